@@ -31,9 +31,9 @@ struct Push {
 /// Value of a label in a path.
 #[derive(Debug, Arbitrary)]
 enum Value {
-    /// Text as it is in the path.
+    /// Text that is inserted into the path unchanged.
     Plain(String),
-    /// Text that may be base64.
+    /// Text after `@base64/`, which may be invalid base64.
     Base64(String),
     /// Bytes that are encoded in base64, with padding or without.
     Encoded(Vec<u8>, bool),

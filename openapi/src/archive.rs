@@ -1,7 +1,8 @@
 //! Archives: targets, archived points per table, restore, and unused objects.
 //!
 //! The types are bodies of `/v1/archive` and `/v1/tables/{table}/archive`. A restore runs as a job and is shown as a
-//! [`JobView`]. The *description* of an archived segment is an object next to its files that lists them.
+//! [`JobView`]. The *description* of an archived segment is an object that lists the files of the segment and is
+//! stored next to them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,8 +18,8 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"range": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-08T00:00:00Z"}, "for": "7d"}))]
 pub struct RestoreArchived {
-    /// Time range; `{}` selects all. A restore to the cold tier moves whole segments that have points in the range. A
-    /// copy contains only points inside the range.
+    /// Time range; `{}` selects all points. A restore to the cold tier moves whole segments that have points in the
+    /// range. A copy contains only points inside the range.
     pub range: TimeSpan,
     /// Time for which policies leave the points in the cold tier. Default `7d`. Not allowed with `into`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +73,8 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Largest number of consecutive failed moves of one table to this target; 0 = no last move of a table has failed.
+    /// Largest number of consecutive failed moves of one table to this target; 0 = for each table, the last move has
+    /// not failed.
     pub failures: u32,
     /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
@@ -113,7 +115,7 @@ pub struct TableArchive {
     pub archive: Option<ArchivePolicy>,
     /// Number of files at targets, without descriptions.
     pub files: u64,
-    /// Bytes of these files.
+    /// Bytes of the files at targets, without descriptions.
     pub file_bytes: u64,
     /// Oldest timestamp in the files, RFC 3339; `null` without files.
     pub oldest: Option<String>,
@@ -135,7 +137,7 @@ pub struct TableArchive {
     pub behind: DurationText,
     /// Number of consecutive failed moves into files. The cold tier keeps the points until a move succeeds.
     pub failures: u32,
-    /// Time of the next attempt while moves fail, RFC 3339.
+    /// Time of the next attempt while moves fail, RFC 3339; `null` otherwise.
     pub tried_again: Option<String>,
     /// Last job of kind `archive` that has ended, whatever its outcome.
     pub last_job: Option<JobView>,

@@ -1,6 +1,7 @@
 //! Attach: tables from the archive of another database.
 //!
-//! The request starts a job. Its progress is streamed as NDJSON, one [`AttachProgress`] per line.
+//! The request starts a job. By default, the progress of the job is streamed as NDJSON, one [`AttachProgress`] per
+//! line.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -60,9 +61,9 @@ pub struct AttachProgress {
     pub superseded: u64,
     /// Segments that were attached before or that this database has written itself.
     pub known: u64,
-    /// Parts that could not be attached, with the reason. First 20.
+    /// Parts that could not be attached, with the reason; at most the first 20.
     pub problems: Vec<String>,
-    /// Number of problems.
+    /// Number of parts that could not be attached.
     pub problem_count: u64,
     /// True on the last line if every part was tried.
     pub done: bool,

@@ -1,6 +1,6 @@
 //! Attribute changes of many timelines by one request.
 //!
-//! The request starts a job of kind `set_attributes`. Its progress is streamed as NDJSON.
+//! The request starts a job of kind `set_attributes`. By default, the progress of the job is streamed as NDJSON.
 
 use std::collections::BTreeMap;
 

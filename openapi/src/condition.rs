@@ -100,7 +100,7 @@ pub enum FieldValue {
     Signed(i64),
     /// Unsigned integer above the range of a signed 64-bit integer.
     Unsigned(u64),
-    /// Other number.
+    /// Any other number.
     Float(f64),
     /// Text.
     Text(String),

@@ -29,7 +29,7 @@ pub struct ErrorBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
     /// True if repeating the same request can succeed; the header `Retry-After` gives the time to wait. For
-    /// `all_rejected`: true if one of `rejects` is `retryable`.
+    /// `all_rejected`: true if at least one of the rejected lines is retryable.
     pub retryable: bool,
     /// Id of the request, as in the server log and in the header `X-Request-Id`.
     pub request_id: String,

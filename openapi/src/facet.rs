@@ -70,9 +70,9 @@ pub enum FacetOrder {
 pub struct FacetList {
     /// Number of timelines that match the condition.
     pub timelines: u64,
-    /// Number of groups, including those beyond the limit.
+    /// Number of groups of the first key, including those beyond the limit.
     pub distinct: u64,
-    /// Groups in order, up to the limit.
+    /// Groups of the first key in order, up to the limit.
     pub groups: Vec<FacetGroup>,
     /// Names in the request that the table does not have, with similar names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -37,15 +37,15 @@ pub struct QueryAnswer {
 pub struct StatementResult {
     /// Index of the statement in the query, from 0.
     pub statement_id: usize,
-    /// Result rows.
+    /// Result, as lists of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Vec<ResultSeries>>,
-    /// Reason of the failure.
+    /// Reason why the statement failed. Omitted if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Table of values.
+/// List of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResultSeries {
     /// Name of the list.
@@ -71,15 +71,15 @@ pub struct BucketList {
 pub struct Bucket {
     /// Id: equal to the name.
     pub id: String,
-    /// Always `tideline`.
+    /// Organization; always `tideline`.
     #[serde(rename = "orgID")]
     pub org_id: String,
-    /// Always `user`.
+    /// Kind of bucket; always `user`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Name.
     pub name: String,
-    /// Always empty.
+    /// Retention rules; always empty.
     #[serde(rename = "retentionRules")]
     #[schema(value_type = Vec<Object>)]
     pub retention_rules: Vec<serde_json::Value>,

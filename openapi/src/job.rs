@@ -1,6 +1,7 @@
 //! Jobs: planned, running and past background work, and requests that control it.
 //!
-//! Names of job kinds are defined by [`JobKind`] of the model, so that API, metrics and command line use the same.
+//! Names of job kinds are defined by [`JobKind`] of the model, so that API, metrics and command line use the same
+//! names.
 
 use std::borrow::Cow;
 
@@ -94,7 +95,7 @@ pub struct StartedJobs {
     pub head_points: u64,
     /// Number of segments of all tables.
     pub segments: u64,
-    /// Bytes of the chunks and keys of these segments.
+    /// Bytes of the chunks and keys of the segments of all tables.
     pub segment_bytes: u64,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -145,9 +146,9 @@ pub struct JobView {
     pub created: String,
     /// Earliest start, RFC 3339; `null` = only on request.
     pub due: Option<String>,
-    /// Start, RFC 3339.
+    /// Start, RFC 3339; `null` = not started.
     pub started: Option<String>,
-    /// End, RFC 3339.
+    /// End, RFC 3339; `null` = not ended.
     pub finished: Option<String>,
     /// Time windows that the job processes; `null` if the job is not limited to time windows.
     pub span: Option<Span>,
@@ -159,7 +160,7 @@ pub struct JobView {
     pub done: JobProgress,
     /// Bytes read per second, averaged over the whole run.
     pub bytes_per_second: Option<u64>,
-    /// Estimated remaining time at this rate.
+    /// Estimated remaining time at the rate `bytes_per_second`.
     pub time_left: Option<DurationText>,
     /// Human-readable outcome.
     pub outcome: Option<String>,

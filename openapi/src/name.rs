@@ -71,8 +71,8 @@ pub struct AttributeKeyList {
 pub struct AttributeKey {
     /// Key.
     pub key: String,
-    /// Types of its values. A key has several types only if its values were set by an old version, which did not
-    /// enforce one type per key.
+    /// Types of the values of the key. A key has several types only if its values were set by an old version, which
+    /// did not enforce one type per key.
     pub types: Vec<CountedType>,
 }
 

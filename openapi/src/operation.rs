@@ -17,10 +17,10 @@ pub struct Health {
     pub name: String,
     /// Human-readable message.
     pub message: String,
-    /// Always `pass`, because a process that responds is alive. `/ready` reports whether it can serve reads and
-    /// writes.
+    /// Status; always `pass`, because a process that responds is alive. `/ready` reports whether the service accepts
+    /// reads and writes.
     pub status: String,
-    /// Always empty. InfluxDB clients expect the member.
+    /// Health checks; always empty. InfluxDB clients expect the member.
     #[schema(value_type = Vec<Object>)]
     pub checks: Vec<serde_json::Value>,
     /// Version of the service.
@@ -58,7 +58,7 @@ pub struct Readiness {
     pub request_id: String,
 }
 
-/// Tier whose store has failed after a disk error. The store is reopened repeatedly until that succeeds.
+/// Tier whose store has failed after a disk error. Reopening the store is attempted until an attempt succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "tier": "hot",

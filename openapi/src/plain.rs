@@ -275,7 +275,7 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// Returns the nesting depth of lists and objects in a document. Brackets in strings do not count.
+/// Returns the largest nesting depth of lists and objects in a document. Brackets in strings do not count.
 fn depth(document: &[u8]) -> u64 {
     let (mut depth, mut deepest) = (0u64, 0);
     let (mut is_text, mut is_escaped) = (false, false);

@@ -52,7 +52,7 @@ pub struct Policy {
 }
 
 /// Archive policy: target and age for moving points from the cold tier into Parquet files on an object store. Queries
-/// include archived points as before.
+/// still include archived points.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -65,7 +65,7 @@ pub struct ArchivePolicy {
     pub target: String,
     /// Age at which points move from the cold tier into files; above `hot_ttl`.
     pub after: DurationText,
-    /// Schedule of these moves. Default `continuous`.
+    /// Schedule of the moves into files. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
     /// Time for which points also stay in the cold tier after they have reached the age `after`. Queries read them

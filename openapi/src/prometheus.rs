@@ -16,7 +16,7 @@ use utoipa::ToSchema;
     "error": "invalid parameter \"query\": 1:4: parse error: unexpected end of input"
 }))]
 pub struct PrometheusError {
-    /// Always `error`.
+    /// Status; always `error`.
     pub status: String,
     /// Error class: `bad_data`, `execution`, `timeout`, `canceled`, `internal`, `unavailable`, `not_found` or
     /// `not_acceptable`.
@@ -29,7 +29,7 @@ pub struct PrometheusError {
 /// Success body of the Prometheus HTTP API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Answer<T> {
-    /// Always `success`.
+    /// Status; always `success`.
     #[schema(example = "success")]
     pub status: String,
     /// Result.
@@ -85,9 +85,9 @@ pub struct QueryStatistics {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryTimings {
-    /// Preparation and evaluation, including sorting.
+    /// Preparation and evaluation, including sorting of the result.
     pub eval_total_time: f64,
-    /// Always 0, because sorting is part of the evaluation.
+    /// Sorting; always 0, because it is part of the evaluation.
     pub result_sort_time: f64,
     /// Parsing of the expression.
     pub query_preparation_time: f64,
@@ -110,7 +110,7 @@ pub struct QuerySamples {
     pub total_queryable_samples_per_step: Vec<(f64, u64)>,
     /// Samples of all steps. A sample of a range selector counts once for each step whose range contains it.
     pub total_queryable_samples: u64,
-    /// Always equal to `totalQueryableSamples`.
+    /// Number of samples read; always equal to `totalQueryableSamples`.
     pub samples_read: u64,
     /// Largest number of samples held at the same time.
     pub peak_samples: u64,
@@ -160,11 +160,11 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetDiscovery {
-    /// Always empty.
+    /// Scraped targets; always empty.
     pub active_targets: Vec<serde_json::Value>,
-    /// Always empty.
+    /// Targets that are not scraped; always empty.
     pub dropped_targets: Vec<serde_json::Value>,
-    /// Always empty.
+    /// Number of targets that are not scraped, per pool; always empty.
     pub dropped_target_counts: BTreeMap<String, u64>,
 }
 
@@ -172,21 +172,21 @@ pub struct TargetDiscovery {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScrapePoolDiscovery {
-    /// Always empty.
+    /// Names of the pools; always empty.
     pub scrape_pools: Vec<String>,
 }
 
 /// Rules.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct RuleDiscovery {
-    /// Always empty.
+    /// Groups of rules; always empty.
     pub groups: Vec<serde_json::Value>,
 }
 
 /// Alerts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct AlertDiscovery {
-    /// Always empty.
+    /// Active alerts; always empty.
     pub alerts: Vec<serde_json::Value>,
 }
 
@@ -194,16 +194,16 @@ pub struct AlertDiscovery {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertmanagerDiscovery {
-    /// Always empty.
+    /// Alertmanagers in use; always empty.
     pub active_alertmanagers: Vec<serde_json::Value>,
-    /// Always empty.
+    /// Alertmanagers not in use; always empty.
     pub dropped_alertmanagers: Vec<serde_json::Value>,
 }
 
 /// Configuration file.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ConfigText {
-    /// YAML.
+    /// Text of the file in YAML.
     pub yaml: String,
 }
 
@@ -218,13 +218,13 @@ pub struct BuildInfo {
     /// Version of Tideline.
     #[schema(example = "tideline-0.1.0")]
     pub revision: String,
-    /// Always `tideline`.
+    /// Branch of the build; always `tideline`.
     pub branch: String,
-    /// Always `tideline`.
+    /// User of the build; always `tideline`.
     pub build_user: String,
-    /// Always empty.
+    /// Date of the build; always empty.
     pub build_date: String,
-    /// Always empty, because Tideline is not written in Go.
+    /// Version of Go; always empty, because Tideline is not written in Go.
     pub go_version: String,
 }
 
@@ -232,33 +232,34 @@ pub struct BuildInfo {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeInfo {
-    /// Start of the process.
+    /// Start of the service, RFC 3339.
     pub start_time: String,
     /// Working directory.
     #[serde(rename = "CWD")]
     pub cwd: String,
     /// Host name of the machine.
     pub hostname: String,
-    /// Current time.
+    /// Current time, RFC 3339.
     pub server_time: String,
-    /// Always true, because the configuration is checked before the start.
+    /// Success of the last reload of the configuration; always true, because the server checks the configuration
+    /// before the start.
     pub reload_config_success: bool,
-    /// Start of the process.
+    /// Start of the service, RFC 3339.
     pub last_config_time: String,
-    /// Always 0, because the server does not start with damaged data.
+    /// Number of detected corruptions; always 0, because the server does not start with damaged data.
     pub corruption_count: u64,
-    /// Number of threads.
+    /// Number of threads of the process.
     pub goroutine_count: u64,
     /// Number of processors that the process may use.
     #[serde(rename = "GOMAXPROCS")]
     pub gomaxprocs: u64,
-    /// Always the largest integer, because memory is limited by budgets.
+    /// Memory limit of Go; always the largest integer, because memory is limited by budgets.
     #[serde(rename = "GOMEMLIMIT")]
     pub gomemlimit: i64,
-    /// Always empty.
+    /// Setting of the garbage collector of Go; always empty.
     #[serde(rename = "GOGC")]
     pub gogc: String,
-    /// Always empty.
+    /// Debug settings of Go; always empty.
     #[serde(rename = "GODEBUG")]
     pub godebug: String,
     /// Retention of the table; empty = unlimited.
@@ -269,11 +270,11 @@ pub struct RuntimeInfo {
 /// Progress of the journal replay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct WalReplay {
-    /// Always 0, because the server responds only after the replay.
+    /// First segment of the journal; always 0, because the server responds only after the replay.
     pub min: u64,
-    /// Always 0.
+    /// Last segment of the journal; always 0.
     pub max: u64,
-    /// Always 0.
+    /// Replayed segment of the journal; always 0.
     pub current: u64,
 }
 

@@ -68,9 +68,9 @@ pub struct PointQuery {
     /// Aggregation. Default: the points themselves are returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
-    /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart
-    /// (largest triangle three buckets; the first and last points stay). Only for numeric fields, and not with
-    /// pages, `sort` or `aggregate`. A row contains only the fields whose sample includes its timestamp.
+    /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart (largest
+    /// triangle three buckets; the first and last points stay). Only for numeric fields, and not with pages, `sort`
+    /// or `aggregate`. A row contains only the fields whose sample includes the timestamp of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
     /// Order of rows by a value, over all timelines, instead of by time. Returns the first `limit` rows: default

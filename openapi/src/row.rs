@@ -77,9 +77,9 @@ impl<'de> Deserialize<'de> for Members {
 pub struct RowsBody {
     /// Writes, applied in their order; at most 10,000.
     pub rows: Vec<RowWrite>,
-    /// Rows and ranges that must be unchanged since they were read; at most 1,000 elements. Their ranges have at most
-    /// 10,000 rows in total. If one element has changed, nothing is written. All elements and all `rows` must belong to
-    /// one partition.
+    /// Rows and ranges that must be unchanged since they were read; at most 1,000 elements. The ranges have at most
+    /// 10,000 rows in total. If one element has changed, nothing is written. All elements and all `rows` must belong
+    /// to one partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchanged: Vec<RequiredRead>,
 }
@@ -204,8 +204,8 @@ pub enum RowStatus {
     Written,
     /// The condition of the write was not met.
     ConditionFailed,
-    /// The row was not written because another row of its partition was not written, or because its entry or an
-    /// earlier entry of an NDJSON body could not be stored.
+    /// The row was not written because another row of its partition was not written. The server cuts an NDJSON body
+    /// into entries; if an entry could not be stored, its rows and the rows of later entries are not written either.
     NotApplied,
     /// The write is not valid, or the resulting row would not be valid; `reason` describes why.
     Refused,
@@ -364,7 +364,7 @@ pub struct GetRows {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"from": "reading_2026-11"}))]
 pub struct ColumnRange {
-    /// First name. Default: the first of all.
+    /// First name, inclusive. Default: no start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// First name after the range. Default: no end.

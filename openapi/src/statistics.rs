@@ -68,7 +68,7 @@ pub struct TableStatistics {
     pub visible_from: Option<String>,
     /// Deletes that have not yet been applied to all segments.
     pub deletes_waiting: u64,
-    /// Bytes of the segments that these deletes concern: an upper bound of the bytes to rewrite.
+    /// Bytes of the segments to which the waiting deletes apply: an upper bound of the bytes to rewrite.
     pub bytes_with_deletes: u64,
     /// Bytes of segments whose points have all expired. They are freed later.
     pub expired_bytes: u64,
@@ -110,7 +110,7 @@ pub struct UnsealedPoints {
 pub struct HeldPoints {
     /// Published segments.
     pub segments: u64,
-    /// Time windows of these segments.
+    /// Time windows of the published segments.
     pub windows: u64,
     /// Points.
     pub points: u64,
@@ -139,18 +139,18 @@ pub struct HotRangeList {
     pub request_id: String,
 }
 
-/// Key range with much more than its share of the writes or reads of the last minute.
+/// Key range with more than four times its fair share, or more than half, of the writes or reads of the last minute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HotRange {
     /// First key prefix: the first four hexadecimal digits of timeline ids.
     pub from: String,
-    /// Last key prefix.
+    /// Last key prefix, inclusive.
     pub to: String,
     /// Share of the points written, 0 to 1.
     pub share_of_writes: f64,
     /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// Busiest known machines in the range, busiest first, at most 3.
+    /// Busiest counted machines of the range, busiest first, at most 3. The list may be incomplete.
     pub sources: Vec<String>,
 }
 
@@ -180,6 +180,6 @@ pub struct Partition {
     pub prefix: String,
     /// Sealed bytes in all tiers, as a lower bound.
     pub bytes: u64,
-    /// Advice for a machine that is too large.
+    /// Advice if the machine is too large; `null` otherwise.
     pub warning: Option<String>,
 }

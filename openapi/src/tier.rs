@@ -79,6 +79,6 @@ pub struct TierCost {
     pub bytes: u64,
     /// Time spans for which stored summaries replaced the points of at least one field.
     pub summaries: u64,
-    /// Points in these spans.
+    /// Points in the spans that summaries replaced.
     pub summarized_points: u64,
 }

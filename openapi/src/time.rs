@@ -25,7 +25,7 @@ impl TimeInput {
     ///
     /// # Errors
     ///
-    /// Returns [`TimeExpressionError`] if the text has none of these forms or the timestamp is out of range.
+    /// Returns [`TimeExpressionError`] if the text has none of the supported forms or the timestamp is out of range.
     pub fn parse(text: &str) -> Result<Self, TimeExpressionError> {
         TimeExpression::parse(text).map(Self)
     }

@@ -168,9 +168,9 @@ pub struct Highlight {
 /// Part of a text, in Unicode characters counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextSpan {
-    /// First character.
+    /// Index of the first character.
     pub start: usize,
-    /// End, exclusive.
+    /// Index after the last character.
     pub end: usize,
 }
 

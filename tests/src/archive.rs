@@ -1,7 +1,7 @@
 //! Archive format for a folder in one file. Used for the stores of older builds in the repository, and to copy
 //! a prepared store for many servers.
 //!
-//! The file is compressed with zstd. It holds one entry after another, with little-endian numbers:
+//! The file is compressed with zstd. It holds one entry after another. Numbers are little-endian and have 4 or 8 bytes:
 //!
 //! ```text
 //! length of the path      4    at most 4,096

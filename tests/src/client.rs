@@ -11,7 +11,7 @@ use ureq::http::{HeaderMap, Method, Request, StatusCode};
 
 /// Time limit of one request; a slower one ends with [`NoResponse`].
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum size of a response body.
+/// Maximum size of a response body, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// Client of one server over pooled connections, which clones share.

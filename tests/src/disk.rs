@@ -13,12 +13,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Size of the tmpfs.
+/// Size of the tmpfs, in bytes.
 const POOL_BYTES: u64 = 192 << 20;
-/// Size of the file system. Its sparse file takes only the space of written blocks.
+/// Size of the file system, in bytes. Its sparse file takes only the space of written blocks.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Block size of the file system.
+/// Block size of the file system, in bytes.
 const BLOCK_BYTES: u64 = 4_096;
 
 /// Journal mode of the file system.
@@ -180,8 +180,8 @@ impl ThinDisk {
         Ok(made)
     }
 
-    /// Limits block requests to one page. If the tmpfs takes only the first pages of a larger request, the
-    /// loop driver still reports success, and a sync would succeed without the data, which no real disk does.
+    /// Limits block requests to one page. The tmpfs may take only the first pages of a larger request. The loop
+    /// driver then still reports success, and a sync would succeed without the data, which no real disk does.
     fn write_page_by_page(&self) -> Result<(), String> {
         let device = self.device();
         let name = device.file_name().unwrap_or_default().to_string_lossy();

@@ -17,7 +17,7 @@ const BATCH_POINTS: i64 = 20;
 /// Number of consecutive requests, counted over all writers, for which a writer keeps its machine. Frequent new
 /// machines let a kill also happen during the creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
-/// First timestamp; each request uses the next timestamps.
+/// First timestamp, in nanoseconds since the Unix epoch; each request uses the next timestamps.
 const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const STEP_NANOS: i64 = 1_000_000_000;
 
@@ -76,7 +76,8 @@ impl Load {
         Writers { stop, threads }
     }
 
-    /// Sends the points of unknown fate again. This is safe because they carry timestamps.
+    /// Sends the points of unknown fate again. This is safe because each point has a timestamp, so that a repeated
+    /// write overwrites the point.
     pub fn resend_unknown(&self, client: &Client) {
         let unknown = self.ledger().places(Fate::Unknown);
         for places in unknown.chunks(100) {

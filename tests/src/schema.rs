@@ -1,6 +1,6 @@
 //! Validation of values against schemas of an OpenAPI document.
 //!
-//! Supported is the part of JSON Schema that the OpenAPI document of Prometheus uses.
+//! The check supports the part of JSON Schema that the OpenAPI document of Prometheus uses.
 
 use serde_json::Value;
 

@@ -52,7 +52,7 @@ pub struct Script {
 pub struct Step {
     /// Name: the behaviour that the step shows.
     pub name: String,
-    /// Line of its beginning in the file, from 1.
+    /// Line of the file at which the step begins, counted from 1.
     pub line: usize,
     method: String,
     path: String,

@@ -35,7 +35,8 @@ pub struct Server {
     log: Arc<Log>,
 }
 
-/// Data folder that outlives the servers started on it; dropping it removes the folder.
+/// Data folder that outlives the servers started on it. Dropping it removes the folder, except after
+/// [`DataFolder::within`].
 #[derive(Debug)]
 pub struct DataFolder {
     folder: PathBuf,
@@ -63,7 +64,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Time from SIGTERM, or from the call of [`Server::ended_within`], to the end.
     pub took: Duration,
-    /// Log: complete from [`Server::ended_within`], as read so far from [`Server::terminate`].
+    /// Log. [`Server::ended_within`] returns the complete log, [`Server::terminate`] the lines that were read so far.
     pub log: String,
 }
 

@@ -1,5 +1,5 @@
-//! Failing system calls: `strace` is attached to threads of a running server and makes a range of the calls of
-//! each thread return an error instead of being executed.
+//! Failing system calls: `strace` is attached to threads of a running server. A range of the calls of each thread
+//! then returns an error instead of being executed.
 //!
 //! Threads are selected by name: a failing disk does not affect sockets, wakers of the async runtime and the
 //! accept loop, which use the same calls.
@@ -21,8 +21,8 @@ pub struct Fault {
     pub calls: &'static str,
     /// Error, such as `EIO`.
     pub error: &'static str,
-    /// First and last failing call of each thread, from 1; with [`ENDLESS`], all calls from the first on
-    /// fail.
+    /// First and last failing call of each thread, counted from 1. With [`ENDLESS`] as the last call, all calls from
+    /// the first failing one on fail.
     pub span: RangeInclusive<u32>,
 }
 

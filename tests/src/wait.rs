@@ -1,7 +1,7 @@
 //! Polling of states that send no event, such as the readiness or the memory of another process.
 //!
-//! All other waits use events. The pause between two polls is a receive without a sender, and every wait has
-//! a timeout.
+//! All other waits use events. The pause between two polls is a receive, with a timeout, from a channel to which
+//! nothing is sent. Every wait has a timeout.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

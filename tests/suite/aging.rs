@@ -1,5 +1,5 @@
 //! Ageing of points. A shorter policy hides old points at once, and a longer one shows them again. Expired
-//! points are freed. Deletes apply to every tier.
+//! points are freed. Expired timelines and dropped tables disappear. Deletes apply to every tier.
 
 use serde_json::{Value as Json, json};
 use tideline_model::{Clock as _, SystemClock, Value};

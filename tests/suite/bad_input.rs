@@ -11,7 +11,7 @@ use tideline_tests::{Client, Launch, wait};
 use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
-/// Maximum growth of peak resident memory during one test of this file.
+/// Maximum growth of peak resident memory during one test of this file, in bytes.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 /// Timeout of slow clients; longer than the time limits of the service.
 const SLOW_PATIENCE: Duration = Duration::from_secs(25);

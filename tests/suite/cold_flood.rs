@@ -22,7 +22,7 @@ const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 const HOSTS: usize = 20;
-/// Intervals of points in the cold and in the hot tier.
+/// Intervals of points in the cold and in the hot tier, in nanoseconds.
 const COLD_STEP: i64 = 60 * SECOND;
 const HOT_STEP: i64 = 10 * SECOND;
 const COLD_DAYS: i64 = 8;

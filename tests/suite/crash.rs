@@ -1,6 +1,6 @@
 //! Kill −9 at random times, including the first boot. Every acknowledged point must be stored once with its
-//! value, points of unknown fate are absent or equal, no other points exist, and all acknowledged timelines
-//! are found.
+//! value. A point of unknown fate must be absent, or stored once with its value. No other points may exist, and all
+//! acknowledged timelines must be found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,8 +60,8 @@ fn kill_first_boots(folder: &DataFolder, random: &mut Random) {
     }
 }
 
-/// Returns a launch with a random head size: small heads are sealed during the load, large heads leave all
-/// points to the journal.
+/// Returns a launch with a random head size (limit of unsealed points in memory): small heads are sealed during the
+/// load, large heads leave all points to the journal.
 fn random_launch(random: &mut Random) -> Launch {
     let heads = ["1MiB", "4MiB", "256MiB"];
     Launch::default().environment(

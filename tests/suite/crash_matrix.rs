@@ -1,5 +1,5 @@
-//! Error, pause and kill before and after every step of every move; the short form runs one random case of each
-//! step. The hot, cold and archive tiers together must hold each point once, in rows and in aggregates, and no
+//! Error, pause and kill before and after every step of deletes, seals and moves; the short form runs one random case
+//! of each step. The hot, cold and archive tiers together must hold each point once, in rows and in aggregates, and no
 //! deleted point.
 //!
 //! A case consists of a step, a side (before or after) and a fault. It begins with a copy of a prepared store

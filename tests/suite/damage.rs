@@ -2,8 +2,9 @@
 //! read-only with a reason and changes nothing in the folder; a query is refused; or all data is returned.
 //! Data must never be missing silently and never have another value.
 //!
-//! A store with both tiers, an archive and a journal is created once and stopped cleanly. Each round damages
-//! one file of a copy. No combination of file kind and damage is repeated before all were used.
+//! A store with the hot and the cold tier, an archive and a journal is created once and stopped cleanly. Each round
+//! damages one file of a copy, or removes a file or folder. No combination of file kind and damage is repeated before
+//! all were used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +24,7 @@ const HOSTS: i64 = 40;
 const DAY: i64 = 24 * 3_600_000_000_000;
 /// Time limit until a start is refused or the server responds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Size of a zeroed range.
+/// Maximum size of a zeroed range, in bytes.
 const PAGE_BYTES: usize = 4_096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

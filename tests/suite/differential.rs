@@ -1,14 +1,14 @@
 //! Differential test: random PromQL on random data is sent to this service and to a real Prometheus. Both
 //! must return the same results.
 //!
-//! `TIDELINE_PROMETHEUS` names the binary of a Prometheus, which is started on loopback with a separate
-//! folder, or the address (`IP:port`) of a running empty Prometheus that accepts remote write. Without the
-//! variable, the test is reported as not run. The same series are sent to both by remote write. Timestamps
+//! `TIDELINE_PROMETHEUS` is the path of a Prometheus binary or the address (`IP:port`) of a running Prometheus. A
+//! binary is started on loopback with a separate folder; a running Prometheus must be empty and accept remote write.
+//! Without the variable, the test is reported as not run. The same series are sent to both by remote write. Timestamps
 //! are chosen so that no bound of a window coincides with a sample. Versions before 3, whose ranges are closed
 //! on the left, therefore agree as well.
 //!
 //! `TIDELINE_QUERIES` sets the number of queries and `TIDELINE_SEED` their seed. A difference fails the test
-//! and prints the seed of the query; such seeds are kept in [`FOUND`] and run each time.
+//! and prints the seed of the query. Add such a seed to [`FOUND`], whose queries run each time.
 
 mod data;
 mod grammar;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, Server, seed};
 
-/// Number of generated points. Some have the same timeline and timestamp, so fewer are stored.
+/// Number of random points. Some have the same timeline and timestamp, so fewer are stored.
 const POINTS: usize = 3_000;
 
 /// Small pseudo-random generator (xorshift).

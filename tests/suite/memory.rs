@@ -1,5 +1,6 @@
 //! Requests that need as much memory as possible, sixteen of each kind at once: resident memory stays below
 //! `memory.max` plus a fixed base, writes continue, and requests without memory fail with a clear error.
+//! A second test checks that a limit below the reserved memory is rejected at the start.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +14,7 @@ use tideline_tests::{Client, Launch, seed, wait};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_MAX: u64 = 384 * MIB;
-/// Memory that `memory.max` does not count: code, threads, catalogs, the index and reserves of the allocator.
+/// Memory in bytes that `memory.max` does not count: code, threads, catalogs, the index and reserves of the allocator.
 const BASE_BYTES: u64 = 128 * MIB;
 /// Number of concurrent requests of one kind.
 const AT_ONCE: usize = 16;

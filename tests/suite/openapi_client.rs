@@ -1,4 +1,4 @@
-//! Generated client: `openapi-python-client` from PyPI generates a client from `openapi.json`, which writes,
+//! Generated client: `openapi-python-client` from PyPI generates a client from `openapi.json`. The client writes,
 //! searches and queries against the real binary.
 //!
 //! The test needs `python3` and a package index. Without them it is skipped, or fails under `CI=true`. The

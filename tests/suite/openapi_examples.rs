@@ -1,5 +1,5 @@
-//! Examples of the committed OpenAPI document: every endpoint has one, and each example returns a documented
-//! success status.
+//! Examples of the committed OpenAPI document: every endpoint has an example, and each example returns a documented
+//! success status. The documentation page loads nothing from other hosts.
 
 use std::fs;
 

@@ -31,8 +31,8 @@ const ABSENT: [(&str, &str); 12] = [
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations with Protocol Buffers bodies, for which the document has no examples. Errors of OTLP have the form of
-/// that protocol.
+/// Operations that are not requested. Their bodies are Protocol Buffers, of which the document has no examples. Errors
+/// of OTLP have the form of OTLP, not that of the document.
 const BINARY: [&str; 3] = ["/read", "/write", "/otlp/v1/metrics"];
 
 /// Request of the document.
@@ -88,7 +88,7 @@ fn answers_hold_to_the_document_of_prometheus() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Writes the series that the examples query, at their times and now.
+/// Writes the series that the examples query, up to the time in the examples and up to now.
 fn fill(client: &Client) {
     let mut lines = String::new();
     let now = tideline_now();

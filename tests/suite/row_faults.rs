@@ -1,8 +1,9 @@
-//! Kills before and after every step of a flush of rows. Afterwards every acknowledged row is there, in its last state,
-//! and the offline check finds no damage.
+//! Kills before and after every step of a flush of rows. Afterwards the table has exactly the acknowledged rows,
+//! each in its last state, and the offline check finds no damage.
 //!
-//! Each case has small rows, rows in fragments that grow, shrink and disappear, updates, and deleted ranges, of which one
-//! part is flushed before. The binary needs the fail points of a build with debug assertions; see `tests/README.md`.
+//! Each case first flushes small rows and rows in fragments. Then rows grow, shrink and disappear, and ranges are
+//! deleted; the flush of these changes is killed. The binary needs the fail points of a build with debug assertions;
+//! see `tests/README.md`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of a text with which a row of two columns is stored in fragments.
 const LARGE: usize = 200 << 10;
 
-/// Columns of each row, by its number.
+/// Columns of each row, by row number.
 type Rows = BTreeMap<u64, BTreeMap<&'static str, String>>;
 
 fn create(client: &Client) {
@@ -112,7 +113,7 @@ fn prepare(client: &Client, rows: &mut Rows) {
     }
 }
 
-/// Writes the changes whose flush fails.
+/// Writes the changes whose flush is killed.
 fn change(client: &Client, rows: &mut Rows) {
     delete_range(client, rows, 10, 20);
     delete_range(client, rows, 53, 54);

@@ -11,6 +11,8 @@
 //! 3. compares `/ready` with the responses to writes and reads during the fault;
 //! 4. ends the fault, waits until the service is ready, writes, and compares all points with the ledger;
 //! 5. kills the process, restarts it without a fault, and compares again.
+//!
+//! A second test lets an outage last while the service tries to reopen its store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +40,8 @@ const CALLS: [&str; 6] = [
     "fdatasync,fsync,write,writev,pwrite64,openat",
 ];
 const ERRORS: [&str; 2] = ["EIO", "ENOSPC"];
-/// Maximum number of the first failing call, counted per thread from the attachment of strace.
+/// Largest number that the first failing call can have. Each thread numbers its calls from 1, from the attachment of
+/// strace.
 const FIRST_CALL_MAX: usize = 24;
 /// Maximum length of a span of failing calls.
 const CALLS_MAX: usize = 40;

@@ -281,7 +281,7 @@ fn check_latest(client: &Client, table: &str, expected: &Timelines, context: &st
     }
 }
 
-/// Checks count, sum, minimum and maximum of the regular series by host and hour. Values are integers, so sums
+/// Checks count, sum, minimum and maximum of the field `requests` by host and hour. Values are integers, so sums
 /// are exact.
 fn check_hours(client: &Client, expected: &Expected, context: &str) {
     const HOUR: i64 = 3_600_000_000_000;

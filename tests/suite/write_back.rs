@@ -5,6 +5,8 @@
 //! does not write it. Each round fills a thin disk below the file system while writers run, until the service
 //! reports a failure or 10 s pass. Then either space is freed and the service repairs itself, or the service
 //! is killed, space is freed, and the service is restarted. Writers continue, and finally the power is cut.
+//!
+//! A second test opens a folder with holes in its logs: this succeeds only when the loss is accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

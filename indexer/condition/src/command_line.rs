@@ -28,8 +28,8 @@ pub struct TypedError(String);
 ///
 /// # Errors
 ///
-/// Returns [`TypedError`] if the text has no operator, no name before it, an operator that the subject does not
-/// support, or an invalid value, or if it is an invalid tree in JSON.
+/// Returns [`TypedError`] if the text has no operator or no name before the operator, if the subject does not support
+/// the operator, if the value is invalid, or if a tree in JSON is invalid.
 ///
 /// # Examples
 ///

@@ -16,10 +16,10 @@ pub const NODES_MAX: usize = 10_000;
 pub const PATTERN_BYTES_MAX: usize = 1_024;
 /// Maximum number of words of a text search.
 pub const WORDS_MAX: usize = 32;
-/// Maximum number of edits of a fuzzy search.
+/// Maximum number of edits of a fuzzy search, per text or word.
 pub const DISTANCE_MAX: u8 = 2;
-/// Longest text or word of a fuzzy search, in bytes. With two edits, 96 one-byte characters result in an automaton of
-/// 2,679 states, and 24 distinct four-byte characters in one of 10,257.
+/// Maximum length of a text or word of a fuzzy search, in bytes. With two edits, 96 one-byte characters result in an
+/// automaton of 2,679 states, and 24 distinct four-byte characters in one of 10,257.
 pub const FUZZY_BYTES_MAX: usize = 96;
 /// Maximum number of states of all automata of a condition. A state takes [`STATE_BYTES`].
 pub const FUZZY_STATES_MAX: usize = 16_384;

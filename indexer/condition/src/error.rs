@@ -32,7 +32,7 @@ pub enum ConditionError {
     /// A text that is not a timeline id.
     #[error("{0:?} is not a valid timeline id: use 32 hexadecimal digits")]
     InvalidId(String),
-    /// An invalid or too large regular expression, or too many of them.
+    /// An invalid, too long or too large regular expression, or expressions that are too large together.
     #[error(transparent)]
     Pattern(#[from] tideline_pattern::PatternError),
     /// No memory is left for the patterns of a condition.

@@ -5,9 +5,9 @@
 //! of 180 degrees. A pole has every longitude.
 //!
 //! The edges of a polygon are straight in degrees, as in GeoJSON, and take the shorter way around the globe. A point
-//! is inside if the path from it to the north pole along its meridian crosses an odd number of edges; for a polygon
-//! that contains the north pole, if it crosses an even number. A ring that goes once around the globe contains the
-//! pole of the hemisphere in which its mean latitude is.
+//! is inside if the path from the point to the north pole, along a meridian, crosses an odd number of edges; for a
+//! polygon that contains the north pole, if it crosses an even number. A ring that goes once around the globe contains
+//! the pole of the hemisphere in which its mean latitude is.
 
 mod cells;
 
@@ -19,8 +19,8 @@ pub use cells::{Rectangle, cell_of, ranges};
 
 /// Mean radius of the earth in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
-/// Maximum number of corners of a polygon; one more is accepted as the closing corner. Every tested point is compared
-/// with every edge.
+/// Maximum number of corners of a polygon, without the closing corner. One more corner is accepted, also if it does not
+/// close the ring. Every tested point is compared with every edge.
 pub const CORNERS_MAX: usize = 1_000;
 /// Margin of rectangles in degrees, about 0.1 mm, so that rounding excludes no point.
 const ROUNDING: f64 = 1e-9;
@@ -123,7 +123,7 @@ impl Region {
     /// # Errors
     ///
     /// [`ConditionError::InvalidArea`] for an invalid radius, box or ring, [`ConditionError::OverLimit`] for more
-    /// than [`CORNERS_MAX`] corners.
+    /// than [`CORNERS_MAX`] + 1 corners.
     pub fn new(area: &Area) -> Result<Self> {
         match area {
             Area::Circle { center, meters } => {

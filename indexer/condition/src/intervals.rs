@@ -1,7 +1,7 @@
 //! Intervals of values, for each type that a column may have.
 //!
-//! The bounds of an interval may have any number type. For a column of another type they are moved inward to the next
-//! value of that type, so that a comparison in the type of the column is exact.
+//! The bounds of an interval may have any number type. For a column of another type, each bound is moved inward to the
+//! next value of the column's type. A comparison in the type of the column is then exact.
 
 use std::ops::{Bound, RangeBounds};
 

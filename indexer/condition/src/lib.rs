@@ -1,7 +1,7 @@
 //! The condition tree used by all interfaces: AST, parsers, operators and evaluation.
 //!
 //! A [`Condition`] combines tests of subjects with and, or, not. The same tree selects timelines and filters points
-//! by their values. A [`Matcher`] is the checked, compiled form; it evaluates on the [`Record`] trait. The search
+//! by their values. A [`Matcher`] is the checked, compiled form, which is evaluated on any [`Record`]. The search
 //! index and the column filter of queries evaluate the compiled tree ([`Node`]) themselves and must produce the same
 //! result.
 //!
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Each operator has one file in [`operators`] with its JSON members, command-line symbols, compilation, stable bytes
-//! and tests. It is registered by one line in the list there.
+//! and tests. One line in the list of that module registers it.
 //!
 //! | module | holds |
 //! |---|---|

@@ -60,8 +60,8 @@ pub enum Node {
     Or(Vec<Node>),
     /// Matches if the node does not match.
     Not(Box<Node>),
-    /// Matches if one of the texts passes, or for words, if all texts together contain them. A missing subject is the
-    /// empty text.
+    /// Matches if one of the texts passes; a test for words matches if all texts together contain the words. A missing
+    /// subject is the empty text.
     Text(Subject, TextTest),
     /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),
@@ -75,7 +75,7 @@ pub enum Node {
     Exists(Subject),
     /// Matches if the timeline id is in the list, which is sorted.
     Ids(Vec<TimelineId>),
-    /// Matches if one of the values is inside the intervals, or outside all of them.
+    /// Matches if one of the values is in an interval or, with `is_outside`, if one of the values is in no interval.
     Intervals {
         /// Tested subject.
         subject: Subject,
@@ -97,8 +97,8 @@ impl Matcher {
         Self::compile(condition, &MemoryAccount::unlimited(), &|| false)
     }
 
-    /// Checks a condition and compiles its patterns. Reserves their memory from `memory`, and stops when `is_stopped`
-    /// returns true.
+    /// Checks a condition and compiles its patterns. Reserves the memory of the patterns from `memory`, and stops when
+    /// `is_stopped` returns true.
     ///
     /// # Errors
     ///
@@ -188,8 +188,8 @@ impl Node {
         }
     }
 
-    /// Returns a list of ids outside of which no timeline matches; `None` if neither the root nor a part of an
-    /// `And` at the root is a list of ids.
+    /// Returns a list of ids outside of which no timeline matches. `None` if neither the root nor a part of an `And`
+    /// at the root, also of a nested one, is a list of ids.
     pub fn required_ids(&self) -> Option<&[TimelineId]> {
         match self {
             Self::Ids(ids) => Some(ids),

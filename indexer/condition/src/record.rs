@@ -7,8 +7,9 @@ use crate::literal::Literal;
 
 /// A timeline, point, row or message that conditions are evaluated on.
 pub trait Record {
-    /// Calls `take` with each value of the subject until it returns true; returns true if it did. A list has several
-    /// values, a missing subject has none. The values of [`Subject::Any`] are all texts of the record.
+    /// Calls `take` with each value of the subject until `take` returns true; returns true if a call returned true. A
+    /// list has several values, a missing subject has no value. The values of [`Subject::Any`] are all texts of the
+    /// record.
     fn any_value(&self, subject: &Subject, take: impl FnMut(ValueRef<'_>) -> bool) -> bool;
 }
 

@@ -51,7 +51,7 @@ pub trait TextPredicate: Debug + Send + Sync {
 pub enum Word {
     /// Exactly this word.
     Same(String),
-    /// A word within an edit distance of another.
+    /// Any word within an edit distance of the searched word.
     Close(Close),
 }
 

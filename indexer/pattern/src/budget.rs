@@ -1,4 +1,4 @@
-//! Sum of the patterns of one request.
+//! Limit on the total size of the patterns of one request.
 
 use crate::error::shown;
 use crate::{PatternError, Result};
@@ -14,7 +14,7 @@ pub struct PatternBudget {
 }
 
 impl PatternBudget {
-    /// Adds a pattern of `bytes` bytes.
+    /// Adds a pattern that takes `bytes` bytes of memory.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl PatternBudget {
         }
     }
 
-    /// Returns the sum of all patterns in bytes.
+    /// Returns the sum of all added patterns in bytes, including a rejected one.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

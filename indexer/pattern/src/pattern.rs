@@ -116,8 +116,8 @@ impl Pattern {
         (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)
     }
 
-    /// Returns all matching texts, sorted. Returns `None` if they are too many or too long, or if the
-    /// expression contains a repetition, an assertion or a byte that is not UTF-8.
+    /// Returns all matching texts, sorted. Returns `None` if the texts are too many or too long, or if the
+    /// expression contains a repetition, an assertion, a class of bytes, or a literal that is not UTF-8.
     ///
     /// # Examples
     ///
@@ -135,7 +135,8 @@ impl Pattern {
     }
 
     /// Returns true if the whole text matches. Unless the expression was expanded into texts, the first call with a
-    /// non-empty text compiles it. That takes milliseconds, so do not make the first call on an async thread.
+    /// non-empty text compiles the expression. Compiling takes milliseconds, so do not make the first call on an async
+    /// thread.
     pub fn matches(&self, text: &[u8]) -> bool {
         match &self.texts {
             _ if text.is_empty() => self.takes_empty,
@@ -144,7 +145,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the compiled expression, anchored at both ends. It is always present, because every expression within
+    /// Returns the compiled expression, anchored at both ends. `None` does not occur, because every expression within
     /// the limits compiles. If a new compiler version breaks this, nothing matches, and [`compile`](Self::compile)
     /// returns the error.
     fn compiled(&self) -> Option<&Regex> {

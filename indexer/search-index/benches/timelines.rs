@@ -1,7 +1,7 @@
 //! Benchmark of 200,000 timelines with ten tags each: cost of catalog and index, and latency of searches.
 //!
 //! Run with `cargo bench -p tideline-search-index`. The tags resemble TSBS `cpu`: each machine has one timeline, and
-//! all tags except its name have values from small sets.
+//! all tags except the host name have values from small sets.
 
 use std::hint::black_box;
 use std::path::Path;

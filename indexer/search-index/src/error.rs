@@ -50,7 +50,7 @@ pub enum SearchError {
     /// The indexer thread could not be started.
     #[error("indexer thread: {0}")]
     Thread(std::io::Error),
-    /// The index failed to commit; it retries automatically.
+    /// A commit of the index failed; the indexer retries automatically.
     #[error("index commit: {0}")]
     Commit(String),
     /// The index is closed.

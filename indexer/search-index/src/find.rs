@@ -76,7 +76,8 @@ pub enum SortBy {
     /// Relevance for the words and phrases of the condition. Tests below a `Not` do not count.
     ///
     /// Each word adds the maximum of `(1 / 2 + 1 / 2n) / (1 + e)` over all values. `n` is the number of words in the
-    /// value, and `e` the edit distance to its closest word. Exact words and short values therefore score higher.
+    /// value, and `e` the edit distance to the closest word of the value. Exact words and short values therefore score
+    /// higher.
     Relevance,
 }
 
@@ -108,7 +109,7 @@ pub struct FindPage {
 pub struct Hit {
     /// First timeline of the hit.
     pub ordinal: Ordinal,
-    /// Number of collapsed timelines, including this one.
+    /// Number of timelines that the hit stands for, including the first one.
     pub timelines: u64,
     /// Texts that matched; empty unless requested.
     pub highlights: Vec<Highlight>,

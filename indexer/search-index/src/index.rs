@@ -46,7 +46,7 @@ pub struct IndexOptions {
     pub heap_bytes: usize,
     /// Time without work after which the writer and its memory are released.
     pub idle_after: Duration,
-    /// Pause after a failed commit. Changes of the set of tables and flushes do not wait for its end.
+    /// Pause after a failed commit. Flushes and changes of the set of tables do not wait for the end of the pause.
     pub retry_after: Duration,
     /// Supervisor that starts the indexer thread and records a panic outside of a commit.
     pub supervisor: Supervisor,

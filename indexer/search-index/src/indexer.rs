@@ -142,7 +142,7 @@ impl Indexer {
         }
     }
 
-    /// Sleeps until a wake-up or the deadline. Releases the writer if it stays idle.
+    /// Sleeps until a wake-up or the deadline. Releases the writer if the indexer stays idle.
     fn sleep(&mut self, now: Instant) {
         let idle = self.open.as_ref().is_some_and(OpenIndex::has_writer) && self.deadline.is_none();
         let until = if idle {

@@ -1,9 +1,9 @@
 //! Finds timelines by conditions ([`tideline_condition`]), with a tantivy index over the timeline catalogs.
 //!
 //! One index serves all tables. It is disposable: it holds only data that the catalogs hold as well. A damaged or
-//! missing folder is rebuilt from them while searches and writes continue. A search result never depends on the
-//! progress of the index: timelines that are not indexed yet are *fresh* and are evaluated one by one, and timelines
-//! that were removed since are excluded from the hits.
+//! missing folder is rebuilt from the catalogs while searches and writes continue. A search result never depends on
+//! the progress of the index. Timelines that were added or edited since the last commit are *fresh*: a search evaluates
+//! each of them on its catalog entry. Timelines that were removed since the last commit are excluded from the hits.
 //!
 //! ```text
 //!  catalogs ──► indexer thread ──► tantivy commit ──► snapshot ──┐

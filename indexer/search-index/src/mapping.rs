@@ -22,11 +22,11 @@
 //! the shapes, and a timeline needs only one token for them. The number of tokens dominates the cost of building an
 //! index.
 //!
-//! A word belongs to a tag (property 1) or a text attribute (2) and is in lower case. It has a token only if it is
-//! not the whole value: a value that is a single lower-case word is found by its own token. Numbers and times are
-//! encoded so that their bytes sort like the values. A point is encoded as its number on a space-filling curve around
-//! the globe, on which neighbours are mostly adjacent, followed by its latitude and longitude. Ranges and areas are
-//! therefore ranges of the dictionary. The values of a list have the tokens that they would have alone.
+//! A word belongs to a tag (property 1) or a text attribute (2) and is in lower case. A word has a token only if it is
+//! not the whole value: a value that is a single lower-case word is found by the token of the value. Numbers and times
+//! are encoded so that their bytes sort like the values. A point is encoded as its number on a space-filling curve
+//! around the globe, followed by its latitude and longitude; neighbours on the globe mostly have adjacent numbers.
+//! Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of a single value.
 //!
 //! Names have a length prefix because tags may contain any character, so no separator would be safe. The source has
 //! no token, because the source tags determine it.
@@ -49,7 +49,7 @@ const KIND_ATTRIBUTE_KEYS: u8 = 3;
 const KIND_ATTRIBUTE: u8 = 4;
 const KIND_WORD: u8 = 5;
 
-/// Longest word with a token, in bytes. A longer one cannot be searched for.
+/// Maximum length of a word with a token, in bytes. Longer words cannot be searched for.
 const WORD_BYTES_MAX: usize = 2 * PATTERN_BYTES_MAX;
 
 /// Length of table and kind at the start of a token.

@@ -5,8 +5,8 @@
 //! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
 //!
 //! `indexed` is the set of ordinals with a document: hexadecimal digits of a roaring bitmap in its portable form, at
-//! most two bits of text per assigned ordinal. `edits` is the settled part of the catalog's edit counter up to which
-//! the documents contain the attributes. `fingerprint` is the sum of a hash of id and ordinal over all indexed
+//! most two bits of text per assigned ordinal. `edits` is a settled edit counter of the catalog: the documents contain
+//! all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and ordinal over all indexed
 //! timelines. It detects a catalog that lost timelines in a power failure, because its journal was not synced,
 //! and reused their ordinals. An index with another format is rebuilt from the catalog.
 
@@ -18,7 +18,8 @@ use tideline_model::{Ordinal, TableId, TimelineId};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Format version. Increased when documents of the same schema change their meaning, or positions their form.
+/// Format version. Increased when documents of the same schema change their meaning, or when the stored form of
+/// positions changes.
 const FORMAT: u32 = 4;
 
 /// Progress of the index with one table.

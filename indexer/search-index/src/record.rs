@@ -32,7 +32,7 @@ pub trait SeenLookup {
 pub struct TimelineRecord<'a> {
     /// Catalog entry.
     pub entry: &'a Entry<'a>,
-    /// Times of its points; used only by conditions on first or last seen.
+    /// Times of the points of the timeline; used only by conditions on first or last seen.
     pub seen: Option<Seen>,
 }
 

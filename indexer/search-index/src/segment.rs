@@ -33,9 +33,9 @@ use ranges::number_bits;
 
 /// Number of documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
-/// Maximum size of a partial `And` result, in documents of a segment, for which an upper bound leaves the
-/// remaining nodes to the verification of single documents. Reading a list costs about 1 ns per document,
-/// verifying about 0.5 µs per document.
+/// Maximum size of a partial `And` result, in documents of a segment, at which an upper bound skips the remaining
+/// nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document, verifying about
+/// 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
 /// Number of values that are tested between two checks of the stop signal: about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;

@@ -11,7 +11,7 @@ use crate::{CatalogError, Result};
 
 /// Maximum number of attributes per timeline.
 pub const ATTRIBUTES_MAX: usize = 64;
-/// Longest attribute key, in bytes.
+/// Maximum length of an attribute key, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
 /// Maximum length of a text value, and of all texts of a list together, in bytes.
 pub const ATTRIBUTE_TEXT_BYTES_MAX: usize = 4 << 10;

@@ -1,4 +1,5 @@
-//! Number of distinct names of a table, and the names with the most timelines.
+//! Number of distinct names of a table, and the largest names: measurements and tags with the most timelines, tag keys
+//! with the most values.
 //!
 //! Shows which tags cause the most timelines. Computed on request from the name counts, without reading the timelines.
 

@@ -18,8 +18,8 @@ use crate::store::WrittenRows;
 use crate::symbols::Symbol;
 use crate::{CatalogError, Result};
 
-/// Longest stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes, and the
-/// longest tag of an identity must fit into one.
+/// Maximum length of the stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes,
+/// and the longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
 /// Number of timelines that are removed while the lock is held once, for a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;

@@ -23,10 +23,11 @@ const VERSION: u8 = 1;
 /// Size of an entry, in bytes, from which no further row is added. The last row may exceed it.
 pub(crate) const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Commits a change. Returns once its entry is on stable storage and applied, or an error with the reason.
+/// Commits a change. Returns once the entry is on stable storage and the change is applied, or an error with the
+/// reason.
 pub type Commit<'a> = dyn Fn(CatalogChange) -> std::result::Result<(), CommitError> + 'a;
 
-/// The log did not commit a change, or its outcome is unknown.
+/// The log did not commit a change, or the outcome of the commit is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct CommitError {
@@ -48,7 +49,7 @@ impl UnflushedBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Resets the counter when a write of all rows begins.
+    /// Resets the counter to 0. Called when a write of all rows begins.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

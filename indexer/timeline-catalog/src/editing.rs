@@ -20,7 +20,7 @@ use crate::row::Row;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Maximum number of timelines in one edit call; bounds its memory.
+/// Maximum number of timelines in one edit call; bounds the memory of the call.
 pub const EDIT_TIMELINES_MAX: usize = 1_000;
 
 /// Attribute changes by key: `Some` sets, `None` removes.

@@ -1,4 +1,4 @@
-//! Metadata of metrics: type, help and unit by metric name. Kept in memory and in one row each.
+//! Metadata of metrics: type, help and unit by metric name. Each metric is kept in memory and in one row.
 //!
 //! Senders repeat their metadata every minute, so known metadata costs a lookup and no write. Senders may also
 //! contradict each other with every request. A known value is therefore replaced at most once a minute, and never by
@@ -26,11 +26,11 @@ pub const METRICS_MAX: usize = 100_000;
 /// Maximum number of bytes of stored metadata per table: names, helps and units, plus [`METRIC_BYTES`] per metric. This
 /// approximates the memory usage. Metadata beyond it is dropped.
 pub const METADATA_BYTES_MAX: usize = 32 << 20;
-/// Longest name of a metric, in bytes; metadata of longer names is dropped.
+/// Maximum length of a metric name, in bytes; metadata with a longer name is dropped.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
-/// Longest help, in bytes; a longer one is truncated.
+/// Maximum length of a help text, in bytes; a longer text is truncated.
 pub const HELP_BYTES_MAX: usize = 2_048;
-/// Longest unit, in bytes; a longer one is truncated.
+/// Maximum length of a unit, in bytes; a longer unit is truncated.
 pub const UNIT_BYTES_MAX: usize = 128;
 /// Approximate memory per metric in addition to its texts, in bytes.
 pub const METRIC_BYTES: usize = 128;
@@ -137,7 +137,7 @@ pub(crate) struct StoredMetadata {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
-    /// Time of the last replacement of a value since the start.
+    /// Time of the last replacement of a value since the start; `None` before the first replacement.
     replaced: Option<Timestamp>,
 }
 

@@ -20,9 +20,9 @@ use crate::{CatalogError, Result};
 
 /// Maximum number of saved searches per table.
 pub const SEARCHES_MAX: usize = 1_000;
-/// Longest name of a search, in bytes.
+/// Maximum length of the name of a search, in bytes.
 pub const SEARCH_NAME_BYTES_MAX: usize = 128;
-/// Longest text of a search, in bytes.
+/// Maximum length of the text of a search, in bytes.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
 /// Number of rows per write, which keeps a write within its byte limit.
 const ROWS_PER_WRITE: usize = 32;

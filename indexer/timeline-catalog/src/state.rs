@@ -40,7 +40,7 @@ pub(crate) struct State {
     pub(crate) visible: RoaringBitmap,
     /// Announced ordinals whose row may differ from memory.
     pub(crate) unsaved: RoaringBitmap,
-    /// Ordinals whose row may predate their removal.
+    /// Ordinals whose stored row may be older than the last removal of the timeline.
     pub(crate) outdated: RoaringBitmap,
     /// Ordinals that were removed or edited since the rows that are being written were read.
     pub(crate) changed_meanwhile: RoaringBitmap,

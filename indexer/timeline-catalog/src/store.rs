@@ -94,8 +94,8 @@ impl Catalog {
     /// Deletes the rows of removed timelines, or overwrites them if the timelines were announced again; durable on
     /// return.
     ///
-    /// Must be completed before a removal is acknowledged. A row that exists while the journal still contains its
-    /// removal is then certainly newer than the removal.
+    /// Must be completed before a removal is acknowledged. If the journal still contains an acknowledged removal of a
+    /// timeline, a row of the timeline is then certainly newer than the removal.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Catalog {
     }
 
     /// Marks rows of timelines as durable. Timelines that were removed or edited since their rows were read stay
-    /// unsaved for the next write, which happens before the journal discards the removal or edit.
+    /// unsaved. The next write includes them, before the journal discards the removal or edit.
     fn timelines_synced(&self, written: &WrittenTimelines) {
         let mut state = self.state.write();
         for ordinal in &written.rows - &state.changed_meanwhile {

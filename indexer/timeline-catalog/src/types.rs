@@ -49,8 +49,8 @@ impl TypeCounts {
         }
     }
 
-    /// Rejects a value of type `given` if other timelines have the key, but none of them with this type. `own` is the
-    /// type of the timeline's current value.
+    /// Rejects a value of type `given` if other timelines have the key, but no other timeline has it with this type.
+    /// `own` is the type of the timeline's current value.
     pub(crate) fn check(
         &self,
         symbols: &SymbolTable,

@@ -47,7 +47,7 @@ pub struct Explanation {
 pub struct QueryPlan {
     /// Timelines to read.
     pub timelines: u64,
-    /// Measurements of these timelines.
+    /// Measurements of the timelines to read.
     pub measurements: u64,
     /// Stored fields to read, of all measurements.
     pub fields: u64,
@@ -88,9 +88,9 @@ pub struct UnsealedEstimate {
     pub heads: u64,
     /// Points in the range.
     pub points: u64,
-    /// Bytes of memory of these points.
+    /// Bytes of memory of the points in the range.
     pub bytes: u64,
-    /// Time range of these points; `null` without unsealed points.
+    /// Time range of the points in the range; `null` without unsealed points.
     pub span: Option<Span>,
 }
 
@@ -104,6 +104,6 @@ pub struct TierEstimate {
     pub chunks: u64,
     /// Points in the range.
     pub points: u64,
-    /// Bytes of these chunks.
+    /// Bytes of the chunks in the range.
     pub bytes: u64,
 }

@@ -58,7 +58,7 @@ pub struct RunningQueries {
 pub struct RunningQuery {
     /// Id, used to cancel the query.
     pub id: u64,
-    /// Id of its request, as in the server log.
+    /// Id of the request that runs the query, as in the server log.
     pub request_id: String,
     /// Table.
     pub table: String,

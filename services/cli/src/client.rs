@@ -1,4 +1,4 @@
-//! HTTP client of a running server. All requests of the command line go through it.
+//! HTTP client of a running server. All requests of the command line are sent through this client.
 //!
 //! Requests and responses are plain JSON. The client passes unknown members through and leaves their validation
 //! to the server, so that it works with servers of other versions.
@@ -26,7 +26,7 @@ pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
 /// bytes.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
-/// Client of one server, with the table that table commands apply to. Clones share its connections.
+/// Client of one server, with the table that table commands apply to. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,

@@ -28,8 +28,8 @@ use crate::shares::Shares;
 const RATIO_FREE_BYTES: usize = 1 << 20;
 /// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches 30.
 const RATIO_MAX: usize = 100;
-/// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed again without
-/// storing it, to check the limits and to determine the size. A third pass fills a buffer of exactly this size.
+/// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed again without storing
+/// it, to check the limits and to determine the size. A third pass fills a buffer of exactly the determined size.
 const MEASURED_BYTES: usize = 16 << 20;
 /// Maximum number of bytes of a refused body that are read and discarded. Some clients read the response only
 /// after they have sent the whole body.
@@ -318,7 +318,7 @@ impl std::ops::Deref for BodyBytes {
 }
 
 impl ReceivedBody {
-    /// True if the body is compressed. Decompressing takes CPU time and belongs on a blocking thread.
+    /// Returns true if the body is compressed. Decompressing takes CPU time and belongs on a blocking thread.
     pub fn is_compressed(&self) -> bool {
         self.encoding != Encoding::Identity
     }
@@ -514,8 +514,8 @@ impl Encoding {
     }
 }
 
-/// Returns the encoding named by the header, in lower case: empty without a header, `None` for several headers or a
-/// value that is not text.
+/// Returns the encoding named by the header, in lower case. Returns an empty text without a header, and `None` for
+/// several headers or a value that is not text.
 fn encoding_name(headers: &HeaderMap) -> Option<String> {
     let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
     let (name, more) = (sent.next(), sent.next().is_some());

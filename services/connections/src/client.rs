@@ -1,10 +1,9 @@
 //! Client address of a request: the address of the connection, or the address named by a trusted proxy.
 //!
-//! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address,
-//! the client is read from the header `Forwarded` (RFC 7239), or from `X-Forwarded-For` of proxies that send
-//! only that. The list is read from its end: entries that are trusted proxies are skipped, and the first other
-//! address is the client. For connections from other addresses these headers are ignored, because any client
-//! can send them.
+//! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address, the
+//! client is read from the header `Forwarded` (RFC 7239), or from `X-Forwarded-For` if only this header is present.
+//! The list is read from its end: entries that are trusted proxies are skipped, and the first other address is the
+//! client. For connections from other addresses these headers are ignored, because any client can send them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -196,7 +195,7 @@ pub struct Network {
 pub struct NotANetwork(String);
 
 impl Network {
-    /// True if the network contains `address`.
+    /// Returns true if the network contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => masked_v4(address, self.bits) == network,

@@ -41,7 +41,8 @@ pub(crate) struct GuardedStream {
     heads: u64,
     /// True once the client has sent anything.
     has_begun: bool,
-    /// Deadline of the first byte, and afterwards of the request head that is being read.
+    /// Deadline of the first byte, and afterwards of the request head that is being read; `None` between request
+    /// heads.
     head_deadline: Option<Instant>,
     /// Timer that wakes the reader at `head_deadline`.
     head_timer: Option<Pin<Box<Sleep>>>,
@@ -69,8 +70,8 @@ struct ReadRate {
     taken: u64,
 }
 
-/// Shared state of a connection, which is busy while a request is being answered. Bytes read while it is busy
-/// do not start the timeout of a request head.
+/// Shared state of a connection. The connection is busy from a complete request head until the response is sent.
+/// Bytes read while it is busy do not start the timeout of a request head.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy(Arc<Progress>);
 
@@ -133,9 +134,9 @@ impl Connections {
     /// signalled connections; 0 if no idle connection may be closed.
     ///
     /// Signals one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with most
-    /// connections, and of these the longest idle ones. Clients with fewer connections than `newcomer` keep
-    /// theirs; `None` protects no client. A connection stays open if its next request starts before the connection
-    /// handles the signal.
+    /// connections, and for equal numbers those that have been idle longest. Clients with fewer connections than
+    /// `newcomer` keep theirs; `None` protects no client. A connection stays open if its next request starts before
+    /// the connection handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();
@@ -174,7 +175,7 @@ impl Busy {
         }))
     }
 
-    /// Waits for a signal to close the connection, received while no request is being answered.
+    /// Waits for a signal to close the connection that arrives while the connection is not busy.
     pub(crate) async fn evicted(&self) {
         loop {
             self.0.evicted.notified().await;

@@ -1,9 +1,9 @@
 //! Accept loop: accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
-//! At `connections_max`, idle connections are closed in favour of new ones. Connections of the client with most
-//! connections are closed first, and of these the ones that have been idle longest. If no connection can be
-//! closed, a few further connections are accepted that only health checks and metrics may use. Concurrent
-//! requests are shared fairly among clients, so that one client cannot keep all connections busy.
+//! At `connections_max`, idle connections are closed in favour of new ones. Connections of the clients with the most
+//! connections are closed first, those that have been idle longest before the others. If no connection can be closed,
+//! a few further connections are accepted that only health checks and metrics may use. Concurrent requests are shared
+//! fairly among clients, so that one client cannot keep all connections busy.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +26,7 @@ use crate::client::{Client, Network, Origin};
 use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, MinimumReadRate};
 use crate::shares::Shares;
 
-/// Size of a connection's read buffer. It is large so that large writes arrive in few parts.
+/// Maximum size of the read buffer of a connection, in bytes. A large buffer lets large writes arrive in few parts.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 /// Maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -34,10 +34,10 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// Connections accepted beyond the limit, for health checks and metrics.
 const RESERVED_CONNECTIONS: usize = 16;
-/// Longest wait for an idle connection to close in favour of a new one. It is reached only if a request arrived
-/// on that connection meanwhile.
+/// Longest wait for an idle connection to close in favour of a new one. The full time passes only if a request has
+/// arrived on that connection meanwhile.
 const EVICTION_WAIT: Duration = Duration::from_millis(100);
-/// Number of failed evictions after which a new connection may take a reserved permit.
+/// Maximum number of evictions that a new connection tries before it may take a reserved permit.
 const EVICTIONS_MAX: usize = 3;
 /// First wait after a failed accept, for example for lack of file descriptors. The wait doubles up to
 /// [`ACCEPT_BACKOFF_MAX`].
@@ -78,7 +78,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Returns the response to a request that is refused because of overload.
     fn overloaded(&self, message: String) -> Response;
 
-    /// True if requests to `path` are also served on connections beyond the limit, regardless of the client's
+    /// Returns true if requests to `path` are also served on connections beyond the limit, regardless of the client's
     /// share.
     fn is_operation(&self, path: &str) -> bool;
 

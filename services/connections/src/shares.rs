@@ -205,7 +205,7 @@ impl Shares {
 }
 
 impl Pool {
-    /// True if a client may take further units now.
+    /// Returns true if a client may take further units now.
     fn admits(&self, state: &State, client: Client, units: usize) -> bool {
         let used = state.used.saturating_add(units);
         if used <= self.open {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest idle time that counts as credit: after any longer idle time, the bytes for this duration need no wait.
+/// Maximum credit for idle time. After a longer idle time, requests need no wait until they have taken more than the
+/// bytes for this duration at the configured rate.
 const BURST: Duration = Duration::from_millis(100);
 
 /// Limit of bytes per second over all callers, first come, first served.

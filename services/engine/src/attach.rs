@@ -83,7 +83,7 @@ type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 enum AttachStop {
     /// The progress callback returned false.
     Unwanted,
-    /// The segment or the table is damaged or does not fit; others may be sound.
+    /// The segment or the table is damaged or does not fit; other segments and tables may be sound.
     Problem(String),
     /// Attaching failed as a whole.
     Failed(EngineError),
@@ -116,9 +116,9 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 impl Engine {
     /// Attaches the segments of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
     ///
-    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left out.
-    /// A segment that is damaged or does not fit is reported as a problem, and the others are still attached. If a
-    /// check of a table fails, all its segments are left out.
+    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left
+    /// out. A segment that is damaged or does not fit is reported as a problem, and the other segments are still
+    /// attached. If a check of a table fails, all its segments are left out.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub struct CheckReport {
     pub store: Checked,
     /// Flushed rows of wide tables.
     pub rows: u64,
-    /// Bytes of these rows.
+    /// Bytes of the flushed rows.
     pub row_bytes: u64,
     /// Timelines of all tables: those of the catalogs, plus those that the journal introduces, minus those that it
     /// removes.
@@ -99,7 +99,7 @@ fn check_entry(entry: &Bytes) -> Result<(), String> {
     }
 }
 
-/// Counts the timelines of a catalog and of the journal, each once.
+/// Counts the timelines of a catalog and those that the journal introduces, each once, without those that it removes.
 fn timelines(catalog: &Catalog, journal: Option<&JournalTimelines>) -> u64 {
     let Some(journal) = journal else {
         return catalog.len();

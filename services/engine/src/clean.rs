@@ -1,4 +1,4 @@
-//! Removal of timelines that no query can see any more.
+//! Removal of timelines that no query returns any more, and of timelines that have been silent for too long.
 //!
 //! A timeline is removed if no tier holds a visible point of it, its last point has been hidden for the purge delay,
 //! and it has no attributes. It is also removed, with its points and attributes, if it has been silent for longer than
@@ -43,7 +43,7 @@ struct Terms {
     empty: bool,
     /// Timelines whose last point is older than this timestamp may be removed; `None` = silence removes no timeline.
     silent_before: Option<i64>,
-    /// First visible timestamp; `i64::MIN` if all are visible.
+    /// First visible timestamp; `i64::MIN` if all points are visible.
     visible_from: i64,
 }
 

@@ -1,6 +1,6 @@
 //! Copies the visible points of a table into another one, with identities and attributes of their timelines.
 //!
-//! Timelines are read in id order, in groups; each group is read from one snapshot. Their points are written like those
+//! Timelines are read in id order, in groups; each group is read from one snapshot. The points are written like those
 //! of any other request. Repeating a copy is safe, because each point replaces its earlier copy.
 
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::write::WriteOptions;
 
 /// Number of timelines read from one snapshot. A snapshot keeps dropped segments alive until it is released.
 const TIMELINES_AT_ONCE: usize = 1_000;
-/// Number of buffered rows that triggers a write; far below the limit of a write.
+/// Number of collected rows at which they are written to the target table; far below the limit of a write.
 const ROWS_AT_ONCE: usize = 8_192;
 
 /// Progress of a copy.
@@ -31,7 +31,7 @@ pub struct PointsCopied {
     pub seen: u64,
     /// Points written to the target table.
     pub points: u64,
-    /// Field values of these points.
+    /// Field values of the points written to the target table.
     pub values: u64,
     /// Points that the target table refused.
     pub refused: u64,

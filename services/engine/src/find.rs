@@ -1,4 +1,4 @@
-//! Timelines: search by conditions, lists of names, descriptions, attributes.
+//! Timelines: search by conditions, lists of names, descriptions, attributes, saved searches, metric metadata.
 //!
 //! The index evaluates conditions; the store provides the times when each timeline was first and last seen.
 

@@ -3,8 +3,8 @@
 //! A table limits its new timelines per minute, by its own policy or by the settings, and the bytes of its identities
 //! in memory. New timelines are counted in slots of 10 s. The current slot and the six before it are counted, so that
 //! no 60 seconds exceed the limit. While the table has its own limit or has reached the limit per minute, each slot
-//! keeps a sketch per tag key. The sketch counts the new tag values of timelines, admitted or not. A refusal names the
-//! key with the most new values.
+//! keeps a sketch per tag key, for at most 32 keys. The sketch counts the new tag values of timelines, admitted or
+//! not. A refusal names the key with the most new values.
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
@@ -22,9 +22,10 @@ use xxhash_rust::xxh3::xxh3_64;
 const SLOT_SECONDS: u64 = 10;
 /// Number of slots counted: a full minute and the current slot.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
-/// The bytes of identities are measured again when the number of timelines has grown by one part in this many.
+/// Divisor of the number of timelines: the bytes of identities are measured again when the number has grown by the
+/// quotient.
 const MEASURED_SHARE: u64 = 64;
-/// Minimum number of new timelines between two such measurements.
+/// Minimum number of new timelines between two measurements of the bytes of identities.
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
 /// Approximate bytes of a timeline in addition to its names.
 const IDENTITY_BYTES: u64 = 64;
@@ -69,7 +70,7 @@ pub(crate) struct Growth {
 /// Bytes of the identities of a table: the last measurement plus the additions since.
 #[derive(Debug, Default)]
 struct IdentityBytes {
-    /// 0 until the first measurement after the start.
+    /// Measured bytes plus the additions since; 0 until the first measurement after the start.
     bytes: u64,
     /// Number of timelines that may be added before the next measurement.
     left: u64,
@@ -79,7 +80,8 @@ struct IdentityBytes {
 struct State {
     /// At most [`SLOTS`], in ascending order.
     slots: Vec<Slot>,
-    /// Last refusal and its second. It is cached because finding the fastest tag takes a while.
+    /// Last refusal and the monotonic second of the refusal. It is cached because finding the fastest tag takes a
+    /// while.
     last_refusal: Option<(u64, Arc<TimelineGrowth>)>,
 }
 
@@ -176,8 +178,8 @@ impl State {
         self.slots.iter().map(|slot| slot.taken).sum()
     }
 
-    /// Returns the slot with this number, or the newest slot if that is later. Drops slots that are not counted any
-    /// more.
+    /// Returns the slot with this number, or the newest slot if its number is higher. Drops slots that are not
+    /// counted any more.
     fn slot_at(&mut self, number: u64) -> &mut Slot {
         self.slots.retain(|slot| slot.number + SLOTS > number);
         if self.slots.last().is_none_or(|slot| slot.number < number) {

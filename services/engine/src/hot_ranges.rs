@@ -26,7 +26,8 @@ const SLOTS: u64 = 60 / SLOT_SECONDS;
 const HOT_SHARES: f64 = 4.0;
 /// Share above which a range is hot, however few machines there are.
 const HOT_SHARE: f64 = 0.5;
-/// Points or timelines per minute below which no range is hot.
+/// Minimum number of points written to a table, or of timelines read from it, in the last minute. Below it, all
+/// shares of writes or of reads, respectively, count as 0.
 const BUSY_MIN: u64 = 1_000;
 /// Maximum number of machines counted one by one in a busy bin.
 const MACHINES_TRACKED: usize = 8;
@@ -42,7 +43,7 @@ const LOOKUP_BATCH: usize = 8_192;
 pub struct HotRange {
     /// First key prefix, four hexadecimal digits.
     pub from: String,
-    /// Last key prefix.
+    /// Last key prefix, inclusive, four hexadecimal digits.
     pub to: String,
     /// Share of the points written, 0 to 1.
     pub share_of_writes: f64,

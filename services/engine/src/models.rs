@@ -1,7 +1,7 @@
 //! Table models that the engine serves.
 //!
 //! Tables of all models share one list, one form of settings and one scheduler. Requests for points and timelines
-//! resolve their table with [`Engine::table`], which refuses tables of other models.
+//! resolve their table with [`Engine::table`], which refuses tables of models other than series.
 
 use tideline_model::{TableModel, TableName};
 
@@ -34,8 +34,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of another model, and a store error if the table does not
-    /// exist.
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than series, and a store error if the table
+    /// does not exist.
     pub fn table(&self, name: &str) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         match table.spec().model {

@@ -26,7 +26,7 @@ pub struct Partition {
     pub prefix: String,
     /// Sealed bytes in all tiers. A lower bound, because segments list only their largest machines.
     pub bytes: u64,
-    /// Advice for a machine of more than [`PARTITION_WARNING_BYTES`].
+    /// Advice for a machine of more than [`PARTITION_WARNING_BYTES`]; `None` for a smaller one.
     pub warning: Option<String>,
 }
 

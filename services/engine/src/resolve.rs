@@ -12,13 +12,13 @@ use crate::engine::Engine;
 use crate::growth::TableLimits;
 use crate::tables::Table;
 
-/// Resolver of the timelines of one batch. It looks up known keys under one shared lock, held over the whole batch.
-/// The lock is released only to parse and register an unknown key.
+/// Resolver of the timelines of one batch. It looks up known keys under a shared lock, which it holds between
+/// look-ups and releases only to parse and register an unknown key.
 #[derive(Debug)]
 pub struct BatchResolver<'a> {
     table: &'a Table,
     clock: Arc<dyn Clock>,
-    /// New timelines per minute that the policy of the table allows.
+    /// Maximum number of new timelines per minute in the policy of the table; `None` = the limit in `limits` applies.
     limit: Option<u64>,
     /// Limits of all tables.
     limits: &'a TableLimits,

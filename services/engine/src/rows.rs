@@ -37,7 +37,7 @@ const BUCKET_ROWS_MIN: usize = 8;
 pub enum RowRequestStart<'e> {
     /// The key is new; the rows are to be written.
     New(RunningRequest<'e>),
-    /// The key was used before by the same request. Nothing is to be written; this is the response that was stored.
+    /// Stored response: the key was used before by the same request. Nothing is to be written.
     Repeated(Box<RawValue>),
 }
 
@@ -48,14 +48,14 @@ struct StoredResponse {
     response: Box<RawValue>,
 }
 
-/// Returns the response to store with an idempotency key, given the rows and their outcomes.
+/// Function that returns the response to store with an idempotency key, given the rows and their outcomes.
 pub type MakeResponse<'r> = dyn Fn(&[RowWrite<'_>], &[RowOutcome]) -> Box<RawValue> + 'r;
 
 /// Request with an idempotency key whose response is stored together with its rows.
 pub struct RememberedResponse<'e, 'r> {
     /// Claim on the key.
     pub request: RunningRequest<'e>,
-    /// Returns the response to store, given the rows and their outcomes.
+    /// Function that returns the response to store.
     pub response: &'r MakeResponse<'r>,
 }
 
@@ -64,7 +64,7 @@ pub struct RememberedResponse<'e, 'r> {
 pub struct RowWriteOptions<'e, 'r> {
     /// Durability that the acknowledgement guarantees; `None` = the table's setting.
     pub durability: Option<Durability>,
-    /// Idempotency key.
+    /// Idempotency key and the function for the stored response; `None` without a key.
     pub request: Option<RememberedResponse<'e, 'r>>,
     /// State that must be unchanged when the rows are written; otherwise nothing is written.
     pub unchanged: Vec<Unchanged>,
@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`row`](Self::row).
+    /// Returns the errors of [`row`](Self::row).
     pub fn row_columns(
         &self,
         table: &WideTable,
@@ -278,8 +278,8 @@ impl RowScan<'_> {
         self.scanned
     }
 
-    /// Returns the next row; `None` at the end. For each range without buffered rows, reads pages until one has a row
-    /// or the range ends.
+    /// Returns the next row; `None` at the end. Reads further pages of each range whose rows have all been returned,
+    /// until a page has a row or the range ends.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
-    /// A field of the measurements that a condition requires.
+    /// A field that the table has, but none of the measurements that the condition requires.
     Field,
 }
 

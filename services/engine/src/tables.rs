@@ -88,7 +88,7 @@ impl Table {
         self.points.spec()
     }
 
-    /// Returns when the table was created, in nanoseconds since the epoch.
+    /// Returns the creation time of the table, in nanoseconds since the epoch.
     pub fn created(&self) -> i64 {
         self.points.created()
     }
@@ -310,8 +310,8 @@ impl Engine {
         }
     }
 
-    /// Prevents the removal of timelines of a table until the guard is dropped. Fails if the table was dropped. Writers
-    /// of rows of timelines hold the guard.
+    /// Prevents the removal of timelines of a table until the guard is dropped. Fails if the table was dropped. Code
+    /// that writes catalog rows of timelines must hold the guard.
     pub(crate) fn keep_timelines<'t>(&self, table: &'t Table) -> Result<RwLockReadGuard<'t, ()>> {
         let guard = table.activity.writers.read();
         self.check_exists(table).map(|()| guard)

@@ -1,7 +1,7 @@
 //! Watches of a table: the stream of its writes after a cursor, as they are acknowledged.
 //!
-//! 1. The store provides the recent deltas after the cursor. Watchers share the recently decoded deltas, so that
-//!    usually each one is decoded only once. Without watchers nothing is decoded.
+//! 1. The store provides the recent deltas after the cursor. Watchers share the recently decoded deltas, so a delta
+//!    is usually decoded only once. Without watchers no delta is decoded.
 //! 2. The timelines of a delta that match the condition are cached by ordinal, until their attributes are edited.
 //! 3. Rows of these timelines form *parts* of bounded size, each with the cursor after it. Continuing from that
 //!    cursor yields the rows after the part: each row once, in journal order.
@@ -46,7 +46,7 @@ const STEP_PARTS_MAX: usize = 16;
 /// Largest number of timelines reported by one part.
 const PART_TIMELINES_MAX: usize = 500;
 
-/// Bytes of encoded deltas that are kept decoded for other watchers.
+/// Maximum total encoded size, in bytes, of the deltas that are kept decoded for other watchers.
 const DECODED_BYTES_MAX: usize = 4 << 20;
 
 /// Request to watch a table.
@@ -73,7 +73,8 @@ pub struct WatchRequest {
 pub struct WatchCursor {
     table: TableId,
     sequence: SequenceNumber,
-    /// Number of rows of the delta at `sequence` already processed; for a delete, the number of its timelines.
+    /// Number of rows of the delta at `sequence` already processed; for a delete, the number of its timelines already
+    /// processed.
     rows: u64,
     /// Number of the last attribute edit processed.
     edits: u64,
@@ -274,8 +275,8 @@ impl Watcher {
         self.known.clear();
     }
 
-    /// Returns the events since the last step, from at most a few MiB of journal. Empty if the watcher has caught up,
-    /// or if nothing in these bytes is watched.
+    /// Returns the events since the last step, from at most a few MiB of journal. The list is empty if the watcher
+    /// has caught up, or if nothing in these bytes is watched.
     ///
     /// # Errors
     ///

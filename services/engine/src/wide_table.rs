@@ -29,7 +29,7 @@ pub struct WideTable {
     layout: KeyLayout,
     /// Number and type of each declared column. The number is 0 for columns that rows store by name.
     declared: HashMap<String, (u32, ColumnType)>,
-    /// Names by number.
+    /// Names of the declared columns by number.
     names: HashMap<u32, String>,
     /// Patterns in declaration order; the first that matches gives the type.
     patterns: Vec<(Glob, ColumnType)>,
@@ -123,8 +123,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of another model, [`EngineError::Invalid`] for settings that
-    /// cannot be compiled, and a store error if the table does not exist.
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, [`EngineError::Invalid`] for
+    /// settings that cannot be compiled, and a store error if the table does not exist.
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_of_any_model(name)?;
         let spec = table.spec();
@@ -145,8 +145,8 @@ impl Engine {
         Ok(table)
     }
 
-    /// Checks the settings of a new or altered table, and numbers its declared columns. `before` are the settings that
-    /// an altered table has.
+    /// Checks the settings of a new or altered table, and numbers its declared columns. `before` holds the settings
+    /// before the change; `None` for a new table.
     pub(crate) fn check_rows(
         &self,
         name: &TableName,
@@ -223,7 +223,8 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
 }
 
 /// Numbers the columns that are declared when the table is created, and refuses a changed type of a declared column.
-/// Columns declared later get the number 0: rows store them by name, because rows may already hold values of that name.
+/// Patterns and columns declared later get the number 0. Rows store such columns by name; rows may already hold
+/// values of a column that is declared later.
 fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let known: HashMap<&str, &ColumnSpec> = before
         .into_iter()

@@ -1,13 +1,13 @@
 //! Path of a write from a decoded batch to acknowledged points.
 //!
-//! 1. Before the body is decoded: a repeated idempotency key returns the stored outcome. The request is refused if its
-//!    body differs.
+//! 1. Before the body is decoded: a repeated idempotency key returns the stored outcome. A request with a used key but
+//!    another body is refused.
 //! 2. Rows outside the table's bounds of past and future, past its retention or with types that contradict the schema
-//!    are dropped. Each becomes a reject with its line.
-//! 3. The other rows become a delta, or several (see [`crate::line_order`]): timelines by id, new ones with their
-//!    identity.
+//!    are dropped. Each dropped row becomes a reject with its line.
+//! 3. The remaining rows become one delta or several (see [`crate::line_order`]). A delta refers to timelines by id and
+//!    contains the identities of new timelines.
 //! 4. The delta is committed: journal, sync, head (memtable). Its timelines are visible from then on. If timelines were
-//!    removed meanwhile, the identities that the delta has to carry are determined again.
+//!    removed meanwhile, the new timelines of the delta are determined again.
 //! 5. The indexer is notified of new timelines, and the outcome is returned.
 
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl IdempotentRequest {
 pub enum RequestStart<'e> {
     /// The key is new; the points are to be written.
     New(RunningRequest<'e>),
-    /// The key was used before by the same request. Nothing is to be written; this is the stored outcome.
+    /// Stored outcome: the key was used before by the same request. Nothing is to be written.
     Repeated(WriteOutcome),
 }
 
@@ -318,7 +318,7 @@ impl Engine {
         durability: Durability,
         mut generation: u64,
     ) -> Result<bool> {
-        // Shared with the log during the commit; exclusive again if the commit is refused.
+        // The log shares the delta during the commit. If the commit is refused, this is the only reference again.
         let mut delta = Arc::new(delta);
         for _ in 0..NAMED_AGAIN_MAX {
             if delta.can_split() && !delta.fits_into(VALUE_BYTES_MAX) {
@@ -482,7 +482,7 @@ fn shape_of_good_rows(
     Ok(None)
 }
 
-/// Rejects the rows of measurements that contradict the schema.
+/// Rejects the rows of each measurement for which the field types of the group contradict the schema.
 fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
     let mut reasons = vec![None; group.measurements.names().len()];
     for (index, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
@@ -509,8 +509,8 @@ fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
     Ok(shapes.collect::<std::result::Result<_, _>>()?)
 }
 
-/// Moves the groups into the delta: timelines by index in its list of ids, those not in the journal yet with their
-/// identity. Returns the number of rows of each timeline.
+/// Moves the groups into the delta and replaces ordinals by indexes in its list of timelines. Adds the identities of
+/// timelines that are not in the journal yet. Returns the number of rows of each timeline.
 fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
     let mut indexes = TimelineIndexes::default();
@@ -553,7 +553,7 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
 #[derive(Debug, Default)]
 struct TimelineIndexes {
     ordinals: Vec<Ordinal>,
-    /// All ordinals; filled when the first one arrives out of order.
+    /// Index of each ordinal; empty until an ordinal arrives that is lower than the previous one.
     by_ordinal: HashMap<Ordinal, u32>,
 }
 

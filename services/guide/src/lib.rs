@@ -1,8 +1,7 @@
 //! The guide: the pages of `docs/` as HTML, with search and copy buttons.
 //!
-//! The pages are included in the binary, so that they match its version and work without internet access. All
-//! files are generated once, at the first request for one. Search runs in the browser, over an index of all
-//! sections.
+//! The pages are included in the binary, so that they match its version and work without internet access. All files
+//! are generated once, at the first request for any file. Search runs in the browser, over an index of all sections.
 //!
 //! | module | contents |
 //! |---|---|
@@ -61,7 +60,7 @@ const PAGES: &[Page] = pages![
 pub struct GuideFile {
     /// Value of the header `Content-Type`.
     pub content_type: &'static str,
-    /// Content.
+    /// Content of the file.
     pub text: Cow<'static, str>,
 }
 

@@ -8,9 +8,9 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 /// Page of the guide.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Name in URLs.
+    /// Name of the page in URLs.
     pub(crate) name: &'static str,
-    /// Source.
+    /// Markdown source.
     pub(crate) markdown: &'static str,
 }
 
@@ -120,8 +120,8 @@ impl Page {
     }
 }
 
-/// Returns the anchor of a heading: ASCII letters in lower case, hyphens for spaces, and no punctuation except
-/// `-` and `_`.
+/// Returns the anchor of a heading: its letters and digits, with ASCII letters in lower case and hyphens for spaces.
+/// Punctuation is removed, except `-` and `_`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter_map(|c| match c {
         ' ' => Some('-'),

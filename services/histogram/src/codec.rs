@@ -68,7 +68,7 @@ pub enum CodecError {
 }
 
 impl Histogram {
-    /// Appends the stored bytes: about 20, and per bucket one or two if all counts of its side are whole, eight
+    /// Appends the stored bytes: about 20, and per bucket usually one or two if all counts of its side are whole, eight
     /// otherwise.
     ///
     /// [`Self::from_bytes`] reads them back if [`Self::validate`] accepts the schema, the spans and the

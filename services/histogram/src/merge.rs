@@ -166,7 +166,8 @@ impl Histogram {
         self.uses_custom_buckets() && self.custom_values != other.custom_values
     }
 
-    /// Returns the histogram at the sum's schema; borrowed if it is not finer.
+    /// Returns the histogram reduced to the schema of `sum`, without its buckets within the zero bucket of `sum`.
+    /// Borrows it unchanged if its schema is not finer.
     fn at_layout(&self, sum: &Self) -> Cow<'_, Self> {
         if self.schema <= sum.schema {
             return Cow::Borrowed(self);

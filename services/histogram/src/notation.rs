@@ -20,7 +20,7 @@ use crate::text::Shortest;
 /// Maximum gap of empty buckets that is written out one by one, as Prometheus does; a longer gap becomes `0*N`.
 const WRITTEN_OUT_MAX: i32 = 1000;
 
-/// Maximum number of empty buckets written out per histogram. Without it, a histogram with many gaps would
+/// Maximum number of empty buckets written out per histogram. Without this limit, a histogram with many gaps would
 /// produce a text hundreds of times longer than its nonempty buckets need.
 const ALL_WRITTEN_OUT_MAX: i32 = 10_000;
 

@@ -209,7 +209,7 @@ impl App {
         .await
     }
 
-    /// Like [`App::read`], for a read of one table.
+    /// Runs [`App::read`] for one series table.
     pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
     where
         T: Send + 'static,

@@ -74,7 +74,7 @@ enum Kind {
     Reads,
     /// Other method that changes nothing.
     Asks,
-    /// Request that stores or removes data.
+    /// Request that changes data or state.
     Changes,
 }
 

@@ -144,7 +144,7 @@ impl Failure {
         }
     }
 
-    /// Creates the error of a write that stored no point. `rejects` are the rejects to show.
+    /// Creates the error of a write that stored no point. `rejects` holds the rejects that the response lists.
     pub(crate) fn none_stored(message: String, outcome: &WriteOutcome, rejects: Vec<Reject>) -> Self {
         let (code, wait) = match outcome.retryable == outcome.rejected {
             _ if outcome.first_waiting_for(WaitsFor::Clock).is_some() => (ErrorCode::Unavailable, CLOCK_WAIT),
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(status(ErrorCode::DiskFull, Dialect::Native), 507);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::Native), 422);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);
-        // All senders of samples give up on 400. On 413 vmagent never gives up; on 429 Prometheus does.
+        // All senders of samples give up on 400. vmagent never gives up on 413; Prometheus gives up on 429.
         assert_eq!(status(ErrorCode::AllRejected, Dialect::RemoteWrite), 400);
         assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::RemoteWrite), 400);
         assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::RemoteWrite), 503);

@@ -1,5 +1,5 @@
-//! Metrics of the service in the Prometheus format. Label values are a fixed set: input of clients never becomes a
-//! label.
+//! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of existing
+//! tables, no input of clients becomes a label value.
 //!
 //! Counters of requests are updated by the handlers. Sizes and counts of the engine are read at each scrape.
 
@@ -23,7 +23,7 @@ use tideline_engine::WriteOutcome;
 use self::state::StateCollector;
 use crate::app::App;
 
-/// Counters updated by requests.
+/// Metrics updated by requests.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,

@@ -41,7 +41,7 @@ pub(crate) fn expand_selector(
     Ok(selector)
 }
 
-/// Like [`expand_selector`], for an optional selector.
+/// Runs [`expand_selector`] on an optional selector.
 pub(crate) fn expand_optional(
     app: &App,
     table: &str,

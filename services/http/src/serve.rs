@@ -62,7 +62,7 @@ pub async fn serve(
     .await
 }
 
-/// All routes, with the shared state.
+/// Router of all routes, with the shared state.
 #[derive(Debug, Clone)]
 struct Routed {
     app: App,

@@ -14,8 +14,8 @@ use tideline_connections::Network;
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// Token that requests must contain; `None` disables authentication. `/health`, `/ready`, `/ping`, `/-/healthy` and
-    /// `/-/ready` never require it.
+    /// Token that requests must contain; `None` disables authentication. `/health`, `/ready`, `/ping`, and at the
+    /// root `/-/healthy` and `/-/ready`, never require it.
     pub token: Option<Secret>,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
     /// host. If the list is empty, every host is allowed with a token, and only loopback hosts without a token.
@@ -45,7 +45,7 @@ pub struct HttpSettings {
     /// Lowest rate of a request body, in bytes per second; [`Self::body_timeout`] is granted in addition. Slower bodies
     /// are refused. Default 4 KiB.
     pub body_bytes_per_second_min: u64,
-    /// Longest time in which a client reads none of a response before the connection is closed. Default 30 s.
+    /// Longest time in which a client reads no byte of a response before the connection is closed. Default 30 s.
     pub answer_timeout: Duration,
     /// Lowest rate at which a client may read a response, in bytes per second while bytes are pending, averaged over
     /// [`Self::answer_timeout`]. Slower connections are closed. Default 4 KiB.

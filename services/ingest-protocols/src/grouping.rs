@@ -1,7 +1,7 @@
 //! Grouping of rows by shape while a body is decoded.
 //!
 //! A *shape* is the measurement together with the names, the order and the types of the fields. The JSON decoders find
-//! the group of a point with one hash lookup; the line-protocol decoder usually guesses it without a lookup.
+//! the group of a point with one hash lookup; the line-protocol decoder usually guesses the group without a lookup.
 
 use std::collections::HashMap;
 
@@ -107,7 +107,7 @@ impl Groups {
     }
 
     /// Opens the group of a new shape. The caller makes sure that [`Groups::find`] returned `None` and that the fields
-    /// are unique.
+    /// are unique. Returns a reason if the limit of shapes is reached, or if a name is too long or not UTF-8.
     pub(crate) fn open(&mut self, shape: &ShapeKey) -> Result<usize, Reason> {
         if self.all.len() >= self.limit {
             return Err(format!("too many different shapes in one request (limit {})", self.limit).into());
@@ -155,7 +155,7 @@ pub(crate) fn take_back(group: &mut PointGroup) {
     }
 }
 
-/// Resolves repeated field names: the last value wins and takes the position of the first one.
+/// Resolves repeated field names: the last value wins and takes the position of the first value.
 ///
 /// `names` are the unescaped field names. Returns, for each remaining position, the index of the value to use. Returns
 /// `None` if all names differ. Cost: one sort.

@@ -42,8 +42,8 @@ pub(crate) use writer::PointWriter;
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Json`] if the body is not one JSON document, is neither an array nor an object with an array
-/// `points`, or has an unknown member or precision. No point is decoded then.
+/// Returns [`IngestError::Json`] if the body is not one JSON document, or if the document is neither an array nor an
+/// object with an array `points`. Also returns this error for an unknown member or precision. No point is decoded then.
 pub fn decode(
     body: &[u8],
     options: DecodeOptions,

@@ -1,7 +1,7 @@
 //! InfluxDB line protocol: `measurement[,tag=value…] field=value[,field=value…] [timestamp]`.
 //!
 //! This is the hot path of the database. [`mod@decode`] reads a body in one pass and allocates for a line with a known
-//! shape only if a column grows. [`write()`] encodes points, for the sampler, the command line and tests.
+//! shape only if a column grows. [`write()`] encodes points, for exports of the command line and for tests.
 //!
 //! # Dialect
 //!
@@ -12,8 +12,8 @@
 //! - `.5` and `5.` are floats.
 //! - If a field name occurs twice, the last value counts. A field named `time` is dropped; a line without other fields
 //!   is rejected.
-//! - Rejected are `+5`, hexadecimal numbers, NaN, infinities and numbers that overflow to infinity, duplicate tags, a
-//!   tag named `time`, invalid UTF-8, control characters in names, and timestamps outside ±(2⁶³−2) ns.
+//! - The decoder rejects `+5`, hexadecimal numbers, NaN, infinities and numbers that overflow to infinity, duplicate
+//!   tags, a tag named `time`, invalid UTF-8, control characters in names, and timestamps outside ±(2⁶³−2) ns.
 //! - One byte-order mark at the start of a body is skipped.
 //! - A quoted string may contain line ends. A string that is never closed rejects the rest of the body, as in InfluxDB:
 //!   resuming inside it would read its text as points.

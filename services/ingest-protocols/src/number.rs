@@ -5,13 +5,13 @@
 
 use tideline_model::{Precision, Timestamp};
 
-/// Decimal digits that always fit into a `u64`.
+/// Number of decimal digits that always fit into a `u64`.
 const DIGITS_SAFE: usize = 19;
 
-/// Decimal digits that a double always represents exactly.
+/// Number of decimal digits that a double always represents exactly.
 const DIGITS_EXACT: usize = 15;
 
-/// Powers of ten up to [`DIGITS_EXACT`]; a double represents each of them exactly.
+/// Powers of ten up to 10^[`DIGITS_EXACT`]; a double represents each of them exactly.
 const POWERS_OF_TEN: [u64; DIGITS_EXACT + 1] = {
     let mut powers = [1; DIGITS_EXACT + 1];
     let mut exponent = 1;
@@ -62,7 +62,7 @@ fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
     Some((fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32)
 }
 
-/// Parses a whole token of the form `[-]digits`.
+/// Parses a whole token of the form `[-]digits`; `None` for any other text, or if the number does not fit.
 pub(crate) fn signed(token: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match token.strip_prefix(b"-") {
         Some(tail) => (true, unsigned(tail)?),
@@ -82,7 +82,7 @@ pub(crate) fn short_unsigned(bytes: &[u8]) -> Option<(u64, usize)> {
     (1..=DIGITS_SAFE).contains(&taken).then_some((number, taken))
 }
 
-/// Parses a whole token of digits.
+/// Parses a whole token of digits; `None` for any other text, or if the number does not fit.
 pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
     let (number, taken) = digits(token);
     if taken == 0 || taken != token.len() {
@@ -111,8 +111,8 @@ pub(crate) fn timestamp(token: &[u8], precision: Precision) -> Result<i64, &'sta
         .ok_or(OUT_OF_RANGE)
 }
 
-/// Parses `[-]digits`, `[-]digits.[digits]` or `[-].digits` at the start of `bytes`. `None` if there is no digit, or
-/// more than 15, because the result could then be rounded twice. Does not check the bytes after the number.
+/// Parses `[-]digits`, `[-]digits.[digits]` or `[-].digits` at the start of `bytes`. `None` without a digit, or with
+/// more than 15 digits, because the result could then be rounded twice. Does not check the bytes after the number.
 #[inline]
 pub(crate) fn short_decimal(bytes: &[u8]) -> Option<(f64, usize)> {
     let negative = bytes.first() == Some(&b'-');
@@ -140,8 +140,8 @@ pub(crate) fn short_decimal(bytes: &[u8]) -> Option<(f64, usize)> {
     Some((value, taken + usize::from(negative)))
 }
 
-/// Parses a whole token as a finite decimal with an optional exponent. Rejects a leading `+`, hexadecimal numbers and
-/// words.
+/// Parses a whole token as a finite decimal with an optional exponent. Returns `None` for any other text, such as a
+/// number with a leading `+`, a hexadecimal number or a word, and for a number that overflows to infinity.
 pub(crate) fn float(token: &[u8]) -> Option<f64> {
     if let Some((value, taken)) = short_decimal(token)
         && taken == token.len()

@@ -37,8 +37,8 @@ pub(crate) const TIME: &str = "time";
 /// # Errors
 ///
 /// Returns an error for a missing measurement, tag key or tag value, duplicate tags, invalid UTF-8, control characters,
-/// a tag named `time`, and parts over the limits of this module. The texts are those of InfluxDB where it has one:
-/// `missing measurement`, `missing tag key`, `missing tag value`, `duplicate tags`.
+/// a tag named `time`, and parts over the limits of this module. Where InfluxDB has a text for the error, the returned
+/// text begins with it: `missing measurement`, `missing tag key`, `missing tag value`, `duplicate tags`.
 ///
 /// # Examples
 ///

@@ -119,7 +119,7 @@ impl Decoder {
     }
 }
 
-/// Returns a callback that returns true if a table has the metadata of a metric already.
+/// Returns a callback that returns true if the table already stores the same type, help and unit of a metric.
 fn known_metadata(to: &Destination) -> impl Fn(&str, &str, &str, &str) -> bool {
     let metadata = to.table.catalog().metadata();
     move |name, kind, help, unit| {

@@ -13,8 +13,8 @@ use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions
 use tideline_ingest_protocols::prometheus::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 
-/// Metric that holds the time of the last push of a group; the name is that of a Pushgateway. Its series also serve as
-/// the list of existing groups.
+/// Metric that holds the time of the last push of a group; the name is that of a Pushgateway. The series of this
+/// metric also serve as the list of existing groups.
 pub const PUSH_TIME: &str = "push_time_seconds";
 /// Maximum number of series that one request can end.
 const ENDED_SERIES_MAX: u64 = 100_000;
@@ -52,7 +52,7 @@ pub fn end(engine: &Engine, table: &Table, labels: &BTreeMap<String, String>) ->
     Ok(())
 }
 
-/// Returns the labels with a value. Series do not store labels with an empty value.
+/// Returns the labels with a non-empty value. Series do not store labels with an empty value.
 fn borne(labels: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let labels = labels.iter().map(|(name, value)| (&**name, &**value));
     labels.filter(|(_, value)| !value.is_empty())

@@ -28,7 +28,7 @@ pub struct WriteRequest {
     pub decoder: Decoder,
     /// Size limits for the parts of the body.
     pub limits: Limits,
-    /// Timestamp of points that have none; `None` uses the time of decoding, or rejects them while the clock
+    /// Timestamp of points that have none; `None` uses the time of decoding, or rejects such points while the clock
     /// is in doubt.
     pub default_time: Option<Timestamp>,
     /// Durability of the acknowledgement; `None` uses the setting of the table.
@@ -55,7 +55,7 @@ impl WriteRequest {
 /// Outcome of a write.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Number of stored points, and every reject with its reason.
+    /// Number of stored points, and the rejects with their reasons.
     pub written: WriteOutcome,
     /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
@@ -64,12 +64,12 @@ pub struct Outcome {
     pub data_points: DataPoints,
 }
 
-/// Number of data points of a body.
+/// Numbers of received and of rejected data points of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataPoints {
-    /// All data points.
+    /// Number of data points in the body, including rejected ones.
     pub sent: u64,
-    /// Data points of which at least one row was rejected.
+    /// Number of data points of which at least one row was rejected.
     pub rejected: u64,
 }
 
@@ -177,7 +177,7 @@ fn to_engine(metadata: prometheus::MetricMetadata) -> MetricMetadata {
 }
 
 impl WriteRequest {
-    /// Returns the request as identified by its key; `None` without a key.
+    /// Returns the idempotency key with the digest of the data that it covers; `None` without a key.
     fn identified(&self, body: &[u8], tag: Option<&DatabaseTag>) -> Option<IdempotentRequest> {
         let key = self.key.clone()?;
         let unit = self.decoder.precision().nanos().to_le_bytes();

@@ -97,7 +97,7 @@ impl SeriesView<'_> {
     ///
     /// # Errors
     ///
-    /// `PromqlError::Canceled` if the client has disconnected, `PromqlError::Timeout` if the time is over.
+    /// `PromqlError::Canceled` if the request was cancelled, `PromqlError::Timeout` if its time is over.
     pub fn cardinality(&self, limit: usize) -> Result<Cardinality> {
         self.check()?;
         let metrics = measurements(self.table, &[]);

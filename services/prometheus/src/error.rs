@@ -5,7 +5,7 @@ use tideline_engine::condition::PatternError;
 /// Result of parsing a request.
 pub type Result<T> = std::result::Result<T, RequestError>;
 
-/// Reason for the refusal of a request. Messages equal those of Prometheus where it defines one.
+/// Reason for the refusal of a request. If Prometheus defines a message for the reason, the message is the same.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// A parameter or message is not valid.

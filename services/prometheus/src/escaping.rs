@@ -16,8 +16,8 @@ pub(crate) enum Escaping {
     /// A dot becomes `_dot_`, each other character that is not plain becomes `__`. `_` becomes `__`, also in
     /// plain names.
     Dots,
-    /// A name that is not plain becomes `U__`, then the name with each character that is not plain as its
-    /// hexadecimal code, such as `_2e_`; `_` becomes `__`.
+    /// A name that is not plain is written after `U__`. In the name, each character that is not plain becomes its
+    /// hexadecimal code, such as `_2e_`, and `_` becomes `__`.
     Values,
     /// Not escaped, but quoted.
     AllowUtf8,
@@ -128,8 +128,8 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// Reverses [`Escaping::Values`]: `U__`, then `__` for `_` and `_HEX_` for a character that is not a letter or
-/// digit. Returns `None` if the name is not in this form.
+/// Reverses [`Escaping::Values`]: after `U__`, `__` becomes `_`, and `_HEX_` becomes the character with this code.
+/// Returns `None` if the name is not in this form.
 pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut rest = name.strip_prefix("U__")?;
     let mut plain = String::with_capacity(rest.len());

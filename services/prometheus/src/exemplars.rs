@@ -141,13 +141,13 @@ fn put_series(series: &SeriesExemplars, out: &mut Vec<u8>) {
 }
 
 impl SeriesView<'_> {
-    /// Returns the exemplars in a range (milliseconds, both ends included) of the series that match all matchers of
-    /// at least one selector, sorted by the labels of the series. Stored texts that are not valid exemplars are
-    /// skipped.
+    /// Returns the exemplars in a range (milliseconds, both ends included) of the series that match all matchers of at
+    /// least one selector. The list is sorted by the labels of the series. Stored texts that are not valid exemplars
+    /// are skipped.
     ///
     /// # Errors
     ///
-    /// [`PromqlError::TooMany`] if there are more than [`EXEMPLARS_MAX`], or more timelines or bytes than the
+    /// [`PromqlError::TooMany`] if there are more than [`EXEMPLARS_MAX`] exemplars, or more timelines or bytes than the
     /// budget allows. Also errors of storage, cancellation and timeout.
     pub fn exemplars(&self, selectors: &[Vec<Matcher>], range: (i64, i64)) -> Result<Vec<SeriesExemplars>> {
         let mut all = BTreeMap::new();
@@ -195,7 +195,8 @@ impl SeriesView<'_> {
         Ok(all.into_iter().map(series).collect())
     }
 
-    /// Returns the exemplars of a timeline. Adds their number to `count`, the exemplars of all timelines of a selector.
+    /// Returns the exemplars of a timeline. Adds their number to `count`, the number of exemplars of all timelines of
+    /// the selector. Stops reading when `count` exceeds [`EXEMPLARS_MAX`].
     fn exemplars_of(
         &self,
         timeline: &Found,

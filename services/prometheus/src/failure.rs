@@ -38,7 +38,7 @@ fn of_kind(kind: ErrorKind, message: String) -> PromqlError {
     }
 }
 
-/// Returns the error of a failed write to a client that has disconnected. No client reads this error.
+/// Returns the error of a failed write to a client that has disconnected. This error is not sent to any client.
 pub(crate) fn client_left(_: io::Error) -> PromqlError {
     PromqlError::Canceled("writing the response")
 }

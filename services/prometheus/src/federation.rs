@@ -58,8 +58,8 @@ impl Federation {
         self.escaping.content_type()
     }
 
-    /// Calls `take` once for each series that matches at least one selector and has samples in the range, in
-    /// unspecified order and from several threads.
+    /// Calls `take` once for each series that matches at least one selector and has samples in the range. The calls are
+    /// in unspecified order and from several threads.
     fn each_series(
         &self,
         view: &SeriesView<'_>,
@@ -137,8 +137,8 @@ enum Value {
 }
 
 impl Newest {
-    /// Returns the newest sample. `None` if it marks the end of the series, or if it is a histogram without custom
-    /// buckets, which the format cannot hold.
+    /// Returns the newest sample. Returns `None` without samples and if the newest sample is a stale marker. Returns
+    /// `None` as well for a histogram without custom buckets, which the format cannot hold.
     fn new(samples: &Samples<'_>) -> Option<Self> {
         let number = samples.times.last().copied().zip(samples.values.last());
         let histogram = samples

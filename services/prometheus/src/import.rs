@@ -19,7 +19,8 @@ use crate::error::{RequestError, Result};
 const EXTRA_LABELS_MAX: usize = 64;
 /// Maximum number of labels of a group.
 const GROUP_LABELS_MAX: usize = 64;
-/// Maximum number of refused samples that a description lists.
+/// Maximum number of refused samples that a description lists; if more are refused, the last refused sample is listed
+/// in addition.
 const REJECTS_SHOWN_MAX: usize = 10;
 
 /// URL-safe alphabet, with and without padding.

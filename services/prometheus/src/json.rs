@@ -63,8 +63,8 @@ pub(crate) fn put_notes(warnings: &[String], infos: &[String], text: &mut Vec<u8
     text.push(b'}');
 }
 
-/// Writes `"resultType":…,"result":…`. The text is passed to the client after each sample or series, and also within a
-/// long series, since a series can have as many samples as an evaluation may hold.
+/// Writes `"resultType":…,"result":…`. The text is passed to the client after each sample of a vector and each series
+/// of a matrix. A long series is passed in several parts, since it can have as many samples as an evaluation may hold.
 pub(crate) fn put_result(value: &QueryValue, text: &mut Vec<u8>, out: &mut dyn Write) -> Result<()> {
     let kind: &[u8] = match value {
         QueryValue::Scalar { .. } => b"scalar",

@@ -22,7 +22,7 @@
 //! | [`request`] | [`SeriesRequest`], trait of requests that read series |
 //! | [`query`] | queries at a time and over a range |
 //! | `read_range` | time range that an expression reads |
-//! | [`list`] | lists of series, label names, label values |
+//! | [`list`] | requests for lists of series, label names, label values |
 //! | [`exemplars`] | single observations with a trace |
 //! | [`metadata`] | metadata of metrics |
 //! | [`export`] | lines of JSON |
@@ -47,7 +47,7 @@
 //! | `samples`, `steps` | runs of points → samples or windows of series |
 //! | `series_merge` | merge of series with several timelines |
 //! | `page` | page of a transfer |
-//! | `held_bytes` | accounting of held bytes against the budget |
+//! | `held_bytes` | accounting of held bytes against the budget and the memory account |
 //!
 //! # Out of scope
 //!

@@ -25,7 +25,7 @@ use crate::view::SeriesView;
 const GROUP_TIMELINES: usize = 1_024;
 /// Bytes of a list entry in addition to its texts.
 const ENTRY_BYTES: usize = 64;
-/// Name of the list entries in errors.
+/// Description of the held bytes in errors.
 const LISTED: &str = "bytes of a list of series, names or values";
 
 /// Sorted list without duplicates.

@@ -63,7 +63,8 @@ pub(crate) fn measurements(table: &Table, matchers: &[&Matcher]) -> Vec<Measurem
     found
 }
 
-/// Returns the measurements that have a metric of this name, if it matches all matchers.
+/// Returns the measurements that have a metric of this name; the list is empty if the name is empty or does not match
+/// all matchers.
 fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
     if name.is_empty() || !matchers.iter().all(|matcher| matcher.matches(name)) {
         return Vec::new();

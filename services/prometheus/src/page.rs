@@ -54,13 +54,13 @@ struct ReadPart {
     found: Found,
     /// Index of the unit.
     unit: usize,
-    /// Index of its metric; `None` for all metrics that no other measurement has.
+    /// Index of the metric in its measurement; `None` for all metrics that no other measurement has.
     metric: Option<usize>,
 }
 
 impl<'p> Page<'p> {
-    /// Reads units from a millisecond on, until they end or the page is full. A full page cuts or omits some units,
-    /// but never omits all.
+    /// Reads units from a millisecond on, until the units end or the page is full. A full page cuts or omits some
+    /// units, but never omits all.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
         let read_parts = read_parts(units);
         let (layouts, fields, has_histograms) = layouts(transfer, &read_parts);
@@ -111,9 +111,9 @@ impl<'p> Page<'p> {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Passes the units to `write`, up to the first that was not read completely. The read part of a cut unit
-    /// is passed as well. Returns the number of complete units, and the millisecond at which the next unit
-    /// continues, if it was cut.
+    /// Passes the units to `write`, up to the first that was not read completely. The read part of a cut unit is passed
+    /// as well. Returns the number of complete units, and the millisecond at which the next unit continues, if that
+    /// unit was cut.
     pub(crate) fn write(self, write: &mut Write<'_>) -> Result<(usize, Option<i64>)> {
         let mut done = 0;
         for (unit, outcome) in self.units.iter().zip(self.outcomes) {

@@ -1,8 +1,8 @@
 //! Parameters of a request to Prometheus' API.
 //!
-//! Times are seconds (with a fraction) or RFC 3339; durations are seconds or text such as `1h30m`. Times outside of
-//! the range that Prometheus supports are clamped to it, so that sums with a range or an offset cannot overflow:
-//! the start-up probe of Grafana sends milliseconds instead of seconds.
+//! Times are seconds (with a fraction) or RFC 3339; durations are seconds or text such as `1h30m`. Times outside of the
+//! range that Prometheus supports are clamped to it, so that sums with a range or an offset cannot overflow. Very large
+//! times occur: the start-up probe of Grafana sends milliseconds instead of seconds.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Parameters {
         )
     }
 
-    /// Returns the first value of a name; empty if it is missing.
+    /// Returns the first value of a name; empty if the name is missing.
     pub fn text(&self, name: &str) -> &str {
         self.texts(name).next().unwrap_or_default()
     }
@@ -83,7 +83,8 @@ impl Parameters {
         }
     }
 
-    /// Reads the maximum number of entries of the response; `None`, for all, if it is missing or 0.
+    /// Reads `limit`, the maximum number of entries of the response. Returns `None` (no limit) if the parameter is
+    /// missing or 0.
     pub(crate) fn limit(&self) -> Result<Option<usize>> {
         let text = self.text("limit");
         if text.is_empty() {
@@ -96,7 +97,7 @@ impl Parameters {
         Ok((limit > 0).then_some(limit))
     }
 
-    /// Reads a count; `None` if it is missing or negative.
+    /// Reads a count; `None` if the parameter is missing or negative.
     pub(crate) fn count(&self, name: &str) -> Result<Option<usize>> {
         let text = self.text(name);
         if text.is_empty() {
@@ -133,7 +134,7 @@ impl Parameters {
         self.texts("match[]").map(&mut parse).collect()
     }
 
-    /// Reads the selectors `match[]`. Returns an error if one matches a series without labels.
+    /// Reads the selectors `match[]`. Returns an error if a selector matches a series without labels.
     pub(crate) fn selectors(&self) -> Result<Vec<Vec<Matcher>>> {
         let selectors = self.any_selectors()?;
         let is_open = |selector: &Vec<Matcher>| selector.iter().all(|matcher| matcher.matches(""));

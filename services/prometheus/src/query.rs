@@ -146,7 +146,7 @@ impl QueryOptions {
         })
     }
 
-    /// Returns the query of an expression. `preparation` is the time that parsing it took.
+    /// Returns the query of an expression. `preparation` is the time that parsing the expression took.
     pub fn query(self, text: String, expr: Expr, preparation: Duration) -> Query {
         Query {
             text,

@@ -1,14 +1,15 @@
-//! Time range that an expression reads, which determines whether its query runs in the cold pool.
+//! Time range that an expression reads, and the selectors of an expression. The time range determines whether the query
+//! runs in the cold pool.
 //!
-//! The range is found by walking the syntax tree; nothing is evaluated.
+//! Both are found by walking the syntax tree; nothing is evaluated.
 
 use tideline_promql::Matcher;
 use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, VectorSelector};
 
 use crate::parameters::{TIME_MAX, TIME_MIN};
 
-/// Returns the first and last timestamp that an expression reads when it is evaluated over `span`, in milliseconds;
-/// `None` if it reads no samples. A range or offset that must be computed first counts as all time.
+/// Returns the first and last timestamp that an expression reads when evaluated over `span`, in milliseconds; `None` if
+/// the expression reads no samples. A range or offset that must be computed first counts as all time.
 pub(crate) fn read_range(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
     let walk = SelectorWalk {

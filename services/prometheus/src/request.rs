@@ -20,7 +20,7 @@ pub trait SeriesRequest: Send + 'static {
     ///
     /// # Errors
     ///
-    /// Errors of evaluation, storage and budget, and `PromqlError::Canceled` if the client has disconnected. The
-    /// response is incomplete if a part of it has been written.
+    /// Errors of evaluation, storage and budget, and `PromqlError::Canceled` if the request was cancelled or its client
+    /// has disconnected. If a part of the response has been written, the response is incomplete.
     fn write(&self, view: &SeriesView<'_>, waited: Duration, out: &mut dyn Write) -> Result<()>;
 }

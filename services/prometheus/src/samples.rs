@@ -166,7 +166,8 @@ impl Gathered {
         }
     }
 
-    /// Returns the last millisecond of the last added run; `None` if no run has been added.
+    /// Returns the last millisecond of the last added run, which may be a run of an earlier timeline; `None` if no run
+    /// has been added.
     pub(crate) fn last(&self) -> Option<i64> {
         self.times.last().copied()
     }

@@ -12,14 +12,16 @@ const SAMPLE_BYTES: u64 = 16;
 /// Settings of Prometheus' API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Maximum age of a sample that counts at an evaluation time. A request can override it. Default 5 min.
+    /// Lookback: a sample counts at an evaluation time if it is younger than this. A request can override it. Default 5
+    /// min.
     pub lookback_delta: Duration,
     /// Maximum number of samples that a query may hold at once. Default 50,000,000.
     pub samples_max: usize,
     /// Maximum duration of a query; a request can set a shorter one. Default 2 min.
     pub query_timeout: Duration,
-    /// True if functions remove the metric name only at the end of a query, so that series that differ only by name
-    /// stay separate until then. A request can override it. Default false, as in Prometheus.
+    /// True if functions only mark metric names for removal, and the names are removed at the end of a query. Series
+    /// that differ only by name then stay separate until the end. A request can override it. Default false, as in
+    /// Prometheus.
     pub delayed_name_removal: bool,
     /// True if aggregations by metric name also keep the name, as in VictoriaMetrics. Implies
     /// `delayed_name_removal`. A request can override it. Default false: Prometheus returns an error if groups
@@ -48,8 +50,8 @@ impl Settings {
         i64::try_from(self.lookback_delta.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the
-    /// evaluation, because a query of few series with many samples gathers them before they are evaluated.
+    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the evaluation: a
+    /// query of few series with many samples gathers all of them before it evaluates them.
     pub fn query_budget(&self) -> Budget {
         let usual = Budget::default();
         let samples_max = self.samples_max as u64;

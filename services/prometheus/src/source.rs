@@ -204,7 +204,7 @@ impl<'r> Reading<'r> {
     }
 
     /// Computes the window results of a timeline's series and passes them to the evaluator. A timeline that needs its
-    /// samples is added to `doubtful` and read again later.
+    /// samples is added to `doubtful` and read again later. Returns true in both cases.
     fn steps(
         &self,
         found: &Found,

@@ -257,7 +257,7 @@ impl Cell {
         }
     }
 
-    /// Returns true if so little is left of a sum that the order of additions affects it.
+    /// Returns true if so little is left of a sum that the order of additions affects the result.
     fn is_cancelled(&self) -> bool {
         self.value.compensation.abs() > CANCELLED * self.value.sum.abs()
     }

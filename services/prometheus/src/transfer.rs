@@ -1,9 +1,9 @@
 //! Transfer of encoded samples of any number of series, for export and remote read.
 //!
 //! Samples are read page by page. A page is as many series as fit into some megabytes; its last series may be cut and
-//! then continues on the next page at the timestamp of the cut. The workers that read a page also encode it, except for
-//! series of several timelines, which are merged and encoded when the page is written. Between pages neither samples
-//! nor a permit are held, so that a slow client delays no other query.
+//! then continues on the next page at the timestamp of the cut. The workers that read a page also encode it. Exceptions
+//! are series of several timelines, which are merged and encoded when the page is written. Between pages neither
+//! samples nor a permit are held, so that a slow client delays no other query.
 
 use std::ops::ControlFlow;
 
@@ -29,7 +29,7 @@ const UNITS_FIRST: usize = 64;
 const PAGES_HELD: u64 = 16;
 /// Maximum number of units of a page.
 const UNITS_MAX: usize = 4_096;
-/// Name of the sorted series in errors.
+/// Description of the held bytes in errors.
 const ORDERED: &str = "bytes of labels of series to be sorted";
 /// Bytes of a series to be sorted, in addition to its labels.
 const NAMED_BYTES: usize = size_of::<Named>() + size_of::<Unit<'_>>() + 32;
@@ -67,7 +67,7 @@ pub(crate) enum Unit<'u> {
     Series(&'u [Named]),
 }
 
-/// State shared by all pages.
+/// State shared by all pages of a selector.
 pub(crate) struct Transfer<'t> {
     pub(crate) view: &'t SeriesView<'t>,
     pub(crate) measurements: &'t [Measurement],
@@ -87,10 +87,10 @@ pub(crate) struct Transfer<'t> {
 pub(crate) type Write<'w> = dyn FnMut(Option<&Labels>, &[u8], bool) -> Result<()> + 'w;
 
 impl SeriesView<'_> {
-    /// Encodes the samples in a range (milliseconds, both ends included) of each series that matches all
-    /// matchers of at least one selector, and passes them to `write` on this thread. Each series is written
-    /// once, in unspecified order. A large series is written in several fragments in ascending time order.
-    /// Fragments of other series may be written in between.
+    /// Encodes the samples in a range (milliseconds, both ends included) of each series that matches all matchers of at
+    /// least one selector. Passes the encoded samples to `write` on this thread. Each series is written once, in
+    /// unspecified order. A large series is written in several fragments in ascending time order. Fragments of other
+    /// series may be written in between.
     ///
     /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series
     /// whose metric names occur in several measurements are sorted by labels and written after the other series

@@ -78,7 +78,7 @@ impl<'a> SeriesView<'a> {
     ///
     /// # Errors
     ///
-    /// [`PromqlError::Canceled`] if the client has disconnected, [`PromqlError::Timeout`] if the time is over.
+    /// [`PromqlError::Canceled`] if the request was cancelled, [`PromqlError::Timeout`] if its time is over.
     pub fn check(&self) -> Result<()> {
         self.watch.check().map_err(|error| failure::of_query(&error))
     }

@@ -247,7 +247,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Rejects vector matching if an operand is a scalar.
+    /// Returns an error if the matching of operands that are not both vectors has labels or fill values.
     fn no_matching(&self, matching: Option<VectorMatching>, at: TextRange) -> Result<(), ParseError> {
         let matching = matching.unwrap_or_default();
         if !matching.labels.is_empty() {

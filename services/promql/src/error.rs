@@ -22,7 +22,7 @@ pub enum PromqlError {
     /// Exceeded time limit: `timeout`, 503.
     #[error("query timed out in {0}")]
     Timeout(&'static str),
-    /// Disconnected client: `canceled`, 499.
+    /// Cancelled query, for example because its client has disconnected: `canceled`, 499.
     #[error("query was canceled in {0}")]
     Canceled(&'static str),
     /// Exceeded limit, for example on samples, steps, memory or patterns: `execution`, 422. The message

@@ -88,7 +88,8 @@ pub struct Settings {
     /// the end. VictoriaMetrics behaves this way; in Prometheus, groups that differ only in such a name result
     /// in an error. Has no effect without `delayed_name_removal`.
     pub keeps_grouped_names: bool,
-    /// True if functions over counters use the start timestamps of samples.
+    /// True if functions over counters use the start timestamps of samples. If false, `start_timestamp` returns no
+    /// series.
     pub start_timestamps: bool,
     /// Step of subqueries without an explicit step, in milliseconds.
     pub default_subquery_step: i64,
@@ -413,8 +414,8 @@ impl<'a> Scope<'a> {
         self.shared.source.check()
     }
 
-    /// Checks for timeout and cancellation if `index` is a multiple of 64, because each series takes little
-    /// time.
+    /// Checks for timeout and cancellation if `index` is a multiple of 64. One series takes little time, so a check for
+    /// each series would be wasteful.
     fn check_now_and_then(&self, index: usize) -> Result<()> {
         match index % 64 {
             0 => self.check(),

@@ -25,7 +25,7 @@ pub struct FunctionSpec {
 /// Number of times that the last argument of a function may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variadic {
-    /// Exactly once.
+    /// Exactly once, if the function has arguments.
     No,
     /// Zero to this number of times.
     UpTo(usize),

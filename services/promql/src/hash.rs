@@ -1,8 +1,8 @@
 //! Hash of labels, by which `limit_ratio` selects series. The hash equals Prometheus', so both select the same
 //! series.
 //!
-//! The algorithm is XXH64 with seed 0 over Prometheus' in-memory representation of labels: each text after its
-//! length, which is one byte, or the byte 255 and three bytes, little-endian.
+//! The algorithm is XXH64 with seed 0 over Prometheus' in-memory representation of labels: each text after its length.
+//! A length below 255 takes one byte. A longer one takes the byte 255 and three bytes, little-endian.
 
 use xxhash_rust::xxh64::xxh64;
 

@@ -1,7 +1,8 @@
 //! Lexer: splits the text of a query into tokens.
 //!
-//! The lexer tracks whether the position is inside braces, where every word is a label, or inside brackets,
-//! where only duration expressions are allowed. It returns one token per call and stops at the first error.
+//! The lexer tracks whether the position is inside braces or inside brackets. Inside braces, every word is a label
+//! name; inside brackets, only duration expressions are allowed. It returns one token or error per call; the parser
+//! stops at the first error.
 
 mod number;
 mod text;
@@ -14,8 +15,8 @@ use crate::ast::TextRange;
 use crate::quote::{quote, quote_char};
 use token::keyword;
 
-/// Lexical error. The range extends from the start of the token, or from the position after the
-/// offending character, to the end of the text.
+/// Lexical error. The range extends from the start of the token to the end of the text. For an unexpected right
+/// parenthesis, and for a colon before a duration, the range starts after that character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LexError {
     pub(crate) at: TextRange,
@@ -31,7 +32,7 @@ pub(crate) struct Lexer<'a> {
     open_parentheses: usize,
     is_in_braces: bool,
     brackets: Brackets,
-    /// True if a duration occurred in any brackets so far.
+    /// True if any brackets so far contained a number, a duration or, before the first number, a right parenthesis.
     has_duration: bool,
     has_colon: bool,
 }
@@ -42,7 +43,7 @@ enum Brackets {
     Closed,
     /// Before the first number: only duration expressions are allowed.
     Opened,
-    /// After the first number: the parser checks the remaining tokens, except words.
+    /// After the first number: the lexer checks words, the parser all other tokens.
     Entered,
 }
 

@@ -45,8 +45,8 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 ///
 /// # Errors
 ///
-/// Returns a [`ParseError`] for the first syntax or type error, and if the text exceeds [`TEXT_BYTES_MAX`],
-/// the expression exceeds [`DEPTH_MAX`], or a regular expression exceeds its limits.
+/// Returns a [`ParseError`] for the first syntax or type error. Also returns one if the text exceeds
+/// [`TEXT_BYTES_MAX`], the expression exceeds [`DEPTH_MAX`], or a regular expression exceeds its limits.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
 //! Regular expressions with Prometheus' semantics (Go's RE2 syntax), translated to the syntax of the `regex`
 //! crate.
 //!
-//! The syntaxes are nearly equal. Main differences covered by the translation: a brace that is not a repetition
-//! is a literal, `[` within a class is a literal, `\d`, `\s`, `\w`, `\b` and `\B` apply to ASCII only, `\Q…\E`
-//! quotes, and a backslash before digits is an octal escape.
+//! The syntaxes are nearly equal. Main differences covered by the translation: a brace that is not a repetition is a
+//! literal, and so is `[` within a class. `\d`, `\s`, `\w`, `\b` and `\B` apply to ASCII only. `\Q…\E` quotes, and a
+//! backslash before octal digits is an octal escape.
 
 use tideline_pattern::{Limits, Pattern, PatternError};
 

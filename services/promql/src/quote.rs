@@ -8,7 +8,7 @@ pub fn quote(text: &str) -> String {
     quote_bytes(text.as_bytes())
 }
 
-/// Quotes bytes with double quotes. Bytes that are not UTF-8 become `\x` and two digits.
+/// Quotes bytes with double quotes. Bytes that are not UTF-8 become `\x` and two hexadecimal digits.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');

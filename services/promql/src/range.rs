@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `rate` | `rate`, `increase`, `delta`: extrapolated to the ends of the range |
-//! | `anchored` | the same functions for `anchored` and `smoothed` ranges, without extrapolation |
+//! | `anchored` | `rate`, `increase`, `delta` for `anchored` and `smoothed` ranges, without extrapolation |
 //! | `instant` | `irate`, `idelta`: the last two samples |
 //! | `changes` | `changes`, `resets` |
 //! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
@@ -11,9 +11,8 @@
 //! | `stamped_sample` | common representation of float and histogram samples |
 //! | `starts` | reset detection by start timestamps |
 //!
-//! Each function maps a window of samples to an optional value and to notes. No function has another effect.
-//! Windows are slices of the samples of a series. Functions over floats allocate nothing, except a reusable
-//! buffer for sorted values.
+//! Each function maps a window of samples to an optional value and to notes, without other effects. Windows are slices
+//! of the samples of a series. Functions over floats allocate nothing, except a reusable buffer for sorted values.
 
 mod anchored;
 mod changes;

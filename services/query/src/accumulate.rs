@@ -1,8 +1,9 @@
 //! Accumulators: the state of one result column for each window while points are read.
 //!
-//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are already
-//! cut at the window boundaries, so that the inner loops run over plain numbers. It can be merged with the
-//! accumulator of another worker, and returns one value per window at the end. Each kind of state has a file:
+//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are already cut at
+//! the window boundaries, so that the inner loops run over plain numbers. It can be merged with the accumulator of
+//! another worker, and returns one value per window at the end. `count` is a plain counter in this file. The states of
+//! the other functions have files:
 //!
 //! | file | functions |
 //! |---|---|
@@ -15,7 +16,7 @@
 //! | [`edge`] | `first`, `last` |
 //! | [`counter`] | `increase`, `rate` |
 //! | [`area`] | `integral`, `time_weighted_mean` |
-//! | [`scalar`] | copyable numbers and booleans of any type |
+//! | [`scalar`] | shared by most of these files: copyable number or boolean of any type |
 
 pub mod area;
 pub mod counter;
@@ -101,8 +102,8 @@ const SMALL_CELL_BYTES_MAX: u64 = 64;
 pub struct Overflow(pub f64);
 
 impl Accumulator {
-    /// Returns an empty accumulator for the windows of a query. The caller has checked their number against the cell
-    /// limit.
+    /// Returns an empty accumulator for the windows of a query. The caller has checked the number of windows against
+    /// the cell limit.
     pub fn new(function: Function, grid: &Windows) -> Self {
         let windows = grid.count() as usize;
         match function {

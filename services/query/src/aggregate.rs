@@ -1,7 +1,7 @@
 //! Aggregate queries: parallel scans over shares of the timelines, merged per group.
 //!
 //! Every timeline belongs to one group. Groups are processed in result order, in batches of at most
-//! [`CELLS_AT_ONCE_MAX`] cells: their timelines are scanned, their rows are passed to the sink, and their state is
+//! [`CELLS_AT_ONCE_MAX`] cells: the timelines of a batch are scanned, its rows are passed to the sink, and its state is
 //! dropped. Memory is therefore bounded for results of any size.
 
 mod arithmetic;
@@ -192,7 +192,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Determines the groups of the result. If they are ranked, keeps only the winners, in rank order.
+    /// Determines the groups of the result. If the groups are ranked, keeps only the winners, in rank order.
     fn arrange(&mut self, context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Ranked> {
         let Some(ranking) = self.ranking.take() else {
             let groups = self.scope.groups(context.table, &shape.group_by);
@@ -233,7 +233,8 @@ pub(crate) fn explain(
     let mut sizes = cell_counts(windows, columns, &groups);
     if let Some(ranking) = ranking {
         Ranking::check(context, &groups)?;
-        // The limit of the rank bounds the number of winners; the sizes of the largest groups bound their cells.
+        // The limit of the rank bounds the number of winners; the sizes of the largest groups bound the cells of the
+        // winners.
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.truncate(ranking.limit());
     }
@@ -256,7 +257,7 @@ fn plan(scope: &Scope, stages: &Stages, columns: &Columns<AggregateSource>, wind
     }
 }
 
-/// Returns the reason why summaries cannot replace the points of some column; `None` if they can.
+/// Returns the reason why summaries cannot replace points in every column; `None` if they can.
 fn no_summaries(stages: &Stages, columns: &Columns<AggregateSource>) -> Option<String> {
     if stages.filter().is_some() {
         return Some("a condition on values reads each point".into());

@@ -1,7 +1,7 @@
 //! Limits of a query and their enforcement while it runs.
 //!
-//! A [`Budget`] holds the limits, a [`Cancel`] the cancellation flag and progress counters, and a [`Watch`] checks
-//! both and accounts memory for one running query. Workers share the watch; its counters are atomic.
+//! A [`Budget`] holds the limits, a [`Cancel`] the cancellation flag and progress counters. A [`Watch`] checks both for
+//! one running query and accounts its memory. Workers share the watch; its counters are atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,20 +16,21 @@ use crate::error::{QueryError, Result};
 /// Limits of one query. Excesses that can be computed in advance are refused before the first point is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Timelines selected. Default 1,000,000.
+    /// Maximum number of selected timelines. Default 1,000,000.
     pub timelines_max: u64,
-    /// Points decoded; a summary of many points counts as one. Default 1,000,000,000.
+    /// Maximum number of decoded points; a summary of many points counts as one. Default 1,000,000,000.
     pub points_max: u64,
-    /// Field values decoded; a summary of many values counts as one. Default 10,000,000,000.
+    /// Maximum number of decoded field values; a summary of many values counts as one. Default 10,000,000,000.
     pub values_max: u64,
-    /// Cells of an aggregate: windows × groups × columns, including empty cells. Default 20,000,000.
+    /// Maximum number of cells of an aggregate: windows × groups × columns, including empty cells. Default 20,000,000.
     pub cells_max: u64,
-    /// Bytes of values held at once for percentiles, distinct counts, modes, samples, sorted rows, first and last
-    /// strings and histograms, and by evaluators that read through a [`Scan`](crate::Scan). Default 256 MiB.
+    /// Maximum number of bytes of values held at once. Counted are values for percentiles, distinct counts, modes,
+    /// samples and sorted rows, and first and last strings and histograms. Values held by evaluators that read through
+    /// a [`Scan`](crate::Scan) are counted as well. Default 256 MiB.
     pub held_bytes_max: u64,
-    /// Rows of the result. Default 50,000,000.
+    /// Maximum number of rows of the result. Default 50,000,000.
     pub rows_max: u64,
-    /// Time from the start of planning to the last row, including waiting for a slow client. Default 120 s.
+    /// Maximum time from the start of planning to the last row, including waiting for a slow client. Default 120 s.
     pub time_max: Duration,
 }
 
@@ -91,7 +92,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Cancels the query, which stops at its next check.
+    /// Cancels the queries that share the flag; each stops at its next check.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
@@ -250,7 +251,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Returns unused pages if there are more than [`SPARE_BYTES_MAX`] bytes of them.
+    /// Returns unused pages to the account if more than [`SPARE_BYTES_MAX`] reserved bytes are unused.
     fn give_back(&self) {
         let spare = |reserved: u64| reserved.saturating_sub(self.all_held());
         if spare(self.reserved.load(Ordering::Relaxed)) <= SPARE_BYTES_MAX {
@@ -278,7 +279,8 @@ impl Watch {
 }
 
 /// Returns the row limit of a query: `requested`, or the limit of the budget if `requested` is `None`. Fails if
-/// `requested` is 0 or exceeds the limit of the budget, and if `requested` is `None` and the limit of the budget is 0.
+/// `requested` is 0 or exceeds the limit of the budget. Also fails if `requested` is `None` and the limit of the budget
+/// is 0.
 pub(crate) fn rows_limit(what: &'static str, budget: &Budget, requested: Option<u64>) -> Result<u64> {
     match requested {
         Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),

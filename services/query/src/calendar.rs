@@ -17,7 +17,7 @@ use crate::error::{QueryError, Result};
 pub const UNITS_MAX: u32 = 100_000;
 /// Day from which windows are counted; a Thursday.
 const EPOCH: NaiveDate = NaiveDate::from_ymd_opt(1970, 1, 1).expect("1970 began");
-/// Number of days from the epoch to its first Monday.
+/// Number of days from the epoch to the first Monday after it.
 const FIRST_MONDAY: i64 = 4;
 /// Upper bound of the difference between two local clocks, in nanoseconds.
 const ZONES_APART: i64 = 2 * NANOS_PER_DAY;
@@ -129,8 +129,8 @@ impl CalendarWindow {
         wall.and_then(|wall| self.first_at(wall)).unwrap_or(end_of_time)
     }
 
-    /// Returns the first timestamp at which the local clock shows this time or a later one; `None` if it is out of the
-    /// range of `i64`.
+    /// Returns the first timestamp at which the local clock shows this time or a later one; `None` if the timestamp is
+    /// out of the range of `i64`.
     fn first_at(&self, wall: NaiveDateTime) -> Option<i64> {
         let shown = |nanos: i64| self.zone.from_utc_datetime(&utc(nanos)).naive_local();
         let near = wall.and_utc().timestamp_nanos_opt()?;

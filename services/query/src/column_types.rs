@@ -60,7 +60,8 @@ impl<'a> Types<'a> {
     }
 }
 
-/// Returns the common type of each column over all measurements; `None` if its values are of several kinds.
+/// Returns the common type of each column over all measurements; `None` if its values are of several kinds or no type
+/// is known.
 fn of_columns<C>(
     columns: &Columns<C>,
     of: impl Fn(usize, &C) -> Option<ValueType>,

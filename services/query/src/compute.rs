@@ -1,7 +1,7 @@
 //! Stages applied to every run before it is used: computed fields, then conditions on values.
 //!
-//! A computed field is evaluated for each point and gets a field id above those of stored fields, so that all later
-//! code handles it like a stored field.
+//! A computed field is evaluated for each point. Its field id is above those of stored fields, so that later code
+//! handles it like a stored field.
 
 use tideline_engine::Table;
 use tideline_engine::condition::Condition;
@@ -29,7 +29,8 @@ pub struct Computation {
 }
 
 impl Computation {
-    /// Returns true if the expression is valid and uses rates, which need a range with a start and an end.
+    /// Returns true if the text is a valid expression of aggregates and uses `rate`. Rates need a range with a start
+    /// and an end.
     pub fn has_rates(&self) -> bool {
         let expression = Expression::parse(&self.expression, Names::Windows);
         expression.is_ok_and(|expression| {
@@ -65,8 +66,9 @@ pub(crate) struct Stages {
 }
 
 impl Computed {
-    /// Parses the expressions of a query. Returns an error for too many computations, invalid expressions, empty or
-    /// repeated names, names of stored fields, and inputs that do not exist or are not numbers.
+    /// Parses the expressions of a query. Returns an error for too many computations, invalid expressions, and empty or
+    /// repeated names. Also returns an error for names of stored fields, and for inputs that do not exist or are not
+    /// numbers.
     pub(crate) fn new(computations: &[Computation], scope: &Scope, table: &Table) -> Result<Self> {
         check_names(computations)?;
         let kinds = scope.kinds(table);
@@ -104,13 +106,13 @@ impl Computed {
         Ok(Self(computed))
     }
 
-    /// Returns the id of a computed field.
+    /// Returns the id of a computed field; `None` if no computed field has the name.
     pub(crate) fn field(&self, name: &str) -> Option<FieldId> {
         let found = self.0.iter().find(|field| field.name == name);
         found.map(|field| field.id)
     }
 
-    /// Returns the name of a computed field.
+    /// Returns the name of a computed field; `None` for a stored field.
     pub(crate) fn name(&self, id: FieldId) -> Option<&str> {
         self.of(id).map(|field| field.name.as_str())
     }
@@ -177,7 +179,8 @@ impl Stages {
         self.filter.as_ref()
     }
 
-    /// Returns the filter as a zone filter, which excludes data by summaries before the data is read.
+    /// Returns the filter as a zone filter, which excludes data by summaries before the data is read; `None` if all
+    /// points match.
     pub(crate) fn zone_filter(&self) -> Option<&dyn ZoneFilter> {
         self.filter.as_ref().map(|filter| filter as &dyn ZoneFilter)
     }

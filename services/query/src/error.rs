@@ -1,7 +1,7 @@
 //! Errors of queries, classified by the reaction that they require of the caller.
 //!
 //! [`QueryError::kind`] maps each error to the kinds that all interfaces share. If a limit was exceeded, the message
-//! names it and, except for the time limit, the actual value.
+//! names the limit and, except for the time limit, the actual value.
 
 use std::time::Duration;
 
@@ -84,14 +84,14 @@ pub enum QueryError {
     /// A page token of another query.
     #[error("the page token belongs to another query")]
     ForeignToken,
-    /// The client has disconnected.
+    /// The query was cancelled: its client has disconnected, or its cancellation was requested.
     #[error("the query was cancelled")]
     Cancelled,
 }
 
 impl QueryError {
     /// Returns the kind, which determines the reaction of the caller. A cancelled query is reported as unavailable,
-    /// since its client no longer waits for a result.
+    /// since there is no complete result.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Engine(error) => error.kind(),

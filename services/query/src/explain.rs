@@ -39,7 +39,7 @@ pub struct Plan {
 pub struct Explanation {
     /// Plan.
     pub plan: Plan,
-    /// Columns of the result.
+    /// Names of the columns of the result.
     pub columns: Vec<String>,
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,

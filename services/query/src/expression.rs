@@ -11,8 +11,9 @@
 //!           as escapes
 //! ```
 //!
-//! The functions are `abs`, `ceil`, `exp`, `floor`, `ln`, `log10`, `round` and `sqrt` of one value, `min`, `max`
-//! and `pow` of two, and `coalesce` of two: the first value, or the second if the first is missing.
+//! The functions of one value are `abs`, `ceil`, `exp`, `floor`, `ln`, `log10`, `round` and `sqrt`. The functions of
+//! two values are `min`, `max`, `pow` and `coalesce`, which returns the first value, or the second if the first is
+//! missing.
 //!
 //! All numbers are doubles. Integers beyond 2⁵³ are rounded to the nearest double, so nothing overflows silently. A
 //! value can be missing in the input. A step has no value if its result is not finite: a division by zero, the root

@@ -1,6 +1,6 @@
 //! Fill: values for windows without a value.
 //!
-//! Filling happens once per column after all values are merged, because it needs the neighbouring windows.
+//! Filling happens once per column after all values are merged, because a fill needs the neighbouring windows.
 
 use tideline_engine::model::{Value, ValueKind};
 
@@ -26,7 +26,7 @@ pub enum Fill {
     /// Linear interpolation between the values before and after, by the starts of their windows, as a float;
     /// nothing before the first value and after the last. Supported only by columns of numbers.
     Linear,
-    /// This value; as a float if the column has floats. Supported only by columns of the same kind.
+    /// This value, as a float if the column has floats. Supported only by columns of the same kind.
     Value(Value),
 }
 

@@ -52,8 +52,9 @@ struct Leaf {
 struct Masks(Vec<Vec<bool>>);
 
 impl Filter {
-    /// Compiles a condition. Returns an error for an unknown field, for a test of anything but a field, and if a field
-    /// has values in the scope but none of the kind that its test requires.
+    /// Compiles a condition. Returns an error if the engine refuses the condition, for an unknown field, and for a test
+    /// of anything but a field. Also returns an error if a field has values in the scope but no value of the kind that
+    /// its test requires.
     pub(crate) fn new(
         condition: &Condition,
         scope: &Scope,

@@ -23,20 +23,21 @@ use tideline_engine::model::ValueKind;
 /// | `integral` | numbers | float, value × seconds | see below |
 /// | `time_weighted_mean` | numbers | float | see below |
 ///
-/// **NaN.** NaN is a value: it is counted, it can be the first, the last or the mode, and it makes a sum, a mean and a
-/// standard deviation NaN. `delta` is NaN if the first or the last value is NaN. `min`, `max` and `spread` skip NaN
-/// unless there is no other value. `percentile`, `increase`, `rate`, `integral` and `time_weighted_mean` ignore NaN.
+/// **NaN.** NaN is a value: it is counted, and it can be the first, the last or the mode. A sum, a mean or a standard
+/// deviation of values with a NaN is NaN. `delta` is NaN if the first or the last value is NaN. `min`, `max` and
+/// `spread` skip NaN unless there is no other value. `percentile`, `increase`, `rate`, `integral` and
+/// `time_weighted_mean` ignore NaN.
 ///
 /// **Sums.** Integers are added in 128 bits. A sum that does not fit its type is omitted, and the
-/// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier), so
-/// that the order of the values and their distribution over tiers change the result by at most 1e-12
-/// (relative). The same accuracy holds for `stddev`, the population standard deviation, which is computed in
-/// double-double arithmetic. The distances between different values must be from 1e-150 to 1e150, because their
-/// squares must be in the range of doubles.
+/// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier). The order of
+/// the values and their distribution over tiers therefore change the result by at most 1e-12 (relative). The same
+/// accuracy holds for `stddev`, the population standard deviation, which is computed in double-double arithmetic. The
+/// distances between different values must be from 1e-150 to 1e150, because their squares must be in the range of
+/// doubles.
 ///
 /// **Ties.** If several timelines of a group have a value at the first timestamp, `first` returns the value of the
-/// lowest timeline id; `last` returns that of the highest id at the last timestamp. For numbers that are equal but
-/// differ in type or in the sign of zero, `min` and `max` return the same one in any order of input. If several
+/// lowest timeline id; `last` returns the value of the highest id at the last timestamp. Numbers can be equal but
+/// differ in type or in the sign of zero: `min` and `max` then return the same number in any order of input. If several
 /// values occur most often, `mode` returns the lowest.
 ///
 /// **Equal values.** For `count_distinct` and `mode`, numbers of any type are equal if their exact values are, and
@@ -50,23 +51,23 @@ use tideline_engine::model::ValueKind;
 /// (integers beyond 2⁵³ count as the nearest double). For more values, each of the values next to h is
 /// estimated within 1/512 of itself, and the [summary](crate::Summary::estimated) names the column.
 ///
-/// **Differences.** `delta` is the last value of a timeline in the window minus its first, summed over the
-/// timelines of the group. A decrease is not treated as a counter reset. If the values are integers and the sum
-/// does not fit a signed integer, it is omitted, and the [summary](crate::Summary::overflowed) names the column.
+/// **Differences.** `delta` is the last value of a timeline in the window minus its first, summed over the timelines of
+/// the group. A decrease is not treated as a counter reset. If the values are integers and the sum does not fit a
+/// signed integer, the sum is omitted, and the [summary](crate::Summary::overflowed) names the column.
 ///
-/// **Counters.** A step goes from one point of a timeline to the next and belongs to the window of the later point.
-/// The last point before a window therefore counts for the first step of the window if it is in the queried range,
-/// and the steps of all windows add up to those of the whole range. A value below the previous one means that the
-/// counter was reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps
-/// of all timelines of the group and does not extrapolate; a window without a step has no value. `rate` is
-/// `increase` divided by the seconds of the window that are in the queried range.
+/// **Counters.** A step goes from one point of a timeline to the next and belongs to the window of the later point. If
+/// the last point before a window is in the queried range, the first step of the window starts there. The steps of all
+/// windows therefore add up to those of the whole range. A value below the previous one means that the counter was
+/// reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps of all timelines
+/// of the group and does not extrapolate; a window without a step has no value. `rate` is `increase` divided by the
+/// seconds of the window that are in the queried range.
 ///
 /// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
 /// before the first point or after the last. `integral` is the area under these lines in the window, in value ×
-/// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window
-/// without points that lies between two points has an integral; a window that contains no part of a line has no
-/// integral. `time_weighted_mean` is the area divided by the seconds that are covered by a line; if the window
-/// contains no part of a line, it is the mean of the points.
+/// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window between
+/// two points has an integral even if it contains no point; a window that contains no part of a line has no integral.
+/// `time_weighted_mean` is the area divided by the seconds that are covered by a line; if the window contains no part
+/// of a line, the result is the mean of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
     /// Number of values.
@@ -113,7 +114,7 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// Returns the percentile rank; `None` if it is not from 0 to 100.
+    /// Returns the percentile rank; `None` if the number is not from 0 to 100.
     pub fn new(percent: f64) -> Option<Self> {
         // Adding zero removes the sign of −0.0.
         (0.0..=100.0).contains(&percent).then(|| Self {

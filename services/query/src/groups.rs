@@ -18,7 +18,7 @@ pub(crate) struct Group {
     pub(crate) measurement: u32,
     /// Timeline of the group, if the group is a single timeline.
     pub(crate) timeline: Option<Selected>,
-    /// Tags of the group; empty before it is named.
+    /// Tags of the group; empty before the group is named, and unless groups are formed by tags.
     pub(crate) tags: Vec<(String, String)>,
     /// Timeline whose tags name the group.
     example: Ordinal,
@@ -135,7 +135,7 @@ impl Scope {
         (name(a), &a.tags).cmp(&(name(b), &b.tags))
     }
 
-    /// Keeps the groups in `kept`, in that order, and their timelines.
+    /// Keeps the groups in `kept`, in that order. Removes the timelines of all other groups from the scope.
     pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
         let mut position = vec![None; groups.groups.len()];
         for (new, old) in (0..).zip(kept) {

@@ -43,10 +43,9 @@ pub struct LatestQuery {
 /// which one of its fields was last written, newest first. The value of a field is in the row of its own
 /// timestamp.
 ///
-/// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read
-/// from its newest chunks when it is first requested. For a query of a single tier, the values of a timeline in
-/// memory are used only if all of them are certain to be in that tier; otherwise the newest chunks of the tier are
-/// read.
+/// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read from
+/// its newest chunks when it is first requested. For a query of a single tier, the values in memory are used only if
+/// all values of the timeline are certain to be in that tier. Otherwise the newest chunks of the tier are read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn RowSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
     let (timelines, fields) = (&query.timelines, &query.fields);
@@ -209,12 +208,12 @@ struct TierReader<'a> {
     tier: Tier,
     /// Values after this timestamp are certain to be in the tier; `None` = no value is certain.
     certain_after: Option<i64>,
-    /// Reader of the range from the start of the newest segment of the tier. The range has all fields of nearly all
-    /// timelines.
+    /// Reader of the range from the start of the newest segment of the tier; without a segment, of all time. The range
+    /// has all fields of nearly all timelines.
     newest: ScanReader<'a>,
     /// Earlier time ranges, split at the starts of the older segments, newest first.
     older: Vec<TimeRange>,
-    /// Cost of the reads in these ranges.
+    /// Cost of the reads in the earlier ranges.
     older_cost: ReadCost,
     metered: u64,
 }

@@ -1,6 +1,7 @@
 //! Planning: resolves the timelines, fields and columns of a query before a point is read.
 //!
-//! Unknown names, functions that do not support the type of a field, and too many timelines are refused here.
+//! Unknown fields and timeline ids, functions that do not support the type of a field, and too many timelines are
+//! refused here.
 
 use hashbrown::HashMap;
 use tideline_engine::catalog::Entry;
@@ -74,7 +75,7 @@ impl<'q> Wanted<'q> {
         Self { fields, details }
     }
 
-    /// Requests exactly these fields.
+    /// Requests exactly these fields; `fields` must not be empty.
     pub(crate) fn named(fields: &'q [String]) -> Self {
         Self::of(fields, true)
     }
@@ -182,8 +183,9 @@ impl Scope {
         keys
     }
 
-    /// Returns the columns of raw rows: the requested fields in their order; by default all stored fields in order of
-    /// their first use, and then the computed fields.
+    /// Returns the columns of raw rows: the requested fields in their order. By default, these are all stored fields
+    /// that are not hidden, in order of their first use, and then the computed fields. Returns an error if a requested
+    /// field is unknown.
     pub(crate) fn row_columns(
         &self,
         table: &Table,
@@ -294,7 +296,7 @@ impl Scope {
         Ok(columns)
     }
 
-    /// Returns the fields of the measurements of the scope, with the kind of their values in each.
+    /// Returns the field and the kind of its values for each field of each measurement of the scope.
     pub(crate) fn kinds(&self, table: &Table) -> Vec<(FieldId, ValueKind)> {
         let types = self.types(table).into_iter();
         types
@@ -302,7 +304,7 @@ impl Scope {
             .collect()
     }
 
-    /// Returns the types of every field of the measurements of the scope.
+    /// Returns the types of every field of the measurements of the scope, by index of the measurement and field.
     pub(crate) fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
         let names = self.measurements.iter().enumerate();
         let positions: HashMap<&str, usize> =

@@ -143,7 +143,8 @@ pub struct Aggregate {
     pub order: Direction,
     /// Order and number of the groups; `None` = all groups by measurement and key.
     pub rank: Option<Rank>,
-    /// Maximum number of rows of the result; the summary reports whether rows were omitted.
+    /// Maximum number of rows of the result; `None` = as many as the budget allows. The summary reports whether rows
+    /// were omitted.
     pub limit: Option<u64>,
 }
 

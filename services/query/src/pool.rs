@@ -1,4 +1,5 @@
-//! Thread pools of queries: one for queries of hot points only, and one for queries that also read cold points.
+//! Thread pools of queries: one for queries of hot points only, and one for queries that also read cold points. In this
+//! module, cold includes archived.
 //!
 //! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the
 //! last hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller
@@ -141,7 +142,7 @@ impl ColdPool {
 }
 
 thread_local! {
-    /// Gate that the query of this thread has passed.
+    /// Gate that the query of this thread has passed; `None` if the thread runs no query of cold points.
     static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
 }
 

@@ -42,7 +42,7 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 /// };
 /// # use tideline_query::{Header, Series};
 ///
-/// /// Sink that collects all numbers.
+/// /// Sink that collects all floats.
 /// #[derive(Default)]
 /// struct Numbers(Vec<f64>);
 ///
@@ -162,9 +162,9 @@ impl Querier {
     ///
     /// # Errors
     ///
-    /// Before the sink receives anything: an error for an invalid query, [`QueryError::OverBudget`] for excesses
-    /// that can be computed in advance, and [`QueryError::Overloaded`] if too many queries of cold points wait. At
-    /// any time: errors of storage, [`QueryError::OverBudget`], [`QueryError::Memory`], [`QueryError::TimedOut`] and
+    /// Before the sink receives anything: errors of invalid queries, [`QueryError::OverBudget`] for excesses that can
+    /// be computed in advance, [`QueryError::Overloaded`] if too many queries of cold points wait. At any time: errors
+    /// of storage, [`QueryError::OverBudget`], [`QueryError::Memory`], [`QueryError::TimedOut`] and
     /// [`QueryError::Cancelled`]; rows that the sink has received are then incomplete.
     pub fn points(
         &self,
@@ -207,7 +207,7 @@ impl Querier {
     ) -> Result<Summary> {
         let scope = ReadScope {
             table,
-            // Newest values of all tiers are usually in memory, so the query runs in the hot pool.
+            // If no tier is requested, the newest values are usually in memory, so the query runs in the hot pool.
             range: query.tier.map_or(TimeRange::new(0, 0), |_| TimeRange::ALL),
             tier: query.tier,
             budget: query.budget,

@@ -44,8 +44,8 @@ pub trait RowSink: Send {
     /// [`SinkClosed`] if the sink accepts no more rows; the query then stops.
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed>;
 
-    /// Receives a row: its timestamp in nanoseconds since the epoch (for an aggregate the start of its window), and
-    /// one value for each column of its series, `None` if the value is missing.
+    /// Receives a row. `time` is its timestamp in nanoseconds since the epoch, for an aggregate the start of its
+    /// window. `values` has one value for each column of its series, `None` if the value is missing.
     ///
     /// # Errors
     ///
@@ -170,10 +170,10 @@ pub struct Summary {
     pub more: bool,
     /// Token of the next page, if the query has pages and more rows.
     pub next: Option<String>,
-    /// Columns with at least one estimated value, in the order of the header.
+    /// Columns with at least one estimated value, and columns computed from such columns, in the order of the header.
     pub estimated: Vec<String>,
-    /// Columns with at least one integer sum that is missing because its type cannot hold it, in the order of the
-    /// header.
+    /// Columns in which some integer sum is missing because its type cannot hold it, and columns computed from such
+    /// columns, in the order of the header.
     pub overflowed: Vec<String>,
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,

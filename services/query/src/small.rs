@@ -1,8 +1,8 @@
 //! Small queries: running them takes about as long as waking another thread.
 //!
-//! A query is small if few timelines have to be examined and few segments, all hot, have to be read. A query for
-//! rows must also have a low limit, no sort and no samples. The real cost is known only after a query has run, so the
-//! small form of a query has a tight budget. If it exceeds this budget, the caller runs the original query in the
+//! A query is small if few timelines have to be examined and few segments, all hot, have to be read. A query for rows
+//! must also have a low limit, no sort and no samples. The real cost is known only after a query has run, so the small
+//! form of a query has a tight budget. If the small form exceeds its budget, the caller runs the original query in the
 //! usual way.
 //!
 //! No query is small if the backend sends requests over a network: a thread that reads HTTP requests must not wait
@@ -22,7 +22,7 @@ use crate::querier::{Querier, segments};
 /// Maximum number of timelines of a small query.
 const TIMELINES_MAX: u64 = 4;
 /// Maximum number of timelines with the rarest tag of the condition, or with its measurement if that is rarer. The
-/// search examines all of them.
+/// search examines all these timelines.
 const CANDIDATES_MAX: u64 = 64;
 /// Maximum number of hot segments whose time range overlaps the range of a small query; each may
 /// cost a read.
@@ -78,8 +78,8 @@ fn is_narrow(selector: &Selector, table: &Table) -> bool {
     }
 }
 
-/// Returns an upper bound of the timelines that match a condition which compares only tags and the measurement with
-/// one nonempty text each; `None` for other conditions.
+/// Returns an upper bound of the number of timelines that match a condition. The condition must compare only tags and
+/// the measurement, each with one nonempty text; `None` for other conditions.
 fn candidates(condition: &Condition, reader: &CatalogReader<'_>) -> Option<u64> {
     match condition {
         Condition::And(all) => {

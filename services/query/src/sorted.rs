@@ -22,7 +22,7 @@ use crate::rows::{Prepared, Source, sources};
 use crate::timelines::TimelineReader;
 use crate::value_order::{compare, compare_values};
 
-/// Number of rows of a result without a limit.
+/// Maximum number of rows of a result if the query has no limit.
 pub const LIMIT_DEFAULT: u64 = 1_000;
 /// Maximum number of rows of a result.
 pub const LIMIT_MAX: u64 = 100_000;

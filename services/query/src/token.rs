@@ -1,7 +1,7 @@
 //! Page tokens: the end position of a page, opaque to clients.
 //!
-//! A token is bound to its query by a hash of the terms and protected by a checksum, so that damage and reuse are
-//! detected.
+//! A hash of the terms binds a token to its query, so that reuse for another query is detected. A checksum detects
+//! damage.
 
 use std::fmt;
 

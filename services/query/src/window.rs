@@ -196,7 +196,7 @@ fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64
     }
 }
 
-/// Returns the widest windows of one width that start at all of the bounds, ignoring the limits of `i64`.
+/// Returns the widest windows of one width that have a start at every bound, except bounds at the limits of `i64`.
 fn common_grid(bounds: &[i64]) -> Grid {
     let inner = bounds
         .iter()
@@ -236,8 +236,8 @@ fn number(spec: &WindowSpec, time: i64) -> i64 {
     }
 }
 
-/// Returns the first position after `start` whose timestamp is not before `bound`; `times[start]` is before
-/// `bound`.
+/// Returns the first position after `start` whose timestamp is not before `bound`, or the length of `times`;
+/// `times[start]` is before `bound`. `guess` is the expected distance from `start`, at least 1.
 fn end_before(times: &[i64], start: usize, guess: usize, bound: i64) -> usize {
     let guessed = start + guess;
     let before = |at: usize| times[at - 1] < bound;

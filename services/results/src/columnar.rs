@@ -130,8 +130,8 @@ impl<W: Write + Send> ColumnarWriter<W> {
         Ok(())
     }
 
-    /// Writes the last batch and the end of the format. A Parquet file stores `notes` as key-value metadata; an Arrow
-    /// stream omits them.
+    /// Writes the last batch and the end marker (Arrow) or footer (Parquet). A Parquet file stores `notes` as
+    /// key-value metadata; an Arrow stream omits them.
     ///
     /// # Errors
     ///

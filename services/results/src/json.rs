@@ -1,4 +1,4 @@
-//! Sink of JSON results: one object with the series and their rows, followed by the summary.
+//! Sink of JSON results: one object that contains the series with their rows, followed by the members of the summary.
 //!
 //! Each row is written when it arrives, so memory is bounded by one row.
 

@@ -1,8 +1,8 @@
 //! Pages of the columns of rows with many columns.
 //!
-//! Columns are returned in the order of their names. A row that has more columns than a page returns the name of the next
-//! one, so a client continues without a state of the server. A page of a large row reads only the stored fragments that
-//! hold its columns.
+//! Columns are returned in the order of their names. A row that has more columns than a page returns the name of the
+//! next one, so a client can continue without state in the server. A page of a large row reads only the stored
+//! fragments with its columns.
 
 use tideline_engine::rows::{ColumnSpan, Mutation};
 use tideline_engine::{Engine, WideTable};
@@ -24,7 +24,7 @@ pub struct ColumnPages {
 }
 
 impl ColumnPages {
-    /// Returns the requested pages; `None` if the request has neither `column_range` nor `column_limit`.
+    /// Parses the requested column pages; `None` if the request has neither `column_range` nor `column_limit`.
     ///
     /// # Errors
     ///
@@ -67,12 +67,13 @@ impl ColumnPages {
         name >= self.from.as_str() && self.to.as_deref().is_none_or(|to| name < to)
     }
 
-    /// Reads the columns of rows by their stored keys and passes each row, as JSON, to `take`; `None` for a row that does
-    /// not exist. Returns the number of rows that exist.
+    /// Reads the columns of rows by their stored keys and passes each row, as JSON, to `take`; `None` for a row that
+    /// does not exist. Returns the number of rows that exist.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`Engine::row_columns`] and those of `take`.
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`Engine::row_columns`], and those of
+    /// `take`.
     pub fn get(
         &self,
         engine: &Engine,
@@ -91,7 +92,7 @@ impl ColumnPages {
             declared: &declared,
             from: &self.from,
             to: self.to.as_deref(),
-            // One more column shows that others follow.
+            // One more column shows whether others follow.
             limit: self.limit + 1,
         };
         let (mut found, mut json) = (0, Vec::new());
@@ -115,7 +116,7 @@ impl ColumnPages {
         Ok(found)
     }
 
-    /// Appends the first columns of a row, by name, as JSON.
+    /// Appends the first columns of a row, by name, as JSON. Adds the name of the next column if the row has more.
     fn write_row(
         &self,
         table: &WideTable,

@@ -97,7 +97,7 @@ impl Record for RowRecord<'_, '_> {
     }
 }
 
-/// Passes a value in the form in which it is compared.
+/// Passes a value to `take` in the form in which it is compared, and returns the result.
 fn compared(
     value: &CellValue<'_>,
     declared: Option<ColumnType>,
@@ -129,7 +129,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Returns a text whose order is the order of decimals: the key of the number.
+/// Returns the encoded key of a decimal in hexadecimal. The order of these texts is the order of the decimals.
 fn decimal_text(number: Decimal) -> String {
     let mut key = Vec::new();
     let column = KeyColumn {
@@ -217,7 +217,7 @@ fn convert_test(test: &Test, literal: impl Fn(&Literal) -> Result<Literal>) -> R
     })
 }
 
-/// Converts a value to the form in which values of a type are compared. On an error, returns what was found.
+/// Converts a value to the form in which values of a type are compared. The error describes the given value.
 fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::result::Result<Literal, String> {
     let Some(declared) = declared else {
         return Ok(literal.clone());

@@ -1,6 +1,7 @@
 //! Keys, prefixes and bounds, given by the names of the key columns.
 //!
-//! Requests name logical columns only. The layout of the key computes the stored columns, so their names are unknown here.
+//! Requests name logical key columns only. The layout of the key computes the other stored key columns, whose names do
+//! not occur here.
 
 use std::ops::Bound;
 
@@ -41,7 +42,7 @@ pub fn parse_values(
 ///
 /// # Errors
 ///
-/// As [`parse_values`], and the errors of [`KeyLayout::encode`].
+/// The errors of [`parse_values`] and of [`KeyLayout::encode`].
 pub fn encode(table: &WideTable, key: &Members) -> Result<Vec<u8>> {
     let values = parse_values(table.layout(), key).map_err(RowsError::Invalid)?;
     let complete: Option<Vec<KeyValue<'_>>> = values.into_iter().collect();
@@ -63,7 +64,7 @@ pub(crate) fn parse_value(
 }
 
 /// Returns the ranges of stored keys of a prefix and bounds. Without both, `everything` must be true; `member` is the
-/// name of the member that allows it.
+/// name of the request member that sets it.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Rows of wide tables in JSON: conversion of requests to engine calls, and of rows to JSON.
 //!
-//! The engine stores typed values under encoded keys and handles conditions as functions. This crate knows the JSON
+//! The engine stores typed values under encoded keys and handles conditions as functions. This crate defines the JSON
 //! forms. It does not depend on HTTP: results are Rust values, or bytes that are passed to the caller row by row.
 //!
 //! | module | holds |

@@ -28,13 +28,13 @@ pub const KEYS_MAX: u64 = 2_000;
 pub const PAGE_ROWS_MAX: u64 = 10_000;
 /// Default number of rows of a page.
 pub const PAGE_ROWS: u64 = 100;
-/// Number of rows after whose reading a page ends.
+/// Maximum number of rows that are read for a page.
 pub const PAGE_SCANNED_MAX: u64 = 100_000;
-/// Size of the rows of a page, in bytes of JSON, after which it ends.
+/// Size of the rows of a page, in bytes of JSON, at which the page ends.
 pub const PAGE_BYTES_MAX: u64 = 4 << 20;
-/// Number of rows after whose reading a count ends.
+/// Maximum number of rows that are read for one count request.
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
-/// Number of rows that a scan without a limit is expected to take.
+/// Expected number of rows of a scan without a limit or with a condition.
 const MANY_ROWS: usize = 1 << 20;
 
 /// Returns the stored keys of a request.
@@ -91,8 +91,8 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
-/// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns the
-/// number of rows that exist.
+/// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns
+/// the number of rows that exist.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ pub struct Scan {
     terms: Vec<u8>,
 }
 
-/// Terms of a scan.
+/// Parameters of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanTerms<'a> {
     /// Values of the first key columns.
@@ -146,9 +146,9 @@ pub struct ScanTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a ValueCondition>,
-    /// Token of the page before.
+    /// Token of the next page, as returned by the previous one; `None` for the first page.
     pub page_token: Option<&'a str>,
-    /// Whether all rows of the table may be read.
+    /// True if all rows of the table may be read.
     pub allow_scan: bool,
 }
 
@@ -157,22 +157,22 @@ pub struct ScanTerms<'a> {
 pub struct PageLimits {
     /// Maximum number of rows; `None` = unlimited.
     pub rows: Option<u64>,
-    /// Number of rows after whose reading the page ends; `None` = unlimited.
+    /// Maximum number of rows that are read; `None` = unlimited.
     pub scanned: Option<u64>,
-    /// Size of the rows in bytes of JSON after which the page ends; `None` = unlimited.
+    /// Size of the rows in bytes of JSON at which the page ends; `None` = unlimited.
     pub bytes: Option<u64>,
 }
 
 /// End of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Number of rows and deletions that were read.
+    /// Number of rows that were read, including deleted ones.
     pub scanned: u64,
     /// Number of rows that were returned.
     pub returned: u64,
     /// Token of the next page; `None` at the end of the scan.
     pub next: Option<String>,
-    /// Reason why the page ended before the scan.
+    /// Reason why the page ended before the scan; `None` at the end of the scan.
     pub reason: Option<PageEnd>,
     /// Revision of the range, if the selection has revisions and the page is a complete forward scan within one
     /// partition.
@@ -184,7 +184,7 @@ pub struct Page {
 pub struct Count {
     /// Number of rows that match.
     pub count: u64,
-    /// Number of rows and deletions that were read.
+    /// Number of rows that were read, including deleted ones.
     pub scanned: u64,
     /// Token with which the count continues; `None` at the end.
     pub next: Option<String>,
@@ -261,7 +261,7 @@ impl Scan {
         token::encode(&self.terms, table.layout().merge_key(last))
     }
 
-    /// Returns the digest of the range to compute; `None` if the scan returns none.
+    /// Returns an empty digest if the scan returns a revision of its range; `None` otherwise.
     fn digest(&self, table: &WideTable, selection: &Selection) -> Option<RangeDigest> {
         let is_whole = self.direction == Direction::Ascending && self.after.is_none();
         let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
@@ -328,11 +328,11 @@ impl Scan {
         })
     }
 
-    /// Counts the rows that match, up to [`COUNT_SCANNED_MAX`] rows.
+    /// Counts the rows that match. Reads at most [`COUNT_SCANNED_MAX`] rows.
     ///
     /// # Errors
     ///
-    /// As [`page`](Self::page).
+    /// The errors of [`page`](Self::page).
     pub fn count(
         &self,
         engine: &Engine,
@@ -366,7 +366,7 @@ impl Scan {
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] if the request has no restriction and does not allow to delete all rows, or if the layout of
+/// [`RowsError::Invalid`] if the request has no restriction and does not allow deleting all rows, or if the layout of
 /// the key refuses it; and the errors of [`Engine::delete_rows`].
 pub fn delete(
     engine: &Engine,

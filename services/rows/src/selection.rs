@@ -1,6 +1,6 @@
 //! Selection of columns and versions, and rows as JSON.
 //!
-//! A row is appended to a buffer as JSON, column by column, so that a response needs no tree of values. Values are in the
+//! A row is appended to a buffer as JSON, column by column, so that a response needs no tree of values. Values have the
 //! forms that a write accepts.
 
 use hashbrown::HashSet;
@@ -19,9 +19,9 @@ const NAMES_MAX: usize = 10_000;
 /// Columns and versions that a request returns, and the form of integers.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// `None` = all columns.
+    /// Returned columns; `None` = all.
     columns: Option<Columns>,
-    /// `None` = the newest value without its version.
+    /// Returned versions; `None` = the newest value without its version.
     versions: Option<Versions>,
     integers: RowIntegers,
     /// True if rows are returned with their revisions.
@@ -47,7 +47,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] and [`RowsError::OverLimit`] for a count of 0 and for too many names.
+    /// [`RowsError::Invalid`] if `versions` is 0, and [`RowsError::OverLimit`] for too many names.
     pub fn new(
         columns: Option<&[String]>,
         versions: Option<u32>,
@@ -87,7 +87,7 @@ impl Selection {
         });
         let has_versions = versions.is_some() || range.is_some();
         if has_versions {
-            // Times that are relative to now stay so, because they differ in the request of the next page.
+            // Relative times are not resolved here, because the request of the next page resolves them to other times.
             terms.push(2);
             terms.extend_from_slice(&versions.unwrap_or(0).to_le_bytes());
             terms.extend_from_slice(&serde_json::to_vec(&range).unwrap_or_default());

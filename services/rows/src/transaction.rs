@@ -1,7 +1,7 @@
 //! Optimistic transactions: revisions of rows and ranges that were read, and the requirement that they are unchanged.
 //!
-//! A revision is the digest of what is stored, as text. It holds no state of the server, so it survives restarts, and
-//! readers block no writers. All rows and ranges of a transaction belong to one partition.
+//! A revision is the digest of the stored content, as text. It needs no state in the server, so it survives restarts,
+//! and readers block no writers. All rows and ranges of a transaction belong to one partition.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

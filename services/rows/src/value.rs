@@ -2,7 +2,7 @@
 //!
 //! A value is parsed by the declared type of its column. In an undeclared column, the JSON form determines the type.
 //! The *typed form* `{"type": …, "value": …, "version": …}` states both; a list of typed forms has several versions.
-//! What is written here is parsed to the same value again.
+//! The written forms are parsed to the same values.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -195,7 +195,7 @@ pub fn parse_key(json: &str, kind: KeyKind) -> Result<KeyValue<'static>, String>
     }
 }
 
-/// Returns the type of the columns that hold the values of a key column.
+/// Returns the column type of the values of a key column.
 pub fn type_of(kind: KeyKind) -> ColumnType {
     match kind {
         KeyKind::String => ColumnType::String,
@@ -248,7 +248,7 @@ pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowInt
     out.push(b'}');
 }
 
-/// Returns true if the plain form of a value is parsed to the same value in a column of the declared type.
+/// Returns true if the plain form of a value, parsed in a column of the declared type, gives the same value.
 fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIntegers) -> bool {
     match (declared, value) {
         (Some(ColumnType::Json), CellValue::Json(text)) => !is_typed_json(text),

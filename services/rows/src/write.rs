@@ -1,9 +1,10 @@
 //! Writes of rows: from JSON to one entry of the engine, and an outcome per row.
 //!
-//! 1. Each row is parsed by the types of the table. A row that is not valid is refused, and so that partitions are
-//!    written all or not at all, the other rows of its partition are not applied.
+//! 1. Each row is parsed by the types of the table. A row that is not valid is refused. The other rows of its partition
+//!    are then not applied, because partitions are written all or not at all.
 //! 2. The remaining rows are written together. The engine decides conditions and assigns versions and ids.
-//! 3. The outcomes of all rows are returned in the order of the request, and stored with the idempotency key.
+//! 3. The outcomes of all rows are returned in the order of the request. If the request has an idempotency key, they
+//!    are also stored with it.
 //!
 //! A body of lines is cut into entries, which are written one after the other.
 
@@ -36,13 +37,15 @@ use crate::value::{GivenValue, parse_column};
 
 /// Maximum number of rows of a request that is not a body of lines.
 pub const ROWS_MAX: usize = 10_000;
-/// Maximum number of rows of a request whose outcomes contain rows. They are held in memory until the response is sent.
+/// Maximum number of rows with the member `return` in a request, or in an entry of a body of lines. The returned rows
+/// are held in memory until the response is sent.
 pub const IMAGES_MAX: usize = 100;
-/// Number of lines after which a body of lines is cut.
+/// Maximum number of lines of an entry.
 const ENTRY_LINES: usize = 1_000;
-/// Number of bytes after which a body of lines is cut.
+/// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Size of outcomes, in bytes, up to which the returned rows are stored with an idempotency key.
+/// Maximum size in bytes of all returned rows of an entry that are stored with an idempotency key. If they are larger,
+/// the outcomes are stored without them.
 const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 
 /// Settings of a write.
@@ -93,7 +96,7 @@ struct DraftKey {
 
 /// Result of parsing a row.
 enum State {
-    /// The row is written.
+    /// The row is valid, and is passed to the engine.
     Ready(Box<Prepared>),
     /// The row is valid, but another row of its partition is not.
     Excluded,
@@ -123,8 +126,9 @@ struct Condition {
 /// # Errors
 ///
 /// [`RowsError::OverLimit`] for too many rows, [`RowsError::Invalid`] if a row does not belong to the partition of the
-/// transaction, [`RowsError::Changed`] if a row of the transaction has changed, and the errors of [`Engine::begin_row_request`] and
-/// [`Engine::write_rows`]. Nothing is written then, except after an error of kind `Unavailable`.
+/// transaction, [`RowsError::Changed`] if a row or range of the transaction has changed, and the errors of
+/// [`Engine::begin_row_request`] and [`Engine::write_rows`]. Nothing is written then, except after an error of kind
+/// `Unavailable`.
 pub fn write(
     engine: &Engine,
     table: &WideTable,
@@ -152,8 +156,8 @@ pub fn write(
 }
 
 /// Writes a body with one row per line, cut into entries, and passes the outcomes to `take`. Lines that are not valid
-/// are refused. If an entry cannot be written, the rest is not applied, and its outcomes are retryable if a retry can
-/// help.
+/// are refused. If an entry after the first cannot be written, its rows and all following rows are not applied. Their
+/// outcomes are retryable if a retry can help.
 ///
 /// An idempotency key covers each entry separately, so a repeated request continues after the last stored entry.
 ///
@@ -228,7 +232,8 @@ pub fn write_lines(
     Ok(counts)
 }
 
-/// Writes rows as one entry. `first` is the index of the first one. A row that could not be read is its reason.
+/// Writes rows as one entry. `first` is the index of the first row. For a row that could not be read, `rows` contains
+/// the reason.
 fn write_entry(
     engine: &Engine,
     table: &WideTable,
@@ -339,7 +344,7 @@ fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
     }
 }
 
-/// Excludes the rows of partitions of which a row is not valid.
+/// Excludes the valid rows of each partition that has an invalid row.
 fn exclude_partitions(drafts: &mut [Draft]) {
     let partition_of = |draft: &Draft| draft.key.as_ref()?.partition.clone();
     let refused = drafts
@@ -394,7 +399,7 @@ impl Draft {
         }
     }
 
-    /// Returns the parts of a row that is written.
+    /// Returns the key and the changes of a row that is to be written; `None` for other rows.
     fn ready(&self) -> Option<(&DraftKey, &Prepared)> {
         match (&self.key, &self.state) {
             (Some(key), State::Ready(prepared)) => Some((key, prepared)),
@@ -544,7 +549,7 @@ impl Prepared {
         })
     }
 
-    /// Returns the action, given the version that the server assigns.
+    /// Returns the action of the write. `time` is the version that the server assigns.
     fn action(&self, time: i64) -> Action {
         let columns = self.columns.iter().map(|(name, values)| Column {
             name: name.clone(),

@@ -14,7 +14,7 @@ pub trait Database: Send + Sync + 'static {
     /// Returns the models for which tables can be created. Each model requires a registered maintenance.
     fn models(&self) -> &[TableModel];
 
-    /// Returns the current time, as far as it can be trusted.
+    /// Returns the trusted time and the state of the clock.
     fn trusted_now(&self) -> TrustedNow;
 
     /// Returns true while the database must not change, because acknowledged data is missing. No work is done then.

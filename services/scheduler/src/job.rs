@@ -13,7 +13,7 @@ use crate::throttle::JobCost;
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Number of the job. It increases from job to job, also across restarts.
+    /// Number of the job. Later jobs have larger numbers, also across restarts.
     pub id: u64,
     /// Kind of work.
     #[serde(with = "crate::stored_kind")]
@@ -26,27 +26,27 @@ pub struct Job {
     pub by_hand: bool,
     /// Reason for the work, for users.
     pub reason: String,
-    /// Time of the first plan, trusted nanoseconds since the epoch.
+    /// Time of the first plan or of the request, trusted nanoseconds since the epoch.
     pub created: i64,
-    /// Earliest start; `None` = only on request.
+    /// Earliest start, trusted nanoseconds since the epoch; `None` = only on request.
     pub due: Option<i64>,
-    /// Time of the start.
+    /// Time of the start, trusted nanoseconds since the epoch; `None` = not started.
     pub started: Option<i64>,
-    /// Time of the end.
+    /// Time of the end, trusted nanoseconds since the epoch; `None` = not ended.
     pub finished: Option<i64>,
-    /// Start of the time range of the job; `None` = no specific range.
+    /// Start of the time range of the job, nanoseconds since the epoch; `None` = no specific range.
     pub from: Option<i64>,
-    /// End of the time range, exclusive.
+    /// End of the time range, nanoseconds since the epoch, exclusive; `None` = no specific range.
     pub to: Option<i64>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Amount of data: the planned one, or the actual one if it is known only at the end.
+    /// Planned amount of data. For work whose amount is known only at its end: the actual amount.
     pub total: Amount,
     /// Progress so far.
     pub done: JobProgress,
-    /// Outcome, for users.
+    /// Outcome, for users; `None` = the job has not ended, or it has failed.
     pub outcome: Option<String>,
-    /// Reason of the failure.
+    /// Reason of the failure; `None` = not failed.
     pub error: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct JobTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// Waiting for other jobs, its schedule or a request.
+    /// Waiting for other jobs, its schedule, its next attempt or a request.
     Planned,
     /// Running.
     Running,
@@ -81,19 +81,19 @@ pub enum JobState {
 /// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Timelines done.
+    /// Number of timelines that are completed.
     pub timelines: u64,
-    /// Points read.
+    /// Number of points read.
     pub points: u64,
-    /// Field values read.
+    /// Number of field values read.
     pub values: u64,
-    /// Encoded bytes read.
+    /// Number of encoded bytes read.
     pub bytes: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: u64,
-    /// Bytes read per second, on average.
+    /// Average number of bytes read per second; `None` = nothing read yet.
     pub bytes_per_second: Option<u64>,
-    /// Estimated time until the end, in seconds.
+    /// Estimated time until the end, in seconds; `None` = unknown, or the job has ended.
     pub seconds_left: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl JobState {
         }
     }
 
-    /// Returns the state with this name.
+    /// Returns the state with this name; `None` for an unknown name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }

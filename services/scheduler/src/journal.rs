@@ -1,7 +1,8 @@
-//! Journal of jobs: past jobs, served schedules, paused kinds and the next job id. It survives restarts.
+//! Journal of jobs: past jobs, served schedules, paused kinds and the next job id. The journal survives restarts.
 //!
-//! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. After a
-//! crash, a job that was running is recorded as interrupted, and planned work is planned again.
+//! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. A round
+//! is a job kind that usually finds nothing to do; an unrequested round is written only at its end, and not if it found
+//! nothing. After a crash, a job that was running is recorded as interrupted, and planned work is planned again.
 //!
 //! | row | content |
 //! |---|---|
@@ -24,7 +25,7 @@ use crate::stored_kind::StoredKind;
 
 /// Stored format that this build writes. There is no other format yet.
 const FORMAT: u8 = 1;
-/// Number of job ids reserved by one edit. A crash skips the unused ones.
+/// Number of job ids reserved by one edit. A restart skips the unused ones.
 const IDS_SET_ASIDE: u64 = 1_000;
 /// Maximum length of the stored outcome or error of a job, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
@@ -50,7 +51,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Creates an edit that writes a row; empty without a row.
+    /// Creates an edit that writes a row; `None` yields an empty edit.
     pub(crate) fn put(row: Option<(Bytes, Bytes)>) -> Self {
         Self {
             put: row.into_iter().collect(),
@@ -85,8 +86,8 @@ struct StoreState {
 }
 
 impl Journal {
-    /// Reads the rows of an earlier process. Jobs that were running are marked as interrupted; the edit stores these
-    /// marks.
+    /// Reads the rows of an earlier process. Jobs that had not ended are marked as interrupted. The returned edit
+    /// stores these marks.
     pub(crate) fn read(rows: &[(Bytes, Bytes)]) -> (Self, Edit) {
         let mut journal = Self {
             next_id: 1,
@@ -141,7 +142,8 @@ impl Journal {
         id
     }
 
-    /// Reserves further ids and returns the row `store`, if ids beyond the reserved ones were assigned.
+    /// Reserves further ids and returns the row `store` if ids beyond the reserved ones were assigned, otherwise
+    /// `None`.
     pub(crate) fn ids_to_set_aside(&mut self) -> Option<(Bytes, Bytes)> {
         if self.next_id <= self.set_aside {
             return None;
@@ -165,10 +167,10 @@ impl Journal {
         row(table_name(table), content)
     }
 
-    /// Records a job that started or ended. Returns the edit that stores it and keeps at most `history` jobs, but
-    /// always the running ones.
+    /// Records a job that started or ended, or a waiting restore. Returns the edit that stores it and removes past jobs
+    /// while more than `history` jobs are recorded. Jobs that have not ended are always kept.
     ///
-    /// The oldest job of the most frequent kind is removed first, so that a hundred folds do not displace the only
+    /// The oldest past job of the most frequent kind is removed first, so that a hundred folds do not displace the only
     /// migration.
     pub(crate) fn keep(&mut self, mut job: Job, history: usize) -> Edit {
         for text in [&mut job.outcome, &mut job.error].into_iter().flatten() {
@@ -194,7 +196,7 @@ impl Journal {
         }
     }
 
-    /// Returns the id of the oldest past job of the kind with the most past jobs.
+    /// Returns the id of the oldest past job of the kind with the most past jobs; `None` without past jobs.
     fn most_numerous(&self) -> Option<u64> {
         let past = || self.jobs.values().filter(|job| job.state.is_final());
         let mut counts: BTreeMap<JobKind, usize> = BTreeMap::new();
@@ -216,7 +218,7 @@ impl Journal {
             .collect()
     }
 
-    /// Records that a schedule was served. Returns the timestamp that was recorded before.
+    /// Records that a schedule was served. Returns the timestamp that was recorded before; `None` = first record.
     pub(crate) fn serve(&mut self, table: TableId, kind: JobKind, now: i64) -> Option<i64> {
         self.tables
             .entry(table)
@@ -244,7 +246,7 @@ impl Journal {
         changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
     }
 
-    /// Returns true if a kind of jobs is paused for this table, or for jobs without a table if `None`.
+    /// Returns true if a kind of jobs is paused for a table; `None` = for jobs of the whole store.
     pub(crate) fn is_paused(&self, table: Option<TableId>, kind: JobKind) -> bool {
         match table {
             Some(table) => self
@@ -255,7 +257,7 @@ impl Journal {
         }
     }
 
-    /// Returns the number of paused kinds, in the whole store and per table.
+    /// Returns the number of pauses: paused kinds of the whole store plus paused kinds of each table.
     pub(crate) fn paused_count(&self) -> usize {
         let of_tables: usize = self.tables.values().map(|state| state.paused.len()).sum();
         self.paused.len() + of_tables

@@ -1,9 +1,12 @@
 //! Background work on tables: seals, folds, moves between tiers, purges and expiry, with their schedules.
 //!
-//! Each table model has a [`Maintenance`]: it surveys its tables, plans from the survey without I/O, and performs one
-//! unit of work at a time. The runner is the same for all models: it provides queue, schedules, throttle and history.
-//! It has one thread and runs one job at a time, at a rate that leaves resources to writers and readers. Jobs can be
-//! listed, run, paused, resumed and cancelled.
+//! Each table model has a [`Maintenance`], which surveys the tables, plans from the survey without I/O, and performs
+//! one unit of work at a time. The runner is the same for all models: it provides queue, schedules, throttle and
+//! history. The runner has one thread and runs one job at a time, at a rate that leaves resources to writers and
+//! readers. Jobs can be listed, run, paused, resumed and cancelled.
+//!
+//! *Trusted* times are those of the store's trusted clock: the wall clock, limited by monotonic time. While the wall
+//! clock deviates too far, the clock is *in doubt* and nothing expires.
 //!
 //! | module | holds |
 //! |---|---|

@@ -34,7 +34,7 @@ impl Shared {
         all.filter(|job| filter.matches(job)).collect()
     }
 
-    /// Returns a job by id, in whatever state it is.
+    /// Returns a job by id, in any state; `None` if it does not exist.
     pub(crate) fn find(&self, state: &mut State, id: u64) -> Option<Job> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Some(self.shown(running));
@@ -49,7 +49,8 @@ impl Shared {
         )
     }
 
-    /// Returns the entry of a running or waiting job that is not run by a request.
+    /// Returns the entry of a running or waiting job. Returns an error if the job is run by a request, has ended or
+    /// does not exist.
     pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Ok(running.entry.clone());
@@ -69,7 +70,7 @@ impl Shared {
         )
     }
 
-    /// Returns a waiting job. After a failure the job is due at the next attempt at the earliest.
+    /// Returns a waiting job as shown to users. After a failure, it is due at the next attempt at the earliest.
     fn waiting(&self, state: &State, entry: &Entry) -> Job {
         let mut job = entry.job(&state.journal);
         if let Some(RepeatedFailure { failures, left }) = state.queue.trouble(entry, self.clock.monotonic()) {

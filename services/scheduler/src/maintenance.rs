@@ -42,8 +42,8 @@ pub trait Maintenance: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns a text for users: the condition that holds until a failed job of this kind is retried. If there is such
-    /// a text, the error of the job contains it with the time of the next attempt.
+    /// Returns a text for users: the condition that holds until a failed job of this kind is retried. The error of the
+    /// job then contains the text and the time of the next attempt. `None` = no text.
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }
@@ -81,9 +81,9 @@ pub struct TableState {
 /// Segments of all tables of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Published segments.
+    /// Number of published segments.
     pub published: u64,
-    /// Dropped segments whose bytes are freed after their last reader has ended.
+    /// Number of dropped segments whose bytes are freed after their last reader has ended.
     pub retired: u64,
 }
 
@@ -110,7 +110,8 @@ pub struct Planned {
     pub inputs: Vec<SegmentId>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Part of the table that the work concerns. After a failure, work of the same kind, table and slot waits.
+    /// Part of the table that the work concerns; `None` = no specific part. After a failure, work of the same model,
+    /// kind, table and slot waits.
     pub slot: Option<Slot>,
     /// Time range of the work; [`TimeRange::ALL`] = no specific range.
     pub range: TimeRange,
@@ -172,17 +173,17 @@ pub enum Urgency {
 /// Amount of data of a plan or a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// Distinct windows.
+    /// Number of distinct windows.
     pub windows: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Timelines: a lower bound, the largest number in one segment.
+    /// Number of timelines: a lower bound, the largest number in one segment.
     pub timelines: u64,
-    /// Points.
+    /// Number of points.
     pub points: u64,
-    /// Field values.
+    /// Number of field values.
     pub values: u64,
-    /// Encoded bytes.
+    /// Number of encoded bytes.
     pub bytes: u64,
 }
 
@@ -209,7 +210,7 @@ pub struct Unplanned {
     pub started: i64,
     /// Duration of the work.
     pub lasting: Duration,
-    /// Time range of the data, half-open; `None` without data.
+    /// Time range of the data, nanoseconds since the epoch, half-open; `None` without data.
     pub span: Option<(i64, i64)>,
     /// Amount of data.
     pub amount: Amount,
@@ -254,7 +255,7 @@ impl Planned {
         }
     }
 
-    /// Returns true if the work may start.
+    /// Returns true if the earliest start of the work is at or before `now`.
     pub fn is_due(&self, now: i64) -> bool {
         self.at.is_some_and(|at| at <= now)
     }

@@ -11,25 +11,26 @@ use crate::throttle::JobCost;
 /// Values of one moment. `ended` and `moved` count since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Waiting work that is due or requested, by kind, including paused work and work that waits after a failure.
+    /// Number of waiting units of work that are due or requested, by kind. Paused work and work that waits after a
+    /// failure are included.
     pub due: BTreeMap<JobKind, u64>,
-    /// Work that waits for its schedule or a request, by kind.
+    /// Number of units of work that wait for their schedule or a request, by kind.
     pub waiting: BTreeMap<JobKind, u64>,
     /// Kind of the running job.
     pub running: Option<JobKind>,
     /// Number of paused kinds of jobs, in the whole store and per table.
     pub kinds_paused: u64,
-    /// Ended jobs, by kind and final state.
+    /// Number of ended jobs, by kind and final state.
     pub ended: BTreeMap<(JobKind, JobState), u64>,
-    /// Data that jobs read and wrote, by kind.
+    /// Amounts of data that jobs read and wrote, by kind.
     pub moved: BTreeMap<JobKind, JobCost>,
-    /// Published segments of all tables.
+    /// Number of published segments of all tables.
     pub segments: u64,
-    /// Dropped segments whose bytes are freed after their last reader has ended.
+    /// Number of dropped segments whose bytes are freed after their last reader has ended.
     pub segments_retired: u64,
-    /// Deviation of the wall clock in nanoseconds, while the clock is in doubt.
+    /// Deviation of the wall clock in nanoseconds; `None` unless the clock is in doubt.
     pub clock_off_by: Option<i64>,
-    /// Reason why the clock is in doubt.
+    /// Reason why the clock is in doubt; `None` unless it is.
     pub clock_doubt: Option<String>,
 }
 

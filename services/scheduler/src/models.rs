@@ -17,7 +17,7 @@ pub struct Models {
 }
 
 impl Models {
-    /// Creates a registry with series tables.
+    /// Creates a registry that holds only the model of series tables.
     pub fn new(series: Arc<dyn SeriesWork>) -> Self {
         let series = Arc::new(Series::new(series));
         Self {

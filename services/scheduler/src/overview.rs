@@ -12,7 +12,7 @@ use crate::scheduler::SchedulerError;
 
 /// Surveys of the tables of all models.
 pub(crate) struct Overview {
-    /// Trusted time, read after the surveys: work that is due in a survey is due at this time.
+    /// Trusted time, read after the surveys, so that work that is due in a survey is also due at this time.
     pub(crate) clock: TrustedNow,
     surveys: Vec<Arc<dyn Survey>>,
 }
@@ -37,12 +37,12 @@ impl Overview {
         self.surveys.iter().flat_map(|survey| survey.tables())
     }
 
-    /// Returns a table by number.
+    /// Returns a table by number; `None` if it does not exist.
     pub(crate) fn table(&self, id: TableId) -> Option<&TableState> {
         self.tables().find(|table| table.id == id)
     }
 
-    /// Returns a table by name.
+    /// Returns a table by name; [`SchedulerError::NoSuchTable`] if it does not exist.
     pub(crate) fn named(&self, name: &str) -> Result<&TableState, SchedulerError> {
         let found = self.tables().find(|table| table.name == name);
         found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))

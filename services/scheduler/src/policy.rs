@@ -27,8 +27,9 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// # Errors
 ///
-/// Returns an error if `cold_ttl` or an archive is set without a shorter `hot_ttl`, if points would expire before they
-/// are archived, if `archive` contradicts another setting, or if a schedule is invalid.
+/// Returns an error if `cold_ttl` or an archive is set without a shorter `hot_ttl`, or if points would expire before
+/// they are archived or at the same age. Also returns an error if `archive` contradicts another setting, or if a
+/// schedule is invalid.
 ///
 /// # Examples
 ///
@@ -165,7 +166,7 @@ fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
 }
 
 /// Returns the time zone that is most similar to a text, by its whole name or its city: `berlin` yields
-/// `Europe/Berlin`. `None` if no name is similar enough.
+/// `Europe/Berlin`. `None` if no name is similar enough, or if the text is longer than 64 bytes.
 fn similar_zone(text: &str) -> Option<&'static str> {
     if text.len() > 64 {
         return None;

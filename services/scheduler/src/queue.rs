@@ -16,8 +16,8 @@ use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
 use crate::schedule::{Timetable, begins};
 
-/// Maximum number of planned jobs that are listed and numbered. Later work of a longer plan follows when these are
-/// done.
+/// Maximum number of planned jobs that are listed and numbered. A longer plan is cut; the work that was cut follows
+/// when the listed work is done.
 const PLANNED_MAX: usize = 1_000;
 /// Wait after the first failure. It doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ enum Backoff {
     CancelledUntil(i64),
 }
 
-/// Repeated failures of a unit of work.
+/// Failures of a unit of work, in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RepeatedFailure {
     /// Number of failures in a row.
@@ -84,7 +84,7 @@ pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
     holds: HashMap<BackoffKey, Backoff>,
-    /// (table, job kind) pairs with completed work since the time of their served schedule was stored.
+    /// (table, job kind) pairs with completed work since the time of their served schedule was last stored.
     worked: Vec<(TableId, JobKind)>,
 }
 
@@ -208,7 +208,7 @@ impl JobQueue {
         }
     }
 
-    /// Returns running work to the queue after a pause ended it.
+    /// Puts running work back into the queue after a pause has ended it. Requested work is then paused alone.
     pub(crate) fn put_back(&mut self, entry: Entry) {
         if entry.by_hand {
             let is_paused = true;
@@ -218,7 +218,7 @@ impl JobQueue {
         }
     }
 
-    /// Removes a waiting job.
+    /// Removes and returns a waiting job; `None` if no waiting job has this id.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| entry.id == id) {
             return self.by_hand.remove(at);
@@ -232,7 +232,7 @@ impl JobQueue {
         self.by_hand.iter().any(|entry| entry.id == id)
     }
 
-    /// Returns a waiting job.
+    /// Returns a waiting job; `None` if no waiting job has this id.
     pub(crate) fn find(&mut self, id: u64) -> Option<&mut Entry> {
         self.by_hand
             .iter_mut()
@@ -240,7 +240,7 @@ impl JobQueue {
             .find(|entry| entry.id == id)
     }
 
-    /// Records a success: ends the wait of the work, and marks the time of its served schedule for storage.
+    /// Records a success: ends the wait of the work, and marks the served schedule of its table and kind for storage.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.backoff_key());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));
@@ -248,13 +248,14 @@ impl JobQueue {
             .extend(worked.filter(|worked| !self.worked.contains(worked)));
     }
 
-    /// Returns the failures of an entry that waits for its next attempt.
+    /// Returns the failures of an entry that waits for its next attempt; `None` if it does not wait after a failure.
     pub(crate) fn trouble(&self, entry: &Entry, monotonic: Duration) -> Option<RepeatedFailure> {
         let hold = self.holds.get(&entry.backoff_key())?;
         hold.trouble(monotonic).filter(|trouble| !trouble.left.is_zero())
     }
 
-    /// Returns the failures of the unit that has failed most often in a row, among a table's work of some kinds.
+    /// Finds the unit of work with the most failures in a row among a table's work of these kinds. Returns its failures
+    /// and the time until its next attempt; `None` if no such unit has failed.
     pub(crate) fn worst(
         &self,
         table: TableId,
@@ -270,7 +271,7 @@ impl JobQueue {
             .max_by_key(|trouble| (trouble.failures, trouble.left))
     }
 
-    /// Records a failure and returns the wait, which grows with each failure in a row.
+    /// Records a failure and returns the wait. The wait doubles with each failure in a row, up to [`RETRY_MAX`].
     pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) -> Duration {
         let hold = self
             .holds
@@ -300,14 +301,14 @@ impl JobQueue {
         self.holds.insert(entry.backoff_key(), hold);
     }
 
-    /// Records schedules whose time has come and for which nothing is left to do, and removes dropped tables. Returns
-    /// the rows to store and to remove.
+    /// Records as served each schedule whose time has passed and that has no due work left. Removes dropped tables.
+    /// Returns the rows to store and to remove.
     pub(crate) fn serve(&mut self, overview: &Overview, served: &Served, journal: &mut Journal) -> Edit {
         let mut edit = Edit::default();
         let now = overview.now();
         for table in overview.tables() {
             let mut is_to_store = false;
-            // Rounds are recorded when they end.
+            // The schedule of a round is recorded as served when the round ends.
             for (kind, schedule) in table.schedules.iter().filter(|(kind, _)| !kind.is_round()) {
                 let kind = *kind;
                 let since = [

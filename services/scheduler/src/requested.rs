@@ -1,7 +1,8 @@
 //! Jobs that a request starts at once and performs on its own thread.
 //!
-//! They are listed, cancelled and recorded like planned jobs. After each step the work checks whether to continue, and
-//! at its end it reports the outcome. Several may run at a time, also while the runner performs a job.
+//! Such jobs are listed, cancelled and recorded like planned jobs. After each step, the work checks whether to
+//! continue; at its end, it reports the outcome. Several such jobs may run at a time, also while the runner performs a
+//! job.
 //!
 //! | module | job |
 //! |---|---|
@@ -210,7 +211,7 @@ impl RunningRequest {
 }
 
 impl State {
-    /// Returns the running requested job with this number.
+    /// Returns the running requested job with this number; `None` if no requested job has this number.
     pub(crate) fn requested_job(&self, id: u64) -> Option<&Arc<RunningRequest>> {
         self.requested.iter().find(|begun| begun.job.id == id)
     }

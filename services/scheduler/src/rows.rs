@@ -1,5 +1,5 @@
-//! Maintenance of wide tables. They have no planned work: the log flushes their rows, and the storage engine compacts
-//! the partition in which they are stored.
+//! Maintenance of wide tables. Wide tables have no planned work: the log flushes their rows, and the storage engine
+//! compacts the partition that stores the rows.
 
 use std::sync::Arc;
 

@@ -24,8 +24,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reports the cost of the running part so far. Waits while the job is paused or has read more than its table
-    /// allows, and breaks if the job must end.
+    /// Reports the cost of the running part so far. Waits while the job is paused or has read faster than the rate of
+    /// its table allows. Breaks if the job must end.
     pub fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
         self.throttle.step(cost)
     }
@@ -41,7 +41,7 @@ impl<'a> Run<'a> {
         self.throttle.cost()
     }
 
-    /// Replaces the planned extent of the job, for work whose extent is known only when it is done.
+    /// Replaces the planned extent of the job, for work whose extent is known only at its end.
     pub fn set_extent(&mut self, amount: Amount, span: Option<(i64, i64)>) {
         if let Some(running) = &mut self.shared.state.lock().running {
             let job = &mut running.job;

@@ -1,8 +1,8 @@
 //! The runner: surveys, plans, selects the next unit of work, calls its model to perform it and records the outcome.
 //!
-//! One thread runs one job at a time, whatever the model of its table. It plans every few seconds and again after each
-//! job, so each job is selected from a plan made after the previous job. Requests change the state under a lock that is
-//! never held while work is done.
+//! One thread runs one job at a time, whatever the model of its table. The thread plans every few seconds and again
+//! after each job, so each job is selected from a plan made after the previous job. Requests change the state under a
+//! lock that is never held while work is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -74,7 +74,8 @@ enum Ended {
     Overtaken(String),
     Failed {
         reason: String,
-        /// Condition that holds until the next attempt. If set, the error includes the time of that attempt.
+        /// Condition that holds until the next attempt, for users. If set, the error includes it with the attempt's
+        /// time.
         meanwhile: Option<&'static str>,
     },
 }
@@ -205,7 +206,8 @@ impl Shared {
         Overview::take(self.database.as_ref(), &self.models)
     }
 
-    /// Writes rows about jobs. Work continues after an error, because the rows are only a record.
+    /// Writes rows about jobs. Does nothing while the database is read-only. An error is logged, and work continues,
+    /// because the rows are only a record.
     pub(crate) fn write(&self, edit: Edit) {
         if (edit.put.is_empty() && edit.remove.is_empty()) || self.database.is_read_only() {
             return;
@@ -290,7 +292,7 @@ impl State {
         self.overview = Some(Arc::clone(&survey.overview));
     }
 
-    /// Records that a job starts. Returns the rows to store and to remove.
+    /// Records that a job starts. Returns the rows to store and to remove; nothing for a round that was not requested.
     fn begin(&mut self, entry: &Entry, now: i64, monotonic: Duration, history: usize) -> Edit {
         let mut job = entry.job(&self.journal);
         job.state = JobState::Running;
@@ -300,7 +302,7 @@ impl State {
             job: job.clone(),
             began: monotonic,
         });
-        // A round mostly finds nothing to do; it gets a row at its end if it did something.
+        // A round mostly finds nothing to do, so it gets a row only at its end, and not if it found nothing.
         let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()
@@ -366,7 +368,7 @@ impl State {
             Ended::Overtaken(reason) => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(format!("overtaken: {reason}"));
-                // Waits as after a failure, because a new plan could be overtaken again at once.
+                // The work waits as after a failure, because a new plan could be overtaken again at once.
                 self.queue.failed(&entry, monotonic);
             }
             Ended::Failed { reason, meanwhile } => {

@@ -49,7 +49,7 @@ pub enum ScheduleError {
     /// Not a cron expression.
     #[error("{expression:?} is not a cron expression: {reason}")]
     Expression {
-        /// Given expression, shortened.
+        /// First 80 characters of the given expression.
         expression: String,
         /// Reason why it is invalid.
         reason: String,
@@ -73,7 +73,7 @@ pub fn validate(expression: &str, time_zone: &str) -> Result<(), ScheduleError> 
 }
 
 impl Timetable {
-    /// Compiles a schedule. Costs microseconds.
+    /// Compiles a schedule. This takes microseconds.
     ///
     /// # Errors
     ///
@@ -128,16 +128,17 @@ impl Timetable {
         next.timestamp_nanos_opt()
     }
 
-    /// Returns true if a scheduled time lies after `since`, such as the end of the last run, and not after `now`. A
-    /// scheduled time counts however long ago it was.
+    /// Returns true if a scheduled time is after `since` and not after `now`, however long ago it was. `since` is, for
+    /// example, the end of the last run. A continuous schedule is due unless `since` is after `now`.
     pub fn is_due(&self, since: i64, now: i64) -> bool {
         self.next_after(since).is_some_and(|next| next <= now)
     }
 }
 
-/// Returns the time from which work that is ready at `ready` may start: `ready` for a continuous schedule, otherwise
-/// the later of `ready` and the first scheduled time after the latest of `since`. If `ready` is after `now`, the result
-/// is the first scheduled time from `ready` on. `None` if the schedule is invalid or has no further time.
+/// Returns the time from which work that is ready at `ready` may start. For a continuous schedule, this is `ready`.
+/// Otherwise, it is the later of `ready` and the first scheduled time after the latest of `since`; times of `since`
+/// after `now` are ignored. If `ready` is after `now`, it is the first scheduled time from `ready` on. `None` if the
+/// schedule is invalid or has no further time.
 ///
 /// `since` holds the time up to which the schedule was served, the creation of the table and the last change of its
 /// policy.

@@ -1,6 +1,6 @@
 //! The scheduler as used by services: list, run, pause, resume and cancel jobs.
 //!
-//! [`Scheduler`] owns the thread of the runner. Requests change the state that it shares with the thread.
+//! [`Scheduler`] owns the thread of the runner. Requests change the state shared with this thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Settings {
     pub purge_delay: Duration,
     /// Interval between searches for work. Default 5 seconds.
     pub tick_interval: Duration,
-    /// Number of past jobs that are kept. Default 200.
+    /// Maximum number of recorded jobs; jobs that have not ended are always kept. Default 200.
     pub history: usize,
     /// Supervisor that starts the thread and records a panic outside of a job.
     pub supervisor: Supervisor,
@@ -72,7 +72,7 @@ pub enum SchedulerError {
     Unsealed(#[from] WorkError),
 }
 
-/// Name of the thread.
+/// Name of the runner's thread.
 pub(crate) const THREAD: &str = "scheduler";
 /// Maximum time that a stop waits for jobs run by requests. A step of such a job takes a fraction of a second.
 const REQUESTED_JOBS_WAIT: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// Creates a scheduler that works only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
+    /// Creates a scheduler that runs planned work only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
     ///
     /// # Panics
     ///
@@ -146,8 +146,9 @@ impl Scheduler {
         self.shared.find(&mut self.shared.state.lock(), id)
     }
 
-    /// Plans work of a kind and runs it before other planned work, whatever its schedule and pauses. Returns the ids of
-    /// the jobs, including a running one unless it is a seal; empty if there is nothing to do.
+    /// Plans work of a kind and runs it before other planned work, whatever its schedule and pauses; `table` = `None`
+    /// means all tables. Returns the ids of the jobs, including a running one unless it is a seal; empty without such
+    /// work.
     ///
     /// # Errors
     ///
@@ -164,8 +165,8 @@ impl Scheduler {
     }
 
     /// Pauses a job. For a planned job, all jobs of its kind and table are paused, across restarts, until they are
-    /// resumed. A job requested by [`run`](Self::run) is paused alone. A running rewrite waits; after a minute it ends
-    /// and other work runs.
+    /// resumed. A job requested by [`run`](Self::run) is paused alone. A running rewrite waits; after a minute the
+    /// rewrite ends and other work runs.
     ///
     /// # Errors
     ///
@@ -221,9 +222,9 @@ impl Scheduler {
         job
     }
 
-    /// Cancels a job. A job run by a request stops between two steps and keeps what it has done. A running rewrite
-    /// leaves everything unchanged; other running work completes within a moment. The same work does not start again
-    /// before the next time of its schedule, or for an hour without a schedule.
+    /// Cancels a job. A job run by a request stops between two steps; its completed steps stay. A running rewrite
+    /// leaves everything unchanged. Other running work cannot be interrupted and completes. The same work does not
+    /// start again before the next time of its schedule, or for an hour without a schedule.
     ///
     /// # Errors
     ///
@@ -256,8 +257,8 @@ impl Scheduler {
         Ok(job)
     }
 
-    /// Pauses a kind of jobs of one table, across restarts, until it is resumed. With `None`, pauses jobs of this kind
-    /// that concern the whole store. A running job continues.
+    /// Pauses a kind of jobs of one table, across restarts, until the kind is resumed. With `None`, pauses jobs of this
+    /// kind that concern the whole store. A running job continues.
     ///
     /// # Errors
     ///

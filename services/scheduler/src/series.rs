@@ -1,7 +1,7 @@
 //! Maintenance of series tables: seals, folds, moves between tiers, archive, purges, expiry, catalog.
 //!
-//! The store performs every move: load, edit, drop. It refuses work of an outdated plan, and a rewrite that ends early
-//! leaves everything unchanged.
+//! The store performs every change of segments, and refuses work of an outdated plan. A rewrite that ends early leaves
+//! everything unchanged.
 //!
 //! | module | holds |
 //! |---|---|
@@ -38,7 +38,7 @@ use crate::run::Run;
 /// Maintenance of series tables.
 pub(crate) struct Series {
     work: Arc<dyn SeriesWork>,
-    /// Time when each segment was first seen with deletes, trusted nanoseconds since the epoch.
+    /// Time when each segment was first found with deletes, trusted nanoseconds since the epoch.
     deletes_since: Mutex<HashMap<SegmentId, i64>>,
 }
 
@@ -57,7 +57,8 @@ impl Series {
         }
     }
 
-    /// Records which segments have deletes now. Returns the time when each of them was first seen with deletes.
+    /// Records which segments have deletes now. Returns the time when each of these segments was first found with
+    /// deletes.
     fn deletes_since(&self, facts: &Facts) -> HashMap<SegmentId, i64> {
         let segments = facts.tables.iter().flat_map(|table| &table.segments);
         let deleted = segments.filter(|segment| segment.has_deletes);

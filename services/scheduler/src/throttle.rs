@@ -2,7 +2,7 @@
 //!
 //! A job reports its cost every few milliseconds. The job waits while its table has read more bytes than the rate of
 //! the table allows, and while the job is paused. A pause longer than [`PAUSE_HOLD`] ends the job; its running part
-//! then has no effect. This closes the files of the job and lets other work run; the job starts again when it is
+//! then has no effect. The end closes the files of the job and lets other work run. The job starts again when it is
 //! resumed.
 
 use std::ops::{Add, AddAssign, ControlFlow};
@@ -21,19 +21,19 @@ const BURST: Duration = Duration::from_secs(1);
 /// Data that a job has read and written so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobCost {
-    /// Timelines done.
+    /// Number of timelines that are completed.
     pub timelines: u64,
-    /// Points, rows or messages read.
+    /// Number of points, rows or messages read.
     pub points_read: u64,
-    /// Field values read.
+    /// Number of field values read.
     pub values_read: u64,
-    /// Encoded bytes read.
+    /// Number of encoded bytes read.
     pub bytes_read: u64,
-    /// Points, rows or messages written.
+    /// Number of points, rows or messages written.
     pub points_written: u64,
-    /// Field values written.
+    /// Number of field values written.
     pub values_written: u64,
-    /// Bytes written, keys included.
+    /// Number of bytes written, keys included.
     pub bytes_written: u64,
 }
 
@@ -146,7 +146,7 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes` and returns the wait until they are covered.
+    /// Takes `bytes` and returns the wait until the budget is no longer overdrawn.
     fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         self.flow(now);
         self.level -= bytes as f64;
@@ -173,7 +173,7 @@ pub(crate) struct JobThrottle<'a> {
     taken: u64,
     /// Cost of the completed parts of the job.
     before: JobCost,
-    /// Command that ended the job.
+    /// Command that ended the job; `None` = no command ended it.
     pub(crate) ended_by: Option<JobCommand>,
 }
 
@@ -206,7 +206,8 @@ impl<'a> JobThrottle<'a> {
         ControlFlow::Break(())
     }
 
-    /// Reports the cost of the running part so far. Waits while the job is held back, and breaks if it must end.
+    /// Reports the cost of the running part so far. Waits while the job is paused or over the rate of its table. Breaks
+    /// if the job must end.
     pub(crate) fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
         let cost = self.before + *cost;
         let mut state = self.control.state.lock();

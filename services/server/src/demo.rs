@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
 }
 
 /// Waits until there is data, then prints the example queries; with `once`, also runs them. Returns early if the server
-/// is stopped.
+/// is stopped. Fails if the data has not arrived after [`READY_TIMEOUT`].
 fn show(
     server: &Server,
     progress: &Progress,

@@ -2,10 +2,10 @@
 //!
 //! `main.rs` is the binary `tideline`: the command line of this server and of the commands in `tideline-cli`.
 //!
-//! This is the only crate that uses a concrete backend. It connects store, engine and HTTP service, and
-//! contains no logic about data. Order of a start: configuration → logging → listen → open the store → open the
-//! engine → start background work → serve. Order of a stop: refuse new connections → finish running requests →
-//! cancel background work → close the engine → exit.
+//! Apart from tests and benchmarks, this is the only crate that uses a concrete backend. The crate connects store,
+//! engine and HTTP service, and contains no logic about data. Order of a start: configuration → logging → listen → open
+//! the store → open the engine → start background work → serve. Order of a stop: refuse new connections → finish
+//! running requests → cancel background work → close the engine → exit.
 //!
 //! | module | holds |
 //! |---|---|

@@ -59,7 +59,7 @@ impl fmt::Display for MemorySource {
     }
 }
 
-/// Returns `MemTotal` of `/proc/meminfo`, in bytes.
+/// Returns `MemTotal` of `/proc/meminfo`, in bytes; `None` if it cannot be read.
 fn machine_bytes(meminfo: &Path) -> Option<u64> {
     let text = fs::read_to_string(meminfo).ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -87,8 +87,8 @@ fn group_bytes(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// Returns the lowest limit of a group and its ancestors. In a container the path may be that of the host; then
-/// only the mount itself has the file.
+/// Returns the lowest limit of a group and its ancestors. In a container the path may be that of the host; then only
+/// the mount itself has the file. `None` without a limit.
 fn lowest(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let around = group.ancestors().take_while(|group| group.starts_with(mount));

@@ -200,13 +200,13 @@ impl Server {
     /// Serves until a stop is requested, then waits for running requests, cancels background work, and closes
     /// the database.
     ///
-    /// Returns within the drain timeout and 1.7 s after the request, by default within 5 s. Data acknowledged
-    /// as synced is safe, whatever this returns.
+    /// After the stop request, this takes at most the drain timeout plus 1.7 s, by default less than 5 s. Data
+    /// acknowledged as synced is safe, whatever this returns.
     ///
     /// # Errors
     ///
-    /// Returns [`ServerError::Thread`] after a panic in a thread that the database depends on,
-    /// [`ServerError::Serve`] if listening ended without a stop request, and an error if the database does not
+    /// Returns [`ServerError::Thread`] after a panic in a thread that the database depends on, and
+    /// [`ServerError::Serve`] if listening ended without a stop request. Also returns an error if the database does not
     /// close cleanly or in time.
     pub fn wait(self) -> Result<()> {
         let Self {

@@ -53,7 +53,7 @@ impl FromStr for TargetPrefix {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if the address is not valid, has credentials or options, or has a path segment that
+    /// [`ArchiveError::BadTarget`] if the address is not valid, or has credentials or options. Also if a path segment
     /// decodes to a dot segment, to invalid UTF-8, or to text with a slash, backslash or zero byte.
     fn from_str(address: &str) -> Result<Self> {
         let text = redacted(address);
@@ -99,7 +99,7 @@ impl FromStr for TargetPrefix {
 const OPEN_TARGETS_MAX: usize = 32;
 
 /// Open targets. The number of targets opened by address is limited, because a client of an object store takes about
-/// 100 KB; the least recently used one is closed first.
+/// 100 KB. The least recently used target is closed first.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTargets {
     configured: HashMap<String, Arc<Target>>,

@@ -37,8 +37,9 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if the name, checksum or content is not valid, if the content belongs to another
-    /// table or segment, or if it lists objects outside its table folder; other errors if the target fails.
+    /// - [`ArchiveError::Damaged`] if the name, checksum or content is not valid, if the content belongs to another
+    ///   table or segment, or if it lists objects outside its table folder;
+    /// - other errors if the target fails.
     pub fn description(&self, target: &str, key: &str) -> Result<Description> {
         let opened = self.target(target)?;
         let damaged = |reason: String| opened.damaged(key, reason);

@@ -36,9 +36,9 @@ pub struct Extent {
     pub row: u64,
     /// Number of rows in the file: one per point. In a shared file: one per value, and one per point without values.
     pub rows: u32,
-    /// First timestamp.
+    /// First timestamp, nanoseconds since the epoch.
     pub first: i64,
-    /// Last timestamp.
+    /// Last timestamp, nanoseconds since the epoch.
     pub last: i64,
     /// Number of points.
     pub points: u32,
@@ -57,8 +57,8 @@ const FORMAT: u8 = 3;
 /// Widths of summary buckets, in nanoseconds. Hours are the same as in cold chunks, so that archiving hardly changes
 /// the cost of aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
-/// Maximum bytes of summaries that are not dense. Larger ones (from about thirty fields on) are omitted, because they
-/// would be about as large as the rows.
+/// Maximum bytes of the summaries of an extent, unless they are dense. Larger summaries that are not dense (from about
+/// thirty fields on) are omitted, because they would be about as large as the rows.
 pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {

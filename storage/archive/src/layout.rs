@@ -245,8 +245,8 @@ pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
     })
 }
 
-/// Returns the last path segment of an object name. It is unique across databases and targets, because it has the
-/// origin, the segment and the checksum.
+/// Returns the part of an object name after the last slash. This part is unique across databases and targets, because
+/// it has the origin, the segment and the checksum.
 pub fn file_name(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or(key)
 }

@@ -1,9 +1,10 @@
 //! The archive: old points as Parquet files on an object store.
 //!
-//! Files are the third storage of segments, in addition to the hot and the cold tier. The local database stores only a
-//! manifest row that lists the files ([`ArchiveCopy`]), and for each run of a timeline the location of its rows
-//! ([`Extent`]). A query therefore finds its rows without requests to the target. It then fetches the footers that are
-//! not cached and the file blocks with the pages of these rows. One request may also fetch the gap between two blocks.
+//! Files are the third storage of segments, in addition to the hot and the cold tier. For such a segment, the local
+//! database stores a manifest row that lists the files ([`ArchiveCopy`]). For each run of a timeline, it stores the
+//! location of the rows ([`Extent`]) and summaries. A query therefore finds its rows without requests to the target.
+//! The query then fetches the footers that are not cached, and the file blocks with the pages of these rows. One
+//! request may also fetch the gap between two blocks.
 //!
 //! | module | holds |
 //! |---|---|
@@ -450,7 +451,8 @@ impl Archive {
     ///
     /// Orphans are objects of the database `origin` that were written before `before` (nanoseconds since the epoch) and
     /// for whose names `is_named` returns false. Settings that `origin` wrote before `before` are removed as well,
-    /// without a call of `is_named`. Its newest settings are kept while the table has other objects than settings.
+    /// without a call of `is_named`. The newest settings of `origin` are kept while the table has objects other than
+    /// settings.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! A target: an object store with a few blocking operations.
 //!
-//! `object_store` implements S3 and compatible stores, Google Cloud Storage, Azure and directories; this module adds
-//! further guarantees. `object_store` is asynchronous, while all code below `services/http` is blocking. A small
-//! runtime therefore drives the requests, and callers wait. The number of requests in flight is limited.
+//! `object_store` implements S3 and compatible stores, Google Cloud Storage, Azure and directories. This module adds
+//! puts that never replace an object, repeated reads and time limits. `object_store` is asynchronous, while all code
+//! below `services/http` is blocking. A small runtime therefore drives the requests, and callers wait. The number of
+//! requests in flight is limited.
 
 mod check;
 mod open;
@@ -64,13 +65,13 @@ struct Traffic {
 /// Numbers of requests and bytes of a target since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TargetTraffic {
-    /// Read requests for content, one per range, including failed ones.
+    /// Number of read requests for content, one per range, including failed requests.
     pub gets: u64,
-    /// Bytes of the received contents.
+    /// Number of received content bytes.
     pub bytes_got: u64,
-    /// Put requests, including failed ones.
+    /// Number of put requests, including failed requests.
     pub puts: u64,
-    /// Bytes of all put requests.
+    /// Number of content bytes of all put requests, including failed requests.
     pub bytes_put: u64,
 }
 
@@ -109,7 +110,7 @@ impl Target {
         }
     }
 
-    /// Writes a new object. On success the object has exactly this content, written by this call or by an earlier one
+    /// Writes a new object. On success the object has exactly this content, written by this call or by an earlier call
     /// whose response was lost.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! Writer of a segment: receives runs timeline by timeline and writes files by measurement and day.
 //!
-//! A small measurement of a day is buffered in memory, and written to a shared file at the end or when the buffers are
-//! full; a large one gets its own file. Adjacent days with few rows share a file. In a sparse segment, a run of few
-//! points over many days is not split at days; otherwise years of one value per day would become thousands of files of
-//! one row. Buffered rows and row groups of open files have memory limits; when a limit is exceeded, rows are written
-//! early, those of the largest measurement or row group first. A complete file is sent under a name derived from its
-//! content, read back and verified before it counts.
+//! A small measurement of a day is buffered in memory. It is written to a shared file at the end, or earlier if the
+//! buffers are full. A large measurement of a day gets its own file. Adjacent days with few rows share a file. In a
+//! sparse segment, a run of few points over many days is not split at days. Otherwise years of one value per day would
+//! become thousands of files of one row. Buffered rows and row groups of open files have memory limits. If a limit is
+//! exceeded, the rows of the largest measurement or row group are written early. A complete file is sent under a name
+//! derived from its content, then read back and verified before it counts.
 
 mod slots;
 
@@ -31,17 +31,18 @@ use crate::spool::{Extents, RowLocation, SpoolWriter};
 use crate::target::Target;
 use crate::timeline_metadata::{Fields, TimelineMetadata};
 
-/// Maximum memory of buffered rows of small measurements.
+/// Maximum memory of buffered rows of small measurements, in bytes.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// Maximum memory of the row groups of all open files.
+/// Maximum memory of the row groups of all open files, in bytes.
 const GROUPS_BYTES_MAX: usize = 128 << 20;
-/// Size at which a file is complete and rows continue in another file. A file is sent and read back as a whole.
+/// Size in bytes at which a file is complete. Further rows go to another file, because a file is sent and read back as
+/// a whole.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of open files.
 const OPEN_FILES_MAX: usize = 128;
 /// Maximum number of points in a shared file of several days. A file of one day may have more.
 const SHARED_POINTS: usize = 65_536;
-/// Runs over several days with fewer points per day are not split at days if the segment is sparse.
+/// Number of points per day below which a run over several days is not split at days, if the segment is sparse.
 const SPARSE_POINTS_A_DAY: u128 = 64;
 
 /// Names of the objects that a job has started to put at a target. They must be removed if the job fails.
@@ -88,7 +89,7 @@ pub struct ArchiveWriter<'a> {
     waiting_bytes: usize,
     files: Vec<FileState>,
     open: usize,
-    /// Memory of the row groups of open files.
+    /// Memory of the row groups of open files, in bytes.
     groups_bytes: usize,
     spool: SpoolWriter,
     summarizer: LoneSummaryWriter,
@@ -389,8 +390,8 @@ impl<'a> ArchiveWriter<'a> {
         Ok(location)
     }
 
-    /// Opens the next file of a measurement and day, with the columns of the previous one and of the new run. Timelines
-    /// with alternating columns therefore do not need a file per alternation.
+    /// Opens the next file of a measurement and day, with the columns of the previous file and of the new run.
+    /// Timelines with alternating columns therefore do not need a file per alternation.
     fn open_again(&mut self, key: &SlotKey, identity: &Identity, run: &Run) -> Result<u32> {
         let mut shape = match self.slots.get(key) {
             Some(Slot::File(_, shape)) => Shape::clone(shape),

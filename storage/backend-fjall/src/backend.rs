@@ -1,4 +1,4 @@
-//! Implementation of the `Backend` trait: rows, segments and manifests in fjall, journals in own files.
+//! Implementation of the `Backend` trait: rows, segments, parts and manifests in fjall, journals in own files.
 //!
 //! The methods of the trait check the state of the backend, encode keys, and commit one batch or append to a journal.
 //! Locks order the changes: commits are counted in the order in which they happen.
@@ -153,8 +153,8 @@ impl Inner {
         self.store(partition.unit.tier()).engine()
     }
 
-    /// Returns an error if a tier refuses a change with this space demand: after a close, a loss or a failed write, or
-    /// while its disk is nearly full.
+    /// Returns an error if a tier refuses a change with this space demand. After a close, a loss or a failed write, a
+    /// tier refuses all changes. While its disk is nearly full, it refuses changes that take space.
     fn check_writable(&self, tier: Tier, takes: SpaceDemand) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(closed());
@@ -260,7 +260,7 @@ impl Inner {
         // A failed write may have left an edit in the log, which is read only when the store is reopened.
         self.hot.check(SpaceDemand::Little)?;
         let engine = self.engine()?;
-        // The lock of the shard state keeps the head and the rows consistent with each other.
+        // The lock of the shard state keeps epoch, version and rows consistent with each other.
         let shard_state = self.shard_state.lock();
         let head = shard_state.head(shard);
         let mut rows = Vec::new();

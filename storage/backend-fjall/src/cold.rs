@@ -1,11 +1,17 @@
 //! Store of cold segments and parts, and its folder: inside the data folder, or on another disk.
 //!
 //! The store is created for the first cold segment or part. The steps are ordered so that a kill between any two leaves
-//! a folder that opens: the data folder gets its id, the cold folder gets the same id, the store is created under
-//! another name, its list of keyspaces is written, and the store gets its final name. Only then is anything stored in
-//! it. So a list that names more than the keyspaces of rows and manifest proves that a whole store existed. If such a
-//! list exists, but the store does not, the start is refused: the disk of the store is not mounted, or the cold folder
-//! was moved.
+//! a folder that opens:
+//!
+//! 1. The data folder gets its id.
+//! 2. The cold folder gets the same id.
+//! 3. The store is created under another name.
+//! 4. The list of its keyspaces is written.
+//! 5. The store gets its final name.
+//!
+//! Data is stored only after the last step. So a list that names more than the keyspaces of rows and manifest proves
+//! that a complete store existed. If such a list exists without a store, the start is refused: the disk of the store is
+//! not mounted, or the cold folder was moved.
 
 use std::fs;
 use std::io;
@@ -38,7 +44,7 @@ pub(crate) struct Cold {
     /// Format of the data folder.
     format: Arc<FolderFormat>,
     root: PathBuf,
-    /// Lock of the cold folder, once it is used. The mutex is held while the store is created.
+    /// Lock of the cold folder; `None` until the folder is used. The mutex is held while the store is created.
     lock: Mutex<Option<FolderLock>>,
     /// Counts of loads and of writes to parts. Locked while a load or write is counted.
     shard_state: Mutex<ShardState>,
@@ -162,8 +168,8 @@ impl Cold {
 
     /// Loads one bucket of a segment. The first load creates the store.
     ///
-    /// A load is counted in the store before it begins, and in the data folder after it is complete. So a store that is
-    /// older than the acknowledged loads is detected, and a crash between the two counts does not look like a loss.
+    /// A load is counted in the store before it begins, and in the data folder after it is complete. So a store that
+    /// lacks acknowledged loads is detected, and a crash between the two counts is not reported as a loss.
     pub(crate) fn load(
         &self,
         segment: SegmentRef,
@@ -229,7 +235,8 @@ impl Cold {
         Ok(shard_state.committed(has_parts, durability))
     }
 
-    /// Returns the counts in the store; `None` if it holds no groups or parts, because then nothing can be missing.
+    /// Returns the counts in the store; `None` if the store holds no groups or parts, because then no data can be
+    /// missing.
     pub(crate) fn found(&self) -> Result<Option<ShardState>> {
         match self.store.engine()? {
             Some(engine) if self.store.filled() > 0 => Ok(Some(ShardState::read(&engine)?)),
@@ -248,7 +255,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Counts one more commit in all keyspaces if their counts differ without a loss.
+    /// Counts one more commit in all keyspaces if their counts differ although no promised commit is missing.
     pub(crate) fn settle_counts(&self) -> Result<()> {
         match self.store.engine()? {
             Some(engine) => settle_counts(&engine, &mut self.shard_state.lock()),
@@ -300,8 +307,8 @@ impl Cold {
 }
 
 impl ColdFolderState {
-    /// Compares a cold folder with the records in the data folder. Returns an error if it belongs to another data
-    /// folder, or if it has a store but does not name its data folder.
+    /// Compares a cold folder with the records in the data folder. Returns an error if the cold folder belongs to
+    /// another data folder, or if it has a store but does not name its data folder.
     pub(crate) fn of(data_folder: &Path, root: &Path, format: Format) -> Result<Self> {
         let owner = read_owner(root)?;
         if let Some(owner) = owner {

@@ -1,8 +1,8 @@
 //! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
 //!
 //! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each write
-//! of rows is one batch. A *synced* batch becomes visible only after its sync, a *buffered* one without a sync. fjall
-//! panics on keys and values of invalid sizes, so callers check all sizes before.
+//! of rows is one batch. A *synced* batch becomes visible only after its sync. A *buffered* batch becomes visible
+//! without a sync. fjall panics on keys and values of invalid sizes, so callers check all sizes before.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,8 +31,8 @@ use crate::options::Setup;
 /// Block size of hot chunks: a few chunks per block, so that an index entry is worth its cost.
 const HOT_BLOCK_BYTES: u32 = 16 << 10;
 /// Block size of cold chunks, which have 2 to 20 KiB. Measured over a segment of 1 GiB: compared with 16 KiB, a scan is
-/// a sixth faster with half the system calls. Compared with 64 KiB, a scan is a tenth slower, but a read of one
-/// timeline takes 49 KiB instead of 79, both from the disk and in the cache.
+/// a sixth faster with half the system calls. Compared with 64 KiB, a scan is a tenth slower. However, a read of one
+/// timeline takes 49 KiB instead of 79 KiB, both from the disk and in the cache.
 const COLD_BLOCK_BYTES: u32 = 32 << 10;
 /// Block size of rows, which are small and read one by one.
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
@@ -47,7 +47,8 @@ const STAT_BLOCK_BYTES: u64 = 512;
 const PASSED_SEQUENCES: usize = 2_048;
 /// Key of the manifest keyspace that never has a row.
 const NO_ROW: &[u8] = b"-";
-/// Length up to which values are copied. A reference to a short value would keep its whole block in memory.
+/// Maximum length of values that are copied, in bytes. A reference to a short value would keep its whole block in
+/// memory.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
 /// Open fjall database and its keyspaces.
@@ -129,10 +130,10 @@ impl Engine {
 
     /// Uses up sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
     ///
-    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. It computes its next sequence number without the
-    /// number at which it recorded the drop, and lets the record with the higher number win. So a new keyspace may
-    /// count as dropped, and the next open removes it with its content. A drop takes one or two numbers, and there are
-    /// fewer keyspaces than the numbers used up here.
+    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. Its next sequence number is computed without the
+    /// number at which the drop was recorded. If a folder number has two records, the higher sequence number wins. So a
+    /// new keyspace may count as dropped, and the next open removes it with its content. A drop takes one or two
+    /// numbers, and there are fewer keyspaces than the numbers used up here.
     pub(crate) fn pass_dropped_sequences(&self) -> fjall::Result<()> {
         for _ in 0..PASSED_SEQUENCES {
             let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
@@ -248,8 +249,8 @@ impl Engine {
         self.rows.rotate_memtable_and_wait()
     }
 
-    /// Commits changes as one atomic batch. A synced batch makes all earlier ones durable, because they are in the same
-    /// log, or in a log that was synced when it was full.
+    /// Commits changes as one atomic batch. A synced batch makes all earlier batches durable, because they are in the
+    /// same log, or in a log that was synced when it was full.
     pub(crate) fn commit(&self, changes: Vec<Change>, durability: Durability) -> fjall::Result<()> {
         let mode = match durability {
             Durability::Synced => PersistMode::SyncData,
@@ -403,7 +404,7 @@ impl Engine {
                 return Ok(());
             }
             // fjall derives its next sequence number from the existing keyspaces. An earlier build may drop this
-            // keyspace while its log holds this batch; later batches would then get lower numbers than this one.
+            // keyspace while its log holds this batch. Later batches would then get lower numbers than this batch.
             batch.remove(&self.manifest, NO_ROW);
             self.sync_before_uncounted()?;
             batch.commit()?;
@@ -413,8 +414,8 @@ impl Engine {
     /// Lets fjall delete the files of dropped tables. Files that a snapshot still reads are left to a later call. Costs
     /// one small write, or nothing if no tables were dropped.
     ///
-    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. It checks whether those versions are
-    /// still in use only when it rotates a memtable that is not empty, of any keyspace.
+    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. fjall checks whether those versions
+    /// are still in use only when it rotates a non-empty memtable (of any keyspace).
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
         let waiting = std::mem::take(&mut *self.unfreed.lock());
         if waiting.is_empty() {
@@ -459,7 +460,7 @@ impl Misses {
     }
 }
 
-/// Returns the options of keyspaces of rows, which are small and compressed.
+/// Returns the options of the keyspaces of rows, manifest and parts, whose rows are small and compressed.
 fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(memtable_bytes)

@@ -38,8 +38,8 @@ const COPY_BYTES: usize = 256 << 10;
 
 /// Copy of a file that is written while the file is read, and then replaces the file.
 ///
-/// After a failed write-back Linux marks pages as clean: they stay readable but are not on the disk, and no sync of
-/// that file writes them. A copy in a new file is written completely, with its metadata and its entry in the folder.
+/// After a failed write-back, Linux marks pages as clean. The pages stay readable but are not on the disk, and no sync
+/// of that file writes them. A copy in a new file is written completely, with its metadata and its entry in the folder.
 /// The bytes pass through memory, because `copy_file_range` may share the doubtful blocks on the disk instead.
 ///
 /// If the value is dropped before [`finish`](Self::finish), the copy is removed, so that a full disk gets its space

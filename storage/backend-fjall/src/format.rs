@@ -1,9 +1,9 @@
 //! The files `FORMAT`: the format of a data folder, and the data folder that a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment or its first part. Before the first cold segment it gets an
-//! id and, unless it has format 3, format 2, so that builds without a cold store refuse it. The cold folder gets the
-//! same id, so that no other folder is mistaken for it. Before the first part, hot or cold, the data folder gets format
-//! 3, with or without an id, so that builds without parts refuse it.
+//! A data folder has format 1 until its first cold segment or its first part. Before the first cold segment or cold
+//! part, the data folder gets an id. Unless it has format 3, it also gets format 2, so that builds without a cold store
+//! refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before the first part, hot
+//! or cold, the data folder gets format 3, with or without an id. So builds without parts refuse it.
 
 use std::fmt;
 use std::fs;
@@ -148,7 +148,7 @@ impl FolderFormat {
     }
 }
 
-/// Returns the id of the data folder that a cold folder belongs to; `None` if it belongs to none.
+/// Returns the id of the data folder that a cold folder belongs to; `None` if the cold folder has no file `FORMAT`.
 pub(crate) fn read_owner(cold: &Path) -> Result<Option<FolderId>> {
     let Some(text) = read(cold)? else {
         return Ok(None);

@@ -1,9 +1,9 @@
 //! High-water mark: a sidecar file that records how much has been acknowledged.
 //!
-//! fjall and a truncated journal can lose acknowledged writes without an error, because a damaged last record looks
-//! like a torn one. The recovered data is therefore compared with this file. If less was recovered, the store opens
-//! read-only. The maintenance thread writes the file once per interval (default 1 s), so the file may lack the newest
-//! writes. `FORMAT.md` has the layout.
+//! fjall and a truncated journal can lose acknowledged writes without an error, because a damaged last record cannot be
+//! distinguished from a torn one. The recovered data is therefore compared with this file. If less was recovered, the
+//! store opens read-only. The maintenance thread writes the file once per interval (default 1 s), so the file may lack
+//! the newest writes. `FORMAT.md` has the layout.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -56,8 +56,8 @@ struct Slots {
     folder: PathBuf,
     /// `None` until the first write.
     file: Option<File>,
-    /// True if the file holds more than zeros. Otherwise the first write creates it as a whole, because an empty file
-    /// could not be distinguished from a lost one.
+    /// True if the file holds more than zeros. Otherwise the first write creates the file with its first mark in one
+    /// step, because an empty file could not be distinguished from a lost one.
     is_made: bool,
     counter: u64,
 }
@@ -239,7 +239,7 @@ impl Slots {
 }
 
 impl Marks {
-    /// Describes the first part of `self` that is missing in `found`; `None` if nothing is.
+    /// Describes the first part of `self` that is missing in `found`; `None` if nothing is missing.
     pub(crate) fn missing_in(&self, found: &Self) -> Option<String> {
         if found.commits < self.commits {
             return Some(format!(

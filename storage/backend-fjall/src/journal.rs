@@ -4,9 +4,9 @@
 //! fjall's write-ahead log is not used, because dropping a keyspace neither rotates nor frees that log. Three rules
 //! make the files trustworthy:
 //!
-//! 1. Every frame stores how many bytes of its file were durable when it was written. So a bad frame before an intact
-//!    one is either *damage* (the bad frame had been durable) or a *torn write* (it had not been durable), and the two
-//!    are always distinguished.
+//! 1. Every frame stores how many bytes of its file were durable when it was written. So an intact frame after a bad
+//!    frame shows whether the bad frame had been durable. If so, the bad frame is *damage*; otherwise it is a *torn
+//!    write*.
 //! 2. After a failed write or sync nothing more is appended to that file. A failed sync leaves pages that can be read
 //!    but are not on the disk; `settle` replaces the file by a durable copy before it is used again.
 //! 3. Only the newest file of a shard may have a torn end. Each open settles this file, so all files before a new file
@@ -129,10 +129,10 @@ impl Journals {
 pub(crate) struct ShardJournal {
     folder: PathBuf,
     shard: Shard,
-    /// Files by epoch, then generation. The active one is the last.
+    /// Files by epoch, then generation. The active file, if it has entries, is the last.
     files: Vec<JournalFile>,
     active: Option<ActiveFile>,
-    /// First sequence of the next file, if a cut was requested.
+    /// Lowest sequence with which the next file may begin, if a cut was requested.
     cut: Option<SequenceNumber>,
     /// Last acknowledged entry and its epoch: later appends to this epoch must be above it.
     acknowledged: Option<(Epoch, SequenceNumber)>,

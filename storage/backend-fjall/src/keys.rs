@@ -18,8 +18,8 @@ pub(crate) const ROWS: &str = "rows";
 pub(crate) const MANIFEST: &str = "manifest";
 /// Keyspace of all parts of a tier. Exists from the first write to a part on.
 pub(crate) const PARTS: &str = "parts";
-/// Key of the row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. It has one byte, so no prefix of a shard
-/// or partition covers it.
+/// Key of the row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. The key has one byte, fewer than every
+/// prefix of a shard or partition. So no scan of a shard or partition returns the row.
 pub(crate) const COMMITS: &[u8] = b"c";
 
 const OWNER_TAG: u8 = 0;
@@ -79,7 +79,7 @@ pub(crate) fn segment_bounds(segment: SegmentId) -> Bounds {
     (first, after_segment(segment))
 }
 
-/// Returns the end of a segment's keys.
+/// Returns the upper bound of a segment's keys.
 fn after_segment(segment: SegmentId) -> Bound<Vec<u8>> {
     match segment.0.checked_add(1) {
         Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),

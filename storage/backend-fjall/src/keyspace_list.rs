@@ -1,9 +1,9 @@
 //! List of fjall's keyspaces, kept by this backend in two checksummed copies.
 //!
-//! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete all
-//! data without an error. The list is compared with the folders before fjall is opened, and with fjall's keyspaces
-//! afterwards. The list never names a keyspace that does not exist: a keyspace is listed after it has been created and
-//! before it holds anything. The keyspace of a group is removed from the list when nothing is left in it.
+//! fjall deletes every keyspace folder that its meta keyspace does not name. So one flipped bit in the meta keyspace
+//! can delete all data without an error. The list is compared with the folders before fjall is opened, and with fjall's
+//! keyspaces afterwards. The list never names a keyspace that does not exist: a keyspace is listed after its creation
+//! and before rows are stored in it. The keyspace of a group is removed from the list when it holds no more rows.
 //!
 //! The lists of both stores are in the data folder, so that a missing cold folder is detected.
 
@@ -138,7 +138,7 @@ impl KeyspaceList {
         self.names.contains_key(&number)
     }
 
-    /// Returns every folder number.
+    /// Returns the folder numbers of all listed keyspaces.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.names.keys().copied()
     }
@@ -149,7 +149,7 @@ impl KeyspaceList {
         self.names.values().filter(is_filled).count()
     }
 
-    /// Describes the first listed keyspace that is not among `opened`; `None` if all are.
+    /// Describes the first listed keyspace that is not among `opened`; `None` if `opened` contains all listed ones.
     pub(crate) fn missing_in(&self, opened: &[(u64, String)]) -> Option<String> {
         let mut listed = self.names.iter();
         let missing = listed.find(|(number, name)| {

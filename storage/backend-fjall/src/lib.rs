@@ -1,8 +1,14 @@
-//! Embedded backend: fjall 3 for segments, manifests and rows, with one database per tier, and own files for journals.
+//! Embedded backend: fjall 3 for segments, parts, manifests and rows, with one database per tier, and own files for
+//! journals.
 //!
-//! This crate adds what fjall does not guarantee: journals that are freed file by file, checks before an open
-//! that could delete data, a high-water mark that detects lost acknowledged writes, and automatic reopening of a failed
-//! store. Callers use an open backend through the `Backend` trait.
+//! This crate adds what fjall does not have:
+//!
+//! - journals that are freed file by file;
+//! - checks before each open, which could delete data otherwise;
+//! - a high-water mark, which detects lost acknowledged writes;
+//! - automatic reopening of a failed store.
+//!
+//! Callers use an open backend through the `Backend` trait.
 #![doc = include_str!("../FORMAT.md")]
 
 mod backend;

@@ -18,7 +18,8 @@ pub(crate) struct FolderLock {
 const LOCK_FILE: &str = "LOCK";
 
 impl FolderLock {
-    /// Locks a folder without changing anything in it; `None` if the folder has no lock file, so it was never opened.
+    /// Locks a folder without changing anything in it. Returns `None` if the folder has no lock file, because it was
+    /// never opened.
     pub(crate) fn hold(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(LOCK_FILE);
         match File::open(&path) {

@@ -34,8 +34,8 @@ pub struct FjallOptions {
     pub free_per_mille_min: u64,
     /// Interval at which the free space is looked up again. Default 1 s.
     pub free_check_interval: Duration,
-    /// Interval of the rounds of the maintenance thread, which write the high-water mark. It is the longest time for
-    /// which a durable write may be missing from the mark. Default 1 s.
+    /// Interval of the rounds of the maintenance thread, each of which writes the high-water mark. A durable write may
+    /// be missing from the mark for this long. Default 1 s.
     pub high_water_interval: Duration,
     /// Maximum pause between two attempts to reopen a store after a failed write. The number of attempts is unlimited.
     /// The first pauses are shorter, and the next attempt follows at once when disk space becomes available again.

@@ -1,12 +1,13 @@
 //! Renewal of a store's pointers after a failure, so that they are durable.
 //!
-//! fjall names the tables of a keyspace in the file `current`, which it renames into place. If the sync of the folder
-//! fails after that rename, the new pointer is readable, but the old one is on the disk. An open would use the new one
-//! and delete the tables of the old one, and the next power cut would restore the old one. So each pointer is replaced
-//! by a copy before fjall opens. Version files and tables need no copy: fjall syncs them before anything names them.
+//! The file `current` of a keyspace is a pointer to a version file, which names the tables. fjall renames a new
+//! `current` into place. If the sync of the folder fails after that rename, the new pointer is readable, but the old
+//! pointer is on the disk. An open would use the new pointer and delete tables that only the old version names. The
+//! next power cut would then restore the old pointer. So each pointer is replaced by a copy before fjall opens. Version
+//! files and tables need no copy: fjall syncs them before they are named.
 //!
 //! A file in the root of the store records that a renewal is necessary, for a start after a kill. The file need not be
-//! durable: after a power cut nothing is in memory only.
+//! durable: after a power cut, all readable bytes are on the disk.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,9 +1,9 @@
 //! Segments in fjall: one keyspace per group, in which each segment is a range of keys.
 //!
-//! A load is an ingestion: sorted rows are written to tables of 64 MiB, one after the other, without memtable and
+//! A load is an ingestion: sorted rows are written to tables of 64 MiB, one table after the other, without memtable and
 //! write-ahead log. Ingestions of one keyspace run one at a time. fjall's log is locked only while the end of the last
 //! table is written. Commits to the same store wait for that time; commits to the other store do not wait. Freeing a
-//! segment drops the tables that hold only its rows, and deletes its other rows in batches; the next round of
+//! segment drops the tables that hold only its rows, and deletes its other rows in batches. The next round of
 //! maintenance deletes the files of the tables. The group of a keyspace without rows is offered for new segments.
 
 use std::collections::HashMap;
@@ -70,12 +70,12 @@ pub(crate) fn load(
             }
         }
     }
-    // Also needed after a failure: the tables of a dropped ingestion would remain until the next open.
+    // The ingestion is also finished after a failure: tables of a dropped ingestion would remain until the next open.
     ingestion.finish().map_err(LoadError::Store)?;
     failure.map_or(Ok(()), |error| Err(LoadError::Rows(error)))
 }
 
-/// Returns the whole key and the value of a row, and checks that the key is above the last one.
+/// Returns the complete key and the value of a row, and checks that the key is above the last key.
 fn checked(row: Row, prefix: &[u8], last: Option<&[u8]>) -> Result<(Vec<u8>, Bytes)> {
     check_row(&row)?;
     let key = prefixed(prefix, &row.key);

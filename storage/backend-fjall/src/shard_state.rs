@@ -1,14 +1,14 @@
 //! State of the shards: owners, versions of manifests, and the number of commits.
 //!
-//! The state is kept in memory, so that checking the owner costs nothing, and written in the same batch as the change
+//! The state is kept in memory, so that checking the owner costs nothing. It is written in the same batch as the change
 //! that it protects.
 //!
-//! fjall flushes each keyspace separately, so a log that has lost its end may leave one keyspace complete and another
-//! without its last rows. Each batch therefore counts itself in the keyspaces of the manifest, of rows and, if it
-//! exists, of parts: different counts mean that rows are missing. Rows of buffered batches, which are not synced, may
-//! be missing. The count of a buffered batch contains how many commits were durable when it was written; only those
-//! were promised. A synced batch is written after all earlier commits are durable. The cold store has the same counts
-//! for its loads and for writes to its parts, but does not count in `rows`.
+//! fjall flushes each keyspace separately. If a log has lost its end, one keyspace may be complete, and another may
+//! lack its last rows. Each batch therefore stores its number in the keyspaces of the manifest, of rows and, if it
+//! exists, of parts. If the numbers differ, rows are missing. Rows of buffered batches, which are not synced, may be
+//! missing. A commit is *promised* once it is acknowledged as durable. A buffered batch stores how many commits were
+//! durable when it was written; these commits were promised. A synced batch is written after all earlier commits are
+//! durable. The cold store has the same counts for its loads and for writes to its parts, but does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ const NOT_COUNTED: u64 = 0;
 /// Owners, manifest versions, epoch ends and commit counts after the last commit.
 #[derive(Debug, Default)]
 pub(crate) struct ShardState {
-    /// Highest number of commits in any keyspace.
+    /// Number of the last commit, which is the highest count in any keyspace.
     commits: u64,
     /// True if commits are also counted in the keyspace of rows.
     counts_rows: bool,
@@ -38,9 +38,9 @@ pub(crate) struct ShardState {
     rows_since: Option<u64>,
     /// First commit that was counted in the parts; `None` if the last commit was not counted there.
     parts_since: Option<u64>,
-    /// Description of the promised commits that a keyspace lacks.
+    /// Description of the promised commits that a keyspace lacks; `None` if no keyspace lacks any.
     lacking: Option<String>,
-    /// Lowest number of commits in any keyspace that counts them.
+    /// Lowest count in any keyspace that counts commits.
     complete: u64,
     /// Number of commits that are known to be durable.
     durable: u64,
@@ -135,8 +135,8 @@ impl ShardState {
         Ok(())
     }
 
-    /// Returns true if a keyspace lacks commits of another one, but no promised commits. All keyspaces must then get an
-    /// equal count, so that the lacking commits do not count as a loss once a log is gone.
+    /// Returns true if a keyspace lacks commits of another keyspace, but no promised commits. All keyspaces must then
+    /// get an equal count, so that the lacking commits do not count as a loss once a log is gone.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
@@ -178,7 +178,7 @@ impl ShardState {
     }
 
     /// Returns the changes that count the next commit; `has_parts` is true if the engine has the keyspace of parts.
-    /// They belong in the batch of the commit, so that its loss is detected.
+    /// The changes belong in the batch of the commit, so that its loss is detected.
     pub(crate) fn next_commit(&self, has_parts: bool, durability: Durability) -> Vec<Change> {
         let (commits, rows_since, parts_since) = self.next(has_parts);
         let durable = (durability == Durability::Buffered).then_some(self.durable);
@@ -330,8 +330,8 @@ fn count_value(commits: u64, numbers: [Option<u64>; 3]) -> Bytes {
     value.into()
 }
 
-/// Returns the number of commits that a count proves to have been promised: all commits up to a synced batch, or the
-/// number that a buffered batch stores.
+/// Returns the number of promised commits according to a count. For a synced batch, these are all commits up to the
+/// batch. A buffered batch stores the number.
 fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }

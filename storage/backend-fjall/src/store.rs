@@ -1,7 +1,7 @@
-//! Store: one fjall database with everything that protects it: the list of its keyspaces, checks before each open, the
-//! safety copy during an open, the free space of its disk, and the detection and repair of failures.
+//! Store: one fjall database and its protection. The protection consists of the list of its keyspaces, checks before
+//! each open, a safety copy during an open, free space on its disk, and the detection and repair of failures.
 //!
-//! Each tier has its own store. Stores share nothing, so a failure of one does not affect the other.
+//! Each tier has its own store. Stores share nothing, so a failure of one store does not affect the other.
 
 mod heal;
 mod open;
@@ -50,14 +50,14 @@ pub(crate) struct Store {
     poison: Mutex<Option<Poison>>,
     /// True if the safety copy of the last open still exists.
     has_safety: AtomicBool,
-    /// Groups whose keyspaces are empty and unlisted; the next one to be offered is first.
+    /// Groups whose keyspaces are empty and unlisted. The first group is offered next.
     spares: Mutex<VecDeque<GroupId>>,
     /// Set before the slot is closed, so that a long load ends early.
     is_closing: AtomicBool,
     row_sync: Mutex<RowSync>,
 }
 
-/// Number of writes with `Durability::Buffered`, and number of those that need no further sync.
+/// Number of writes with `Durability::Buffered`, and number of such writes that need no further sync.
 #[derive(Debug, Default)]
 struct RowSync {
     written: u64,
@@ -72,7 +72,7 @@ enum Slot {
     /// The store has not been opened, or does not exist on disk.
     Unmade,
     Open(Engine),
-    /// The store failed and has not been reopened yet.
+    /// The failed engine was closed, and no attempt to reopen the store has succeeded yet.
     Failed,
     Closed,
 }
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Returns the error of a read between a failure of the store and its reopening.
+    /// Returns the error of a read after the failed engine was closed and before the store has been reopened.
     fn not_reopened(&self) -> BackendError {
         match &*self.poison.lock() {
             Some(poison) => BackendError::Unavailable {
@@ -376,9 +376,9 @@ impl Store {
 
     /// Removes everything from a group's keyspace, removes it from the list and keeps it for another load.
     ///
-    /// The keyspace is not deleted. Until the database is closed, fjall 3.1.13 keeps every version of its own keyspace
-    /// with the tables and open files of each version, and it keeps every row of a deleted keyspace for ever. So each
-    /// creation or deletion of a keyspace costs one or two more files, and slows down later ones.
+    /// The keyspace is not deleted. Until the database is closed, fjall 3.1.13 keeps every version of its own keyspace,
+    /// with the tables and open files of each version. It also keeps every row of a deleted keyspace for ever. So each
+    /// creation or deletion of a keyspace costs one or two more files, and slows down later creations and deletions.
     fn empty_group(&self, engine: &Engine, group: GroupId, keyspace: &Keyspace) -> Result<()> {
         segments::remove_all(engine, keyspace).map_err(|error| self.failed(error))?;
         self.list_keyspaces(|list| list.remove(keyspace.id()))?;

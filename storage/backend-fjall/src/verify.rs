@@ -1,8 +1,9 @@
 //! Checks of a store before fjall opens it.
 //!
-//! fjall stores a checksum of each version file but never verifies it, and it deletes files that its version files do
-//! not name. So a flipped bit in a version file causes data loss at the next open. These checks read a few kilobytes
-//! per keyspace and the logs; they run at every open. [`Inspection`] reads all files of a store that no process uses.
+//! fjall stores a checksum of each version file but never verifies the checksum. It deletes files that its version
+//! files do not name. So a flipped bit in a version file causes data loss at the next open. These checks run at every
+//! open and read a few kilobytes per keyspace, and the logs. [`Inspection`] reads all files of a store that no process
+//! uses.
 
 use std::fs;
 use std::io;

@@ -1,15 +1,16 @@
 //! Reader of fjall's write-ahead log: distinguishes damage from a torn end, and rewrites logs.
 //!
 //! fjall truncates its log at the first record that it cannot read, whatever follows. Most batches of this backend are
-//! synced one by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A
-//! buffered (not synced) batch records how many commits were durable when it was written: if fewer commits precede the
-//! bad batch, durable commits are lost, and the log is damaged.
-//! A torn end is truncated here and not by fjall, which refuses for ever to open logs with some torn ends. The layout
-//! is that of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//! synced one by one. An intact batch after a bad batch therefore means that synced writes are about to be dropped
+//! silently. A buffered (not synced) batch records how many commits were durable when it was written. If fewer commits
+//! precede the bad batch, durable commits are lost, and the log is damaged.
+//!
+//! A torn end is truncated here and not by fjall, which can never open logs with some torn ends. The layout is that of
+//! fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
 //! The bytes that are read may be in memory only, because Linux marks pages as clean after a failed write-back. fjall
-//! would append to such a file, and the next power cut would leave a hole before the appended batches. So a log is
-//! never used as it was found: at every start and after every failure, each log is copied to a new file, synced and
+//! would append to such a file. The next power cut would then leave a hole before the appended batches. So a log is
+//! never used as it was found. At every start and after every failure, each log is copied to a new file, synced and
 //! renamed into place. The copies cost little, because logs are bounded and an open reads them anyway.
 
 use std::fmt;
@@ -75,7 +76,7 @@ pub(crate) struct Damage {
     reason: String,
     /// Sequence of the last batch before the damage.
     after: Option<u64>,
-    /// Rest of the damaged log, unless an entire log is missing, then the later logs.
+    /// Rest of the damaged log, followed by the later logs. If an entire log is missing, only the later logs.
     lost: Vec<LostPart>,
 }
 
@@ -137,7 +138,8 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
 }
 
 impl Log {
-    /// Returns true if the folder has no log at all. fjall creates one with the store and always keeps the newest.
+    /// Returns true if the folder has no log at all. fjall creates a log with the store and always keeps the newest
+    /// log.
     pub(crate) fn is_missing(&self) -> bool {
         self.files.is_empty() && self.damage.is_none()
     }
@@ -436,7 +438,7 @@ struct Batch {
     promised: u64,
 }
 
-/// Reads a batch; `None` if there is no intact one at this position.
+/// Reads a batch; `None` if there is no intact batch at this position.
 fn read_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option<Batch>> {
     match try_batch(reader, scratch) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),

@@ -20,8 +20,8 @@ use crate::error::Result;
 
 /// Storage of a backend, initially empty.
 pub trait Fixture {
-    /// Opens the storage. Called again only after the last handle has been dropped; the backend may not have been
-    /// closed before.
+    /// Opens the storage. Called again only after the last handle has been dropped, with or without a call of
+    /// [`Backend::close`] before.
     fn open(&self) -> Arc<dyn Backend>;
 }
 

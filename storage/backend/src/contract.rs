@@ -31,7 +31,7 @@ pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
-/// Number of an ownership period of a shard. Each [`Backend::take`] returns a higher epoch; owners with lower epochs
+/// Number of an ownership period of a shard. Each [`Backend::take`] returns a higher epoch. Owners with lower epochs
 /// can then no longer append to the journal or edit the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
@@ -132,7 +132,7 @@ pub struct JournalEpoch {
 pub enum ManifestKind {
     /// A published segment.
     Segment = 1,
-    /// A position, such as the end of the sealed part of the journal, or the next ids.
+    /// A stored position, such as the end of the sealed part of the journal, or the next ids to assign.
     Cursor = 3,
     // Code 4 is reserved for pins; no build has written it.
     /// A row of the job scheduler.
@@ -192,7 +192,7 @@ pub enum EditOutcome {
         /// New version of the manifest.
         version: u64,
     },
-    /// Nothing has changed: the epoch is not the owner's, or the version is not the current one.
+    /// Nothing has changed: the epoch is not the owner's, or the version is not the current version.
     Refused {
         /// Epoch of the current owner.
         epoch: Epoch,
@@ -242,8 +242,8 @@ pub enum Health {
 /// State of the attempts to reopen a failed store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reopening {
-    /// True if reads work. They do until the first attempt. After a failed attempt they fail as `Unavailable` until an
-    /// attempt succeeds.
+    /// True if reads work. Reads work until the first attempt. After a failed attempt, reads fail as `Unavailable`
+    /// until an attempt succeeds.
     pub reads: bool,
     /// True if an attempt is running; reads wait for its end.
     pub is_running: bool,
@@ -258,7 +258,7 @@ pub struct Reopening {
 /// Sizes for `/metrics` and table statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of segments, parts and rows on disk, in both tiers.
+    /// Bytes of both tiers on disk: `hot_bytes` plus `cold_bytes`.
     pub data_bytes: u64,
     /// Bytes of hot segments, hot parts, rows and manifests, which share a disk.
     pub hot_bytes: u64,
@@ -270,9 +270,9 @@ pub struct Usage {
     pub free_bytes: u64,
     /// Free bytes of the disk of cold segments; the same number if both tiers share a disk.
     pub cold_free_bytes: u64,
-    /// Cache of hot segments and rows.
+    /// Cache of hot segments, hot parts, rows and manifests.
     pub hot_cache: CacheUsage,
-    /// Cache of cold segments.
+    /// Cache of cold segments and cold parts.
     pub cold_cache: CacheUsage,
 }
 
@@ -312,7 +312,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// shard again.
     fn take(&self, shard: Shard) -> Result<Lease>;
 
-    /// Extends the ownership, with the same epoch and lowest stamp.
+    /// Extends the ownership. The epoch and the lowest stamp stay the same.
     ///
     /// # Errors
     ///
@@ -324,14 +324,15 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns a page of rows in strict key order, each key once, with half-open bounds.
     ///
-    /// Each row has its newest acknowledged value, or a later one that is being written. A page is one consistent
+    /// Each row has its newest acknowledged value, or a later value that is being written. A page is one consistent
     /// snapshot; two pages need not show the same state. Rows that do not change during the scan are all returned. The
     /// next page continues after the last key; the backend keeps no state between pages.
     ///
     /// # Errors
     ///
-    /// `Corrupt` if stored bytes are damaged, `TooManyDead` if too many deleted rows are in the range, `Unavailable` or
-    /// `Timeout` if the engine does not respond.
+    /// - `Corrupt`: stored bytes are damaged.
+    /// - `TooManyDead`: too many deleted rows are in the range.
+    /// - `Unavailable` or `Timeout`: the engine does not respond.
     fn scan(
         &self,
         partition: Partition,
@@ -370,8 +371,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if a limit is exceeded, `Misconfigured` if the partition is a bucket of a segment or the backend is
-    /// read-only, `Unavailable` while the backend accepts no writes.
+    /// - `TooLarge`: a limit is exceeded.
+    /// - `Misconfigured`: the partition is a bucket of a segment, or the backend is read-only.
+    /// - `Unavailable`: the backend accepts no writes at this time.
     fn write(
         &self,
         partition: Partition,
@@ -380,8 +382,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes durable all buffered rows of a shard that were written before the call. The only writer of buffered rows
-    /// of the shard calls it before it publishes anything that depends on them.
+    /// Makes durable all buffered rows of a shard that were written before the call. A shard has only one writer of
+    /// buffered rows, which must call this method before publishing anything that depends on the rows.
     ///
     /// # Errors
     ///
@@ -481,8 +483,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// `Refused` if the epoch is not the owner's. After any other error the entries may not be durable.
     fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()>;
 
-    /// Marks `at` as the start of a new head generation, so that `forget` up to `at` can free whole units. This is a
-    /// hint: it does not change any result.
+    /// Marks `at` as the start of a new generation of the memtable, so that `forget` up to `at` can free whole units.
+    /// This is a hint: it does not change any result.
     ///
     /// # Errors
     ///
@@ -532,8 +534,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- manifest --------------------------------------------------------------------------------------
 
-    /// Returns the manifest of a shard after the last edit. The result is final: an edit of unknown outcome that is not
-    /// part of it is never applied.
+    /// Returns the manifest of a shard after the last edit. The result is final: an edit of unknown outcome that is
+    /// missing from the result is never applied.
     ///
     /// # Errors
     ///

@@ -69,7 +69,7 @@ pub enum BackendError {
     TooLarge {
         /// Name of the limited size.
         what: &'static str,
-        /// Limit.
+        /// Maximum of this size.
         limit: usize,
         /// Actual size.
         actual: usize,

@@ -1,8 +1,8 @@
 //! Interface between Tideline and the storage engine that keeps its data.
 //!
-//! Two engines implement [`Backend`]: the embedded fjall, and Cassandra or ScyllaDB for data sets larger than one
-//! machine. The trait guarantees what both can guarantee; differences are *declared* in [`Capabilities`]. Callers may
-//! use a declared extra only for speed, never for correctness.
+//! Two kinds of engines can implement [`Backend`]: an embedded engine (fjall), and a cluster (such as Cassandra or
+//! ScyllaDB) for data sets larger than one machine. The trait has only guarantees that both kinds can give; differences
+//! are *declared* in [`Capabilities`]. Callers may use a declared extra only for speed, never for correctness.
 //!
 //! | module | holds |
 //! |---|---|

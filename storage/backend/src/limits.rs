@@ -1,6 +1,6 @@
 //! Checks that every backend makes before a call has any effect.
 //!
-//! They are shared so that limits and their errors are the same everywhere.
+//! All backends share the checks, so that limits and their errors are the same everywhere.
 
 use bytes::Bytes;
 use tideline_model::SequenceNumber;
@@ -45,8 +45,8 @@ pub fn check_write(partition: Partition, changes: &[RowChange]) -> Result<()> {
     check("bytes of a write", bytes, WRITE_BYTES_MAX)
 }
 
-/// Checks the sizes of journal entries, and that their sequence numbers increase above `acknowledged`, the highest one
-/// acknowledged in the epoch.
+/// Checks the sizes of journal entries, and that their sequence numbers increase. The first must be above
+/// `acknowledged`, the highest acknowledged sequence number of the epoch.
 ///
 /// # Errors
 ///

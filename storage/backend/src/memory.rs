@@ -179,8 +179,8 @@ impl MemoryDisk {
         self.round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Returns the number of round trips of all calls so far: one per call, two per `load` and `manifest`, and one for
-    /// every 32 or fewer ranges of a `scan_many`.
+    /// Returns the number of round trips of all calls so far. A call that reads or changes the disk takes one round
+    /// trip. `load` and `manifest` take two. `scan_many` takes one for every 32 or fewer ranges.
     pub fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! Page building for scans: fills a page up to its limit, computes the remaining range, and divides one limit among
 //! many scans.
 //!
-//! All backends share it, so that pages end at the same row everywhere.
+//! All backends share this module, so that pages end at the same row everywhere.
 
 use crate::contract::{Direction, KeyRange, Page, PageLimit, Row, ScanRange};
 use crate::error::Result;

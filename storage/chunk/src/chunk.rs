@@ -19,15 +19,15 @@ const MAGIC: [u8; 2] = *b"TC";
 /// version.
 const VERSION_PLAIN: u8 = 1;
 
-/// Version with summaries and entropy-coded columns; entropy-coded timestamps also store their time span. Written only
-/// if a chunk has summaries or an entropy-coded column.
+/// Version with summaries, entropy-coded columns and entropy-coded timestamps, which also store their time span.
+/// Written only if a chunk needs one of these features.
 const VERSION: u8 = 2;
 
 /// Length of magic, version and checksum.
 const PREFIX_BYTES: usize = 7;
 
-/// Range of the journal sequences of the points in a chunk. It does not decide which of two chunks with the same point
-/// wins; the write order of their segments does.
+/// Range of the journal sequences of the points in a chunk. If two chunks hold the same point, the write order of their
+/// segments decides which one wins, not this range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SequenceSpan {
     /// Lowest sequence of any point in the chunk.

@@ -47,7 +47,7 @@ mod section {
 
 /// Columnar micro-batch of points in the order in which they were received. Self-contained: replay needs no catalog.
 ///
-/// The order of groups and rows is preserved. If two rows hold the same point, the later one wins.
+/// The order of groups and rows is preserved. If two rows hold the same point, the later row wins.
 ///
 /// # Examples
 ///
@@ -120,7 +120,8 @@ pub struct DeleteRecord {
     pub removes_timelines: bool,
 }
 
-/// Rows of one shape. All row vectors have the same length, and every row has every field.
+/// Rows of one shape, that is, with the same fields and value types. All row vectors have the same length, and every
+/// row has every field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeltaGroup {
     /// Measurement of each row.

@@ -2,9 +2,8 @@
 //!
 //! The code is tANS (Duda, "Asymmetric numeral systems", 2013) in the arrangement of FSE (Collet, 2013). A table of
 //! `2^log` slots assigns each symbol as many slots as its count. The state of a decoder is a slot. The slot
-//! determines the symbol, the number of bits to read, and the slot to which the value of these bits is added to get
-//! the next state. An encoder computes the same transitions backwards, from the last symbol of a sequence to the
-//! first.
+//! determines the symbol, the number of bits to read, and a base slot. The next state is the base slot plus the value
+//! of these bits. An encoder computes the same transitions backwards, from the last symbol of a sequence to the first.
 
 /// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by only
 /// another thousandth, which does not pay for building the table.
@@ -54,7 +53,7 @@ pub(crate) fn scale(frequencies: &[u32], log: usize, counts: &mut Vec<u16>) {
 pub(crate) struct EncodeTable {
     log: usize,
     symbols: Vec<EncodeSymbol>,
-    /// Slots of all symbols in order; the slots of each symbol are increasing.
+    /// Slots grouped by symbol; the slots of each symbol are increasing.
     slots: Vec<u16>,
     dealt: Vec<u16>,
 }
@@ -115,7 +114,7 @@ impl EncodeTable {
         }
     }
 
-    /// Returns the initial state. The decoder ends in its slot, which is slot 0.
+    /// Returns the initial state. Its slot is slot 0, in which the decoder ends.
     pub(crate) fn start(&self) -> u32 {
         1 << self.log
     }
@@ -145,7 +144,7 @@ pub(crate) struct Slot {
     pub(crate) next: u16,
     /// Number of bits to read.
     pub(crate) bits: u8,
-    /// Number of extra bits of the value that follow.
+    /// Number of extra bits of the value, which follow these bits.
     pub(crate) extra: u8,
 }
 

@@ -1,9 +1,9 @@
 //! Codec of columns of doubles. All values are restored bit for bit.
 //!
-//! Most measured values are short decimals. They are multiplied by a power of ten and stored as integers. A value that
-//! division by the power does not restore exactly (NaN, infinities, −0.0, long fractions) is an exception and is stored
-//! separately. The idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression",
-//! 2023), here with a true division, so that every decimal of up to 15 digits is exact.
+//! Most measured values are short decimals. They are multiplied by a power of ten and stored as integers. If division
+//! by the power does not restore a value exactly (NaN, infinities, −0.0, long fractions), the value is an exception and
+//! is stored separately. The idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point
+//! Compression", 2023), here with a true division, so that every decimal of up to 15 digits is exact.
 //!
 //! Other columns are packed as the integers of their bits: neighbouring values share sign and exponent. Doubles
 //! converted from narrower floats also share trailing zeros, which are shifted out.
@@ -26,8 +26,8 @@ const POWERS: [f64; EXPONENT_MAX + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
 ];
 
-/// Rounding constant (1.5·2⁵²). Adding it to a double below 2⁵¹ in magnitude rounds to an integer in the low
-/// mantissa bits, in two instructions that vectorise on every architecture.
+/// Rounding constant (1.5·2⁵²). Adding it to a double below 2⁵¹ in magnitude rounds the double to an integer, which the
+/// low mantissa bits then hold. The two instructions vectorise on every architecture.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 /// Exclusive upper bound of the magnitudes that [`ROUNDER`] can round.
@@ -36,8 +36,8 @@ const SCALED_MAX: f64 = 2_251_799_813_685_248.0;
 /// Maximum number of values that are sampled to choose the exponent.
 const SAMPLE: usize = 32;
 
-/// Encoded size of decimals, in bytes per value, above which the size of shifted bits is also tried. A column has 16
-/// bytes in addition.
+/// Encoded size of decimals, in bytes per value, above which shifted bits are also tried. The threshold of a column is
+/// 16 bytes higher than that of its values.
 pub(crate) const DECIMAL_WIDE_BYTES: usize = 5;
 
 /// Encoder of float columns with reusable buffers.

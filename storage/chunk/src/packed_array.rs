@@ -1,4 +1,4 @@
-//! Array of integers with random access: block heads, exception rows, dictionary ends.
+//! Array of integers with random access, such as block heads, exception rows and dictionary ends.
 //!
 //! ```text
 //! base    signed varint      smallest element

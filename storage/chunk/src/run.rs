@@ -1,6 +1,6 @@
 //! The decoded form of a chunk.
 //!
-//! Seals (flushes of the head), merges and queries exchange points as runs.
+//! Seals (flushes of the memtable), merges and queries exchange points as runs.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Codec of text and byte columns: concatenated values, or a dictionary if values repeat.
+//! Codec of text and byte columns: concatenated values, or a dictionary if at most half of the values are distinct.
 //!
 //! Values are located by their end offsets. UTF-8 is checked when values are decoded, not when the column is opened.
 

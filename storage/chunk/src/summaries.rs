@@ -67,8 +67,8 @@ pub struct SummaryBucket {
 pub enum ColumnSummary {
     /// No row of the bucket has a value in the column.
     Empty,
-    /// There are values, but no summary; they must be decoded. Applies if the values include a NaN or an infinity, if
-    /// their sum exceeds the range of doubles, or if the summaries of the column are damaged.
+    /// The bucket has values but no summary, so the values must be decoded. Applies if the values include a NaN or an
+    /// infinity, if their sum exceeds the range of doubles, or if the summaries of the column are damaged.
     Unknown,
     /// There are values, and this is their summary.
     Known(ValueSummary),
@@ -81,9 +81,9 @@ pub struct ValueSummary {
     pub count: u64,
     /// Sum of the values.
     pub sum: Sum,
-    /// Minimum. For floats, −0.0 is less than 0.0.
+    /// Minimum of the values. For floats, −0.0 is less than 0.0.
     pub min: Number,
-    /// Maximum.
+    /// Maximum of the values.
     pub max: Number,
     /// Timestamp and value of the first point.
     pub first: (i64, Number),
@@ -96,9 +96,9 @@ pub struct ValueSummary {
 pub enum Sum {
     /// Exact sum of integers.
     Integer(i128),
-    /// Sum of floats. The exact value of `sum + correction` deviates from the sum of the doubles by at most 2⁻⁶⁶ of
-    /// the sum, or if `sum` is a decimal, 2⁻⁵⁷ of the largest magnitude. To add several sums, add their corrections
-    /// separately, as in compensated summation.
+    /// Sum of floats. The exact value of `sum + correction` deviates from the exact sum of the doubles by at most 2⁻⁶⁶
+    /// of the sum. If `sum` is a decimal, the limit is 2⁻⁵⁷ of the largest magnitude. To add several sums, add their
+    /// corrections separately, as in compensated summation.
     Float {
         /// The sum, or a short decimal close to it.
         sum: f64,

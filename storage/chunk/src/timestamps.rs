@@ -14,8 +14,8 @@ use crate::wire::{Damaged, Reader, put_signed, put_varint};
 /// ten, in the low four bits.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
-/// Like [`PACKED`], with the last timestamp minus the first, in units, in front. Used for entropy-coded integers, where
-/// reading the last integer would decode a frame.
+/// Like [`PACKED`], preceded by the time span: the last timestamp minus the first, in units. Used for entropy-coded
+/// integers, where reading the last integer would decode a frame.
 const SPANNED: u8 = 2;
 
 /// Powers of ten that can be a unit. 10¹⁵ ns is more than eleven days.

@@ -25,7 +25,7 @@ pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Reader over a part of a larger byte string.
 ///
-/// It returns only bytes before its end. The exception is [`Reader::take_padded`], whose result includes the
+/// A reader returns only bytes before its end. The exception is [`Reader::take_padded`], whose result includes the
 /// following bytes of the container. Unpacking kernels may load these bytes and ignore them, which avoids a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {

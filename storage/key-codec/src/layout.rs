@@ -18,8 +18,8 @@
 //! | `reverse` | a text with its characters in reverse order | values that differ at their end | yes | refused |
 //! | `splice` | several values, joined by a delimiter | partitions by several values | yes, also of its first values | yes, on the next value |
 //!
-//! The bytes are described under [Key modifiers](mod@crate::tuple#key-modifiers). They never change, and neither do the
-//! hashes: rows are found by them.
+//! The bytes are described under [Key modifiers](mod@crate::tuple#key-modifiers). Rows are found by the bytes and the
+//! hashes, so neither ever changes.
 //!
 //! ```
 //! use std::ops::Bound;
@@ -117,9 +117,10 @@ impl KeyLayout {
         &self.stored
     }
 
-    /// Returns the numbers of the logical columns that determine the partition of a row, ascending: those of the first
-    /// stored column that is neither a hash prefix nor a bucket, and those that the hashes before this column are
-    /// computed from.
+    /// Returns the numbers of the logical columns that determine the partition of a row, ascending:
+    ///
+    /// - the logical columns in the first stored column that is neither a hash prefix nor a bucket;
+    /// - the logical columns that the hashes before this stored column are computed from.
     pub fn partition_columns(&self) -> &[usize] {
         &self.partition
     }

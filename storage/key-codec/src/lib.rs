@@ -79,7 +79,7 @@ pub const CHUNK_KEY_BYTES: usize = 24;
 /// number of the row's shard, which is a range of timeline prefixes.
 const SINGLE_SHARD_BUCKET: u16 = 0;
 
-/// Derives the id of a timeline: 8 bytes of the MD5 of its source, then the xxh3-64 of its identity.
+/// Derives the id of a timeline: the first 8 bytes of the MD5 of its source, then the xxh3-64 of its identity.
 ///
 /// `source` is the value of the first source tag that is present; for `None`, the identity is used instead. `salt` is
 /// 0, unless another identity of the table has the same id: the later identity then uses the next salt.
@@ -137,7 +137,8 @@ pub fn parse_chunk_key(key: &[u8]) -> Option<(TimelineId, i64)> {
 }
 
 /// Returns the key range of all chunks of a timeline that start before `range.end`. The key range includes chunks that
-/// start before `range.start`, because they may reach into `range`; the reader filters by the time span of each chunk.
+/// start before `range.start`, because such a chunk may extend into `range`. The reader filters by the time span of
+/// each chunk.
 pub fn chunks_of(id: TimelineId, range: TimeRange) -> KeyRange {
     KeyRange::new(chunk_key(id, i64::MIN), chunk_key(id, range.end))
 }

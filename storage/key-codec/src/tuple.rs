@@ -1,8 +1,8 @@
 //! Order-preserving keys of 1 to 8 typed columns, for the rows of wide tables.
 //!
 //! [`KeySchema`] declares the columns. It encodes a tuple of [`KeyValue`]s so that the order of the bytes is the order
-//! of the tuples, decodes keys, and builds the [`KeyRange`](tideline_model::KeyRange) of a scan. Encoding appends to
-//! the caller's buffer and allocates nothing else.
+//! of the tuples. It also decodes keys, and builds the [`KeyRange`](tideline_model::KeyRange) of a scan. Encoding
+//! appends to the caller's buffer and allocates nothing else.
 //!
 //! ```
 //! use tideline_key_codec::tuple::{ColumnOrder, KeyColumn, KeyKind, KeySchema, KeyValue};

@@ -1,5 +1,5 @@
-//! Group commit: one thread appends all waiting entries to the journal, syncs once for all of them, lets the models
-//! apply them, and replies.
+//! Group commit: one thread appends waiting entries to the journal in groups, syncs at most once per group, lets the
+//! models apply the entries, and replies.
 //!
 //! 1. Take the first waiting write, then the other waiting writes. Stop when a budget of bytes is reached, after an
 //!    entry that ends its group, or at a message of another kind.

@@ -19,7 +19,8 @@ pub enum LogError {
     /// The backend failed. Its [`ErrorKind`] determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The append of the entry's group failed, or a flush failed while the caller waited for it.
+    /// The append of the entry's group, or the manifest edit before the append, failed. Also returned if a flush failed
+    /// while the caller waited for it.
     #[error("write not acknowledged: {reason}")]
     Append {
         /// Kind of the failure, which determines the reaction of the caller.

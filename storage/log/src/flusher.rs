@@ -84,7 +84,7 @@ impl Log {
         self.flushing.lock().error.clone()
     }
 
-    /// Waits until everything below `end` is flushed. Fails if a flush fails, the flusher stops or a thread panics.
+    /// Waits until all entries below `end` are flushed. Fails if a flush fails, the flusher stops or a thread panics.
     pub(crate) fn wait_flushed(&self, end: SequenceNumber) -> Result<()> {
         let mut progress = self.flushing.lock();
         progress.error = None;

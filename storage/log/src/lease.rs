@@ -1,4 +1,4 @@
-//! The lease of the shard: until when this process may serve the shard, and which stamps it may use.
+//! The lease of the shard: the time until which this process may serve the shard, and the stamps that it may use.
 //!
 //! A backend inside this process grants a lease that holds until the backend is closed. A backend that other processes
 //! can reach grants a lease for a limited time, and a thread renews it in time. If renewals fail until the lease has

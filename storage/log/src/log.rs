@@ -1,7 +1,7 @@
 //! The log: state shared by the committer, the flusher and callers.
 //!
-//! It holds the current manifest, the recent entries, the remembered requests, the clock, stamps and ids. Other modules
-//! of the crate add methods for edits, flushes and the lease.
+//! The log holds the current manifest, the recent entries, the remembered requests, the clock, stamps and ids. Other
+//! modules of the crate add methods for edits, flushes and the lease.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

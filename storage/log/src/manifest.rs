@@ -54,7 +54,7 @@ pub struct TableRow {
     /// removes them once they are unreferenced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
-    /// Number of timelines and field numbers that the segments of the table need. Valid only if the cursor is
+    /// Counts of the catalog and schema rows that the segments of the table need. Valid only if the cursor is
     /// [`counted`](Cursor::counted).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<TableCounts>,
@@ -168,7 +168,7 @@ impl Default for Cursor {
     }
 }
 
-/// Format number that this build writes. It reads formats 1 to 6.
+/// Format number that this build writes. This build reads formats 1 to 6.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///

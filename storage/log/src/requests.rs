@@ -1,7 +1,8 @@
 //! Outcomes of requests with an idempotency key: a repeated request gets the stored outcome and is not executed again.
 //!
 //! The outcome is part of the entry of its request. Before a journal generation is deleted, the outcomes in it are
-//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, oldest first.
+//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, in the order of their commits;
+//! outcomes loaded at a start are in this order only within a table.
 
 use std::collections::VecDeque;
 
@@ -38,7 +39,8 @@ pub struct Requests {
 #[derive(Debug, Default)]
 struct State {
     outcomes: HashMap<(TableId, RequestKey), Outcome>,
-    /// Keys of `outcomes`, in the order in which they were first committed.
+    /// Keys of `outcomes`. New keys are appended in the order of their commits; loaded keys precede them, sorted by
+    /// time per table.
     order: VecDeque<(TableId, RequestKey)>,
     /// Evicted keys whose rows are still to be deleted.
     expired: Vec<(TableId, RequestKey)>,

@@ -50,7 +50,7 @@ use tideline_model::Timestamp;
 use tideline_model::time::format_duration;
 
 /// Largest distance of the wall clock from the expected time that is not doubted. It exceeds clock drift and a missed
-/// leap second, and is not larger than the error of a wrong time zone.
+/// leap second, and is not larger than the usual error of a wrong time zone.
 pub const TOLERANCE: Duration = Duration::from_secs(3_600);
 /// Monotonic time for which a jumped wall clock must keep its distance before it is accepted. One day, so that
 /// an operator has time to notice the doubt and correct the clock.
@@ -160,7 +160,8 @@ pub struct ClockDoubt {
     pub since: Duration,
     /// Wall clock minus trusted time, in nanoseconds.
     pub off_by: i64,
-    /// Time for which the wall clock has kept this distance. At [`SETTLE`] the clock is accepted.
+    /// Time for which the wall clock has kept this distance. At [`SETTLE`] the clock is accepted, unless it is before
+    /// the floor.
     pub steady_for: Duration,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A decoder turns a request body into a [`PointBatch`]: rows grouped by *shape* (field names and types). Each group is
 //! stored in columns, and each row references its timeline by the catalog's [`Ordinal`]. Decoders are independent of
-//! the storage: a [`SeriesResolver`] maps the raw bytes of a series key to its ordinal, so the tags of a known timeline
-//! are never parsed again.
+//! the storage: a [`SeriesResolver`] maps the raw bytes of a series key to the ordinal of its timeline. The tags of a
+//! known timeline are therefore never parsed again.
 
 use crate::id::Ordinal;
 pub use crate::joined::{BytesColumn, Joined, JoinedColumn, StringColumn};
@@ -13,8 +13,8 @@ use crate::value::ValueType;
 
 /// Lookup of timelines by their raw series keys.
 pub trait SeriesResolver {
-    /// Returns the timeline of `key`. The key is `measurement[,tag=value…]` in line-protocol escaping, tags in any
-    /// order, or the labels of a Prometheus series as encoded by remote write.
+    /// Returns the timeline of `key`. The key has one of two forms: `measurement[,tag=value…]` in line-protocol
+    /// escaping, with tags in any order, or the labels of a Prometheus series as encoded by remote write.
     ///
     /// Decoders of other protocols encode their keys in one of these forms. A known key costs a hash and a comparison;
     /// an unknown key is parsed and registered.
@@ -24,8 +24,8 @@ pub trait SeriesResolver {
     /// Returns the reason to reject the line if the key is not valid or its timeline cannot be registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason>;
 
-    /// Returns the timeline that followed the most recently returned one in earlier requests, if `is_it` returns true
-    /// for the key of that timeline.
+    /// Guesses the next timeline: the one that followed the most recently returned timeline in earlier requests.
+    /// Returns this timeline if `is_it` returns true for its key, otherwise `None`.
     ///
     /// With this guess a decoder can compare a known key in place, without finding its end or assembling it first. The
     /// default implementation returns `None`.
@@ -217,7 +217,7 @@ impl ColumnData {
         }
     }
 
-    /// Returns the values at the given row indexes, in their order.
+    /// Returns the values at the given row indexes, in the order of the indexes.
     ///
     /// # Panics
     ///

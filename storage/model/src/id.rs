@@ -32,8 +32,8 @@ impl TimelineId {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// Returns the lower half as a number. It is evenly spread even within one machine, so it selects head shards and
-    /// serves as a precomputed hash.
+    /// Returns the lower half as a number. The numbers are evenly spread even within one machine. They therefore select
+    /// the shard of the memtable and serve as precomputed hashes.
     pub fn low(&self) -> u64 {
         let mut low = [0; 8];
         low.copy_from_slice(&self.0[8..]);
@@ -103,8 +103,8 @@ number_id! {
     Ordinal(u32)
 }
 number_id! {
-    /// Position of an entry in the journal. It increases with every entry and never decreases across restarts. Numbers
-    /// can be skipped. If two entries write the same (timeline, timestamp, field), the higher number wins.
+    /// Position of an entry in the journal. The number increases with every entry and never decreases across restarts.
+    /// Numbers can be skipped. If two entries write the same (timeline, timestamp, field), the higher number wins.
     SequenceNumber(u64)
 }
 number_id! {

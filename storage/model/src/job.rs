@@ -28,7 +28,7 @@ pub enum JobKind {
     Expire,
     /// Release of the bytes of deleted points.
     Purge,
-    /// Removal of timelines from the catalog: those without points, and those without writes for too long.
+    /// Removal of timelines without points, and of timelines without writes for too long, from the catalog.
     CleanCatalog,
     /// Change of the attributes of many timelines.
     SetAttributes,
@@ -82,7 +82,7 @@ impl JobKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns true if a job of this kind needs parameters from a request, so that the kind alone cannot start one.
+    /// Returns true if a job of this kind needs parameters from a request, so that the kind alone does not suffice.
     pub const fn needs_parameters(self) -> bool {
         matches!(self, Self::Restore | Self::SetAttributes | Self::AttachArchive)
     }

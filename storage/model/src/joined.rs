@@ -16,7 +16,7 @@ pub trait Joined: Debug + Clone + Default + PartialEq + Eq {
     /// Type of a single value.
     type Value: ?Sized + Debug;
 
-    /// Returns the value that `bytes` encodes; `None` if they are not valid.
+    /// Returns the value that consists of `bytes`; `None` if the bytes are not valid for the type.
     fn value_of(bytes: &[u8]) -> Option<&Self::Value>;
 
     /// Returns the bytes of a value.

@@ -1,12 +1,12 @@
 //! Measurements of the rows of a group.
 //!
-//! Stored as a list of names and an index per row. Most groups have one measurement; they omit the indexes.
+//! A list of names, and for each row an index in the list. Most groups have only one name and omit the indexes.
 
 /// Measurement of each row of a group.
 ///
 /// Usually all rows have the same measurement. A Prometheus request has hundreds of measurements, with one field each.
-/// Their rows share one group, because validating, journaling and applying many groups of a few rows each would cost
-/// more than the rows.
+/// The rows of these measurements share one group. Otherwise the work per group (validating, journaling, applying)
+/// would cost more than the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurements {
     /// Distinct names; never empty.

@@ -24,9 +24,9 @@ pub struct SegmentRef {
     pub tier: Tier,
 }
 
-/// Part: rows of one table that are changed in place. A manifest row publishes it, and it is dropped as a whole.
+/// Part: rows of one table that are changed in place. A manifest row publishes the part, which is dropped as a whole.
 ///
-/// A part has its own buckets. Their number is recorded in its manifest row and has no meaning to a backend.
+/// A part has its own buckets. The manifest row records the number of buckets, which has no meaning to a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartRef {
     /// Id of the part.

@@ -23,8 +23,8 @@ pub struct LineReject {
     pub line: u32,
     /// Reason why the line was not stored.
     pub reason: RejectReason,
-    /// Text that identifies the line, for display, cut at a character boundary: the start of the line, or the
-    /// measurement of a decoded row. Decoders leave it empty after the first thousand rejects of a body.
+    /// Text that identifies the line, for display: the start of the line, or the measurement of a decoded row. Long
+    /// texts are cut at a character boundary. Decoders leave the text empty after the first thousand rejects of a body.
     pub excerpt: String,
 }
 

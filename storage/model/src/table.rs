@@ -125,7 +125,7 @@ pub enum Tier {
     Hot,
     /// Old points: large windows, the tightest codecs, summaries.
     Cold,
-    /// Oldest points: files on an object store. The database stores only the locations of their rows.
+    /// Oldest points: files on an object store. The database stores the locations of their rows, and summaries.
     Archive,
 }
 
@@ -255,7 +255,7 @@ pub struct TableSpec {
     /// Model of the table. Stored settings omit it for series tables, and older stored settings have no such field.
     #[serde(default, skip_serializing_if = "TableModel::is_default")]
     pub model: TableModel,
-    /// Tags that identify the machine; the first one present is used. Fixed while the table has points.
+    /// Tag keys that identify the machine; the first tag that is present is used. Fixed while the table has points.
     pub source_tags: Vec<String>,
     /// Durability of writes whose request does not set one.
     pub durability: Durability,

@@ -12,8 +12,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds; negative before that time.
 ///
-/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` except its two lowest values and its highest value. These are
-/// reserved so that a half-open range can include every timestamp.
+/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` except its two lowest values and its highest value. These
+/// values are reserved so that a half-open range can include every timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -259,14 +259,14 @@ pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
 /// Source of the current time. Passed to all time-dependent code, so that tests can set the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Returns the current time. It can jump in either direction when the system clock is set.
+    /// Returns the current time. The time can jump in either direction when the system clock is set.
     fn now(&self) -> Timestamp;
 
     /// Returns the time since a fixed start within this process. Never jumps or goes back.
     fn monotonic(&self) -> Duration;
 }
 
-/// System clock. All code reads it through this type.
+/// System clock. All code reads the system clock through this type.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 

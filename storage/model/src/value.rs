@@ -133,8 +133,8 @@ impl Value {
     }
 }
 
-/// Values are equal if they have the same type and bits: two NaN with the same payload are equal, `0.0` and `-0.0` are
-/// not.
+/// Values are equal if they have the same type and bits. So two NaN with the same payload are equal, but `0.0` and
+/// `-0.0` differ.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

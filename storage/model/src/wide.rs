@@ -189,8 +189,8 @@ pub struct SplicedColumn {
     /// Type of the values.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Number of digits to which an integer is padded with zeros, 1 to 20; required for integers, so that the order of
-    /// the texts is the order of the numbers. Negative and longer numbers are refused. `None` for strings.
+    /// Number of digits to which an integer is padded with zeros, 1 to 20. With padding, the order of the texts is the
+    /// order of the numbers. Negative and longer numbers are refused. Required for integers; `None` for strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<u8>,
 }
@@ -204,8 +204,8 @@ pub struct ColumnSpec {
     /// Type of the values.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Number of the column in stored rows; 0 for a pattern, and for a column that was declared after the table was
-    /// created: rows store such columns by name. Assigned by the server, and never reused.
+    /// Number of the column in stored rows; assigned by the server and never reused. The number is 0 for a pattern, and
+    /// for a column that was declared after the table was created. Rows store columns with number 0 by name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u32,
 }

@@ -35,7 +35,8 @@ pub fn enter() {
     }
 }
 
-/// Yields the core if the calling thread is a background thread and its last yield was at least 100 µs ago.
+/// Yields the core if the calling thread is a background thread and has not yielded for at least 100 µs. The time since
+/// [`enter`] counts before the first yield.
 ///
 /// Costs about a nanosecond on other threads. On background threads, costs one clock read, or two if it yields.
 pub fn yield_core() {

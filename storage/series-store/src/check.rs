@@ -26,7 +26,7 @@ use crate::schema::TableSchema;
 /// Result of a check: what was read, and the damage found.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
-    /// Tables.
+    /// Manifest rows of the tables.
     pub tables: Vec<TableRow>,
     /// Published segments, without copies.
     pub segments: u64,
@@ -190,7 +190,7 @@ struct Reading<'a> {
     totals: SegmentTotals,
     /// Timeline and last timestamp of the previous chunk or extent.
     last: Option<(TimelineId, i64)>,
-    /// Fields that were found in chunks and are in the schema.
+    /// Fields of the chunks so far that passed the check against the schema.
     fields: HashSet<FieldId>,
 }
 

@@ -98,11 +98,11 @@ pub enum RewriteCause {
 pub struct RewriteCost {
     /// Timelines completed.
     pub timelines: u64,
-    /// Points in the chunks that were read.
+    /// Points in the fragments (chunks or file rows) that were read.
     pub points_read: u64,
-    /// Field values in these chunks.
+    /// Field values in these fragments.
     pub values_read: u64,
-    /// Encoded bytes of these chunks.
+    /// Encoded bytes of these fragments; an estimate for file rows.
     pub bytes_read: u64,
     /// Points of the output.
     pub points_written: u64,
@@ -445,7 +445,8 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// Drops whole segments. Reads that start afterwards do not return their points. Returns the number of segments.
+    /// Drops whole segments. Reads that start afterwards do not return points of these segments. Returns the number of
+    /// dropped segments; ids that are not in the manifest are skipped.
     pub(crate) fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         let _claim = Claim::take(self, segments)?;
         let manifest = Arc::clone(&self.state.read().manifest);

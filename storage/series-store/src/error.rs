@@ -47,7 +47,7 @@ pub enum StoreError {
     /// The default table cannot be dropped.
     #[error("table {0} cannot be dropped")]
     DefaultTable(TableName),
-    /// The value has another kind than the field: numbers, text and booleans cannot be mixed in one field.
+    /// The value has another kind than the field: numbers, text, booleans and histograms cannot be mixed in one field.
     #[error(transparent)]
     TypeConflict(#[from] TypeConflict),
     /// A stored chunk is damaged.

@@ -46,7 +46,7 @@ pub struct Head {
     tables: RwLock<HashMap<TableId, Arc<TableHead>>>,
     /// Bytes of open rows.
     open_bytes: AtomicUsize,
-    /// Bytes of encoded blocks and of the structures that hold them.
+    /// Bytes of encoded blocks, and of the structures per timeline and shape.
     block_bytes: AtomicUsize,
     points: AtomicU64,
     /// Timelines of all tables.
@@ -202,7 +202,7 @@ pub(crate) struct Growth {
     pub(crate) open: usize,
     /// Bytes of open rows that were encoded into blocks.
     pub(crate) closed: usize,
-    /// Bytes of blocks added.
+    /// Bytes of blocks and structures added.
     pub(crate) blocks: usize,
     /// Bytes of blocks removed.
     pub(crate) dropped: usize,

@@ -41,7 +41,7 @@ pub struct Seen {
     pub last: i64,
 }
 
-/// Rows per batch of a write: all timelines of a batch are looked up and loaded into the cache, then all are updated.
+/// Rows per batch of a write: all timelines of a batch are looked up and loaded into the CPU cache, and then updated.
 const ROWS_AHEAD: usize = 1_024;
 /// Spare bytes for texts and histograms that a row keeps beyond twice its current size.
 const BYTES_KEPT: usize = 256;

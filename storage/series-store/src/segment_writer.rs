@@ -48,7 +48,7 @@ pub(crate) struct SegmentWriter {
     block: Block,
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
-    /// Bytes of the current machine.
+    /// Bytes of the chunks of the current machine, including keys.
     source_bytes: u64,
 }
 

@@ -340,7 +340,7 @@ impl SeriesStore {
     }
 
     /// Drops whole segments with their points. Ignores unknown ids. Returns the number of dropped segments. The caller
-    /// must ensure that their points have expired.
+    /// must ensure that all points of the segments have expired.
     ///
     /// # Errors
     ///
@@ -382,8 +382,8 @@ impl SeriesStore {
         self.shared.sweep_archive(table)
     }
 
-    /// Writes the settings of a table to all folders that have files of the table and other stored settings. Returns
-    /// the number of folders written or checked; a folder is checked once after a start and after each change.
+    /// Writes the settings of a table to each folder with files of the table if the settings stored there differ.
+    /// Returns the number of folders written or checked; a folder is checked once after a start and after each change.
     ///
     /// # Errors
     ///
@@ -504,8 +504,8 @@ impl SeriesStore {
         }
     }
 
-    /// Returns true for each timeline with a point that is visible or that expired less than `delay` ago. Ids must be
-    /// increasing. Reads the headers of the chunks.
+    /// Returns for each timeline true if it has a point that is visible or that expired less than `delay` ago. Ids must
+    /// be increasing. Reads the headers of the chunks.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use tideline_model::TimelineId;
 
 use crate::sharding::hash_of;
 
-/// Number before the first slot: [`TimelineSlots::of`] then guesses the first slot.
+/// Predecessor of slot 0, for a timeline without a previous one: [`TimelineSlots::of`] then guesses slot 0.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Bytes per timeline: on average, the hash table is half full and the list three-quarters full.

@@ -1,12 +1,13 @@
 //! Row buffer: changes that are in the journal and not yet in a part.
 //!
 //! A [`Generation`] holds the changes of all tables between two freezes. The active generation grows, frozen ones wait
-//! for their flush. Within a generation each changed row has its encoded mutations in journal order; a mutation that
-//! replaces or deletes drops the earlier ones. A deleted range removes the rows of the generation that it covers, and
-//! hides those of older generations and of the part.
+//! for their flush into the *parts*, which store the flushed rows of the tables. Within a generation each changed row
+//! has its encoded mutations in journal order; a mutation that replaces or deletes the row drops the earlier mutations.
+//! A deleted range removes the rows of the generation in this range, and hides the rows of older generations and of the
+//! part.
 //!
 //! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of the
-//! applied entries plus a constant per changed row. It also bounds the time to replay these entries.
+//! applied entries plus a constant per row change. This size also bounds the time to replay the entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -30,7 +31,7 @@ pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
 /// Number of mutations of one row at which the newest are merged.
 const MUTATIONS_MAX: usize = 8;
-/// Memory of a buffered row apart from its journal entry, in bytes: node of the tree, references.
+/// Memory of a row change apart from its journal entry, in bytes: node of the tree, references.
 const ROW_OVERHEAD: usize = 128;
 
 /// Changes of all tables between two freezes.
@@ -47,10 +48,10 @@ pub(crate) struct Generation {
 pub(crate) struct TableBuffer {
     /// Time of the first change.
     since: Instant,
-    /// Bytes of the applied changes, with an estimate of the memory per row.
+    /// Bytes of the applied changes, with an estimate of the memory per row change.
     bytes: AtomicUsize,
     changes: RwLock<Changes>,
-    /// True if a range was deleted; saves readers the lock.
+    /// True if a range was deleted. While false, readers need no lock to find that a key is in no deleted range.
     has_ranges: AtomicBool,
 }
 
@@ -79,7 +80,7 @@ pub(crate) enum Found {
 }
 
 impl Generation {
-    /// Returns the changes of a table; `None` if it has none.
+    /// Returns the changes of a table; `None` if the generation has no change of the table.
     pub(crate) fn table(&self, table: TableId) -> Option<Arc<TableBuffer>> {
         self.tables.read().get(&table).cloned()
     }
@@ -93,7 +94,7 @@ impl Generation {
             .collect()
     }
 
-    /// Returns the bytes of the applied entries, with an estimate of the memory per row.
+    /// Returns the bytes of the applied entries, with an estimate of the memory per row change.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -167,7 +168,7 @@ impl TableBuffer {
         self.since.elapsed()
     }
 
-    /// Returns the bytes of the applied changes, with an estimate of the memory per row.
+    /// Returns the bytes of the applied changes, with an estimate of the memory per row change.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -177,7 +178,7 @@ impl TableBuffer {
         self.changes.read().rows.len()
     }
 
-    /// Returns what the generation holds for a row.
+    /// Returns the content of the generation for a row.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
         let changes = self.changes.read();
         match changes.rows.get(key) {
@@ -194,8 +195,8 @@ impl TableBuffer {
         row.max(changes.deleted.covering(key))
     }
 
-    /// Returns the sequence of the last change of a row of a range; `None` if the generation changes none. Linear in
-    /// the number of changed rows of the range.
+    /// Returns the sequence of the last change in a range; `None` if the generation changes no row of the range. Linear
+    /// in the number of changed rows of the range.
     pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let changes = self.changes.read();
         let rows = changes.rows.range::<[u8], _>(bounds(range)?);
@@ -255,7 +256,7 @@ impl Changes {
         }
         let is_alone = effect == Effect::Update && self.deleted.covering(&key).is_some();
         let mutation = match is_alone {
-            // A deleted range covers the row: the update must not apply to an older version of it.
+            // The row is in a deleted range: the update must not apply to an older version of the row.
             true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
             false => mutation,
         };
@@ -290,8 +291,8 @@ fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
     (!range.is_empty()).then_some(bounds)
 }
 
-/// Merges the newest mutations of a row, and older ones as long as they are not much larger than the result. So the cost
-/// of many updates of a wide row is O(n log n).
+/// Merges the newest mutations of a row. Continues with older mutations while they are at most twice as large as those
+/// merged so far, so the cost of n updates of a wide row is O(n log n).
 fn merge_newest(mutations: &mut Mutations, versions_max: usize) -> Result<(), Damage> {
     let (mut start, mut bytes) = (mutations.len(), 0);
     for (at, mutation) in mutations.iter().enumerate().rev() {
@@ -316,19 +317,20 @@ fn merge(mutations: &[Bytes], versions_max: usize) -> Result<Bytes, Damage> {
     Ok(Bytes::from(out))
 }
 
-/// Disjoint ranges, with the sequence of the last deletion of each.
+/// Disjoint deleted ranges, each with the sequence of its last deletion.
 #[derive(Debug, Default)]
 struct DeletedRanges(BTreeMap<Vec<u8>, (Option<Vec<u8>>, SequenceNumber)>);
 
 impl DeletedRanges {
-    /// Returns the sequence of the range that contains the key.
+    /// Returns the sequence of the deleted range that contains the key; `None` if no range contains it.
     fn covering(&self, key: &[u8]) -> Option<SequenceNumber> {
         let before = (Bound::Unbounded, Bound::Included(key));
         let (_, (end, sequence)) = self.0.range::<[u8], _>(before).next_back()?;
         end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
     }
 
-    /// Returns the newest sequence of the ranges that have keys in common with `range`.
+    /// Returns the newest sequence of the deleted ranges that have keys in common with `range`; `None` without such a
+    /// range.
     fn touching(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.0.range::<[u8], _>((Bound::Unbounded, end)).rev();
@@ -336,8 +338,8 @@ impl DeletedRanges {
         touching.map(|(_, (_, sequence))| *sequence).max()
     }
 
-    /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence, so a reader
-    /// that compares sequences may repeat its work for nothing, but never misses a deletion.
+    /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence. A reader that
+    /// compares sequences may therefore repeat its work needlessly, but never misses a deletion.
     fn insert(&mut self, range: KeyRange, sequence: SequenceNumber) {
         let KeyRange { mut start, mut end } = range;
         loop {

@@ -1,7 +1,7 @@
 //! Offline check: reads every row of a part, joins the fragments of large rows, and decodes everything.
 //!
-//! The check writes nothing. Fragments that no head names are not damage: an interrupted flush leaves them, and the next
-//! flush of their row deletes them.
+//! The check writes nothing. A large row is stored as a head and fragments. Fragments without a head that names them
+//! are not damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Direction, PageLimit, Partition};
@@ -15,7 +15,7 @@ use crate::fragments::{FRAGMENTS_BUCKET, Head, fragment_range, join};
 use crate::read::ROWS_BUCKET;
 use crate::store::read_parts;
 
-/// Number of damaged rows of a table after which its check ends.
+/// Number of findings in a table after which the check of the table ends.
 const FINDINGS_MAX: usize = 20;
 /// Number of rows that are read at once.
 const PAGE_ROWS: usize = 500;
@@ -27,14 +27,15 @@ const PAGE_BYTES: usize = 1 << 20;
 pub struct CheckedRows {
     /// Rows in the part.
     pub rows: u64,
-    /// Bytes of their keys and columns.
+    /// Bytes of the keys and columns of these rows, without damaged rows.
     pub bytes: u64,
-    /// Descriptions of the damage found, one sentence each.
+    /// Descriptions of the damage found, each with the first bytes of the key. If the check ended early, the last
+    /// element states this.
     pub findings: Vec<String>,
 }
 
 /// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key does not fit the
-/// table.
+/// table. The result is empty if the table has no part.
 ///
 /// # Errors
 ///
@@ -122,7 +123,7 @@ pub fn check_entry(entry: &Bytes) -> Result<(), Damage> {
     })
 }
 
-/// Returns the first bytes of a key in hexadecimal.
+/// Returns the first 40 bytes of a key in hexadecimal.
 fn hex(key: &[u8]) -> String {
     let shown: String = key.iter().take(40).map(|byte| format!("{byte:02x}")).collect();
     match key.len() > 40 {

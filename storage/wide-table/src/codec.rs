@@ -1,7 +1,7 @@
 //! Stored form of mutations and rows. `FORMAT.md` describes the bytes.
 //!
-//! Most rows are written at once, so that all columns have one version with the same time. Such rows store the time
-//! once and a name and a value per column; other rows store the times of their versions.
+//! Most rows are written at once, so that all columns have one version with the same time. Such *uniform* rows store
+//! the time once, and a name and a value per column. Other rows also store the times of their versions.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,16 @@ use crate::value::{CellValue, number};
 /// Version of the form, in the low four bits of the first byte.
 const FORMAT: u8 = 1;
 const FORMAT_MASK: u8 = 0x0f;
-/// Bits of the first byte that hold the effect.
+/// Position of the two bits of the effect in the first byte.
 const EFFECT_SHIFT: u8 = 4;
 const EFFECT_MASK: u8 = 0x30;
-/// Bit of the first byte: every column has exactly one version, with the time of the mutation.
+/// Bit of the first byte: every column has exactly one version, with the time of the mutation, and no flag.
 const UNIFORM: u8 = 0x40;
 
 /// First byte of the head of a large row, see [`crate::fragments`].
 pub(crate) const HEAD: u8 = 0x80 | FORMAT;
 
-/// Bit of the byte of a column: older versions are removed.
+/// Flag of a column, in the byte after its name: older versions are removed.
 const CLEARS: u8 = 1;
 
 /// Appends the stored form of a mutation.
@@ -56,7 +56,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the size of a column with its versions in a row that is not uniform.
+/// Returns the size in bytes of a column with its versions in a row that is not uniform.
 pub(crate) fn column_bytes(time: i64, column: &Column<'_>) -> usize {
     let mut out = Vec::new();
     encode_name(&column.name, &mut out);
@@ -101,7 +101,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Mutation<'_>, Damage> {
         .ok_or(Damage("the time of a row is cut off"))?;
     let time = i64::from_le_bytes(*time);
     let count = number(&mut rest)?;
-    // Each column takes at least two bytes.
+    // Each column takes at least one byte, which bounds the allocation.
     let count = usize::try_from(count).ok().filter(|count| *count <= rest.len());
     let count = count.ok_or(Damage("a row has more columns than bytes"))?;
     let mut columns: Vec<Column<'_>> = Vec::with_capacity(count);
@@ -189,7 +189,7 @@ pub(crate) fn time_of(bytes: &[u8]) -> Result<i64, Damage> {
     Ok(i64::from_le_bytes(*time))
 }
 
-/// Returns true if a column of an encoded mutation may have several versions.
+/// Returns true if a column of an encoded mutation may have several versions, that is, if the mutation is not uniform.
 pub(crate) fn may_have_versions(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| first & UNIFORM == 0)
 }
@@ -257,7 +257,7 @@ mod tests {
         })
     }
 
-    /// Random mutations with few columns and times, so that they meet.
+    /// Generates random mutations with few columns and times, so that they often change the same versions.
     fn mutations() -> impl Strategy<Value = Mutation<'static>> {
         let effects = prop_oneof![Just(Effect::Replace), Just(Effect::Update), Just(Effect::Delete)];
         (effects, 0..8_i64, columns()).prop_map(|(effect, time, columns)| Mutation {
@@ -291,7 +291,8 @@ mod tests {
             let _ = decode(&bytes[..at]);
         }
 
-        /// The state does not depend on where the chain of mutations is cut: the buffer merges some, the flush others.
+        /// The state does not depend on the grouping of the mutations: the buffer merges some of them, the flush the
+        /// others.
         #[test]
         fn merging_is_associative(one in mutations(), two in mutations(), three in mutations(), versions in 1..4usize) {
             let base = one.on_nothing(versions);

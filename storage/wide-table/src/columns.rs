@@ -1,7 +1,7 @@
 //! Pages of the columns of one row.
 //!
-//! A page of a large row reads only the fragments that hold its columns. Declared columns are few, so a page contains all
-//! that are requested; other columns are paged in the order of their names.
+//! A page of a large row reads only the fragments with its columns. Declared columns are few, so a page contains all
+//! requested ones. Undeclared columns are paged in the order of their names.
 
 use bytes::Bytes;
 use tideline_backend::PartRef;
@@ -20,11 +20,11 @@ use crate::store::WideStore;
 pub struct ColumnSpan<'a> {
     /// Numbers of the declared columns to return.
     pub declared: &'a [u32],
-    /// First name of other columns.
+    /// Lower bound of the names of undeclared columns, inclusive.
     pub from: &'a str,
-    /// First name after the other columns; `None` = unbounded.
+    /// Upper bound of the names of undeclared columns, exclusive; `None` = unbounded.
     pub to: Option<&'a str>,
-    /// Maximum number of other columns; at least 1.
+    /// Maximum number of undeclared columns; at least 1.
     pub limit: usize,
 }
 
@@ -38,7 +38,8 @@ impl ColumnSpan<'_> {
         }
     }
 
-    /// Returns true if columns from `first` to before `end` can be in the span.
+    /// Returns true if a fragment with columns from `first` to before `end` (`None` = unbounded) can have columns of
+    /// the span.
     fn overlaps(&self, first: &ColumnName<'_>, end: Option<&ColumnName<'_>>) -> bool {
         let is_before_end = |name: &ColumnName<'_>| end.is_none_or(|end| name < end);
         let has_declared = self.declared.iter().any(|number| {
@@ -58,17 +59,17 @@ impl ColumnSpan<'_> {
 pub struct ColumnPage {
     /// Row with the columns of the span, in the order of declared numbers, then of names.
     pub row: StoredRow,
-    /// True if other columns of the span follow after the last one.
+    /// True if further undeclared columns of the span follow after the last one.
     pub has_more: bool,
 }
 
 impl WideStore {
-    /// Returns some columns of a row; `None` if the row does not exist. Costs the fragments that hold the columns, and
-    /// the changes of the row that are not flushed yet.
+    /// Returns the columns of a row in a span; `None` if the row does not exist. Reads only the fragments with these
+    /// columns, and the changes of the row that are not flushed yet.
     ///
     /// # Errors
     ///
-    /// As [`row`](Self::row).
+    /// The errors of [`row`](Self::row).
     pub fn columns(&self, table: TableId, key: &[u8], span: &ColumnSpan<'_>) -> Result<Option<ColumnPage>> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let versions_max = self.versions_max(table)?;
@@ -98,7 +99,8 @@ impl WideStore {
         }
     }
 
-    /// Returns columns of the span that a part stores for a row, among them at least the first `count` with a name.
+    /// Returns an encoded row of a part, at least with the declared columns of the span and the first `count`
+    /// undeclared ones; `None` if the part does not have the row.
     fn part_columns(
         &self,
         part: PartRef,
@@ -127,8 +129,8 @@ impl WideStore {
         Ok(None)
     }
 
-    /// Returns the fragments that hold the span, up to the one with which `count` columns with a name are read; `None` if
-    /// a fragment does not exist any more.
+    /// Joins the fragments that can have columns of the span, until `count` undeclared columns of the span are read.
+    /// Returns `None` if a fragment does not exist any more.
     fn some_fragments(
         &self,
         part: PartRef,
@@ -182,7 +184,7 @@ fn encoded(mutation: &Mutation<'_>) -> Bytes {
     out.into()
 }
 
-/// Cuts a row to the columns of the span and to its limit.
+/// Cuts a row to the columns of the span and to the limit of undeclared columns.
 fn page(key: &[u8], value: &Bytes, span: &ColumnSpan<'_>) -> std::result::Result<ColumnPage, Damage> {
     let row = codec::decode(value)?;
     let mut left = span.limit;

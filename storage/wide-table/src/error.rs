@@ -1,10 +1,10 @@
-//! Errors of wide tables, one per reaction of the caller.
+//! Errors of wide tables: one variant per reaction of the caller.
 
 use tideline_backend::BackendError;
 use tideline_log::LogError;
 use tideline_model::TableId;
 
-/// Reason why stored bytes are not a row.
+/// Reason why stored bytes cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);
@@ -29,7 +29,7 @@ pub enum WideError {
         /// The value in the request.
         actual: u64,
     },
-    /// Other writes to the same rows were always faster.
+    /// The rows were changed by other writes during every attempt.
     #[error("the rows were changed by other writes during {attempts} attempts; send the write again")]
     Contended {
         /// Number of attempts.
@@ -43,7 +43,7 @@ pub enum WideError {
         /// Kind of the damage.
         reason: Damage,
     },
-    /// The log refused or failed to commit.
+    /// The log failed or refused the operation.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The backend failed.

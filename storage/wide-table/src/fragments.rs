@@ -1,12 +1,12 @@
 //! Large rows: a head with the first column of each fragment, and fragments with the columns.
 //!
-//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is cut at the boundaries of its columns, so that some columns of a row with hundreds of
-//! thousands can be read without the others. The head is stored where the row would be; the fragments are in a bucket
-//! of their own, so a scan reads none of them by accident.
+//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is cut at the boundaries of its columns. Some
+//! columns of a row with hundreds of thousands can then be read without the others. The head is stored in place of the
+//! row. The fragments are in a separate bucket, so a scan of the rows does not read them.
 //!
-//! A rewritten row gets fragments with the next *generation*, then a head that names them; the former fragments are
-//! deleted after that is durable. A flush that is interrupted leaves fragments that no head names, and the repeated flush
-//! deletes them. A reader whose fragments disappear finds the new head when it reads again.
+//! A rewritten row gets fragments with the next *generation*, then a head that names them. The former fragments are
+//! deleted once the new head is durable. An interrupted flush leaves fragments that no head names, and the repeated
+//! flush deletes them. A reader that misses a fragment reads the head again and finds the new one.
 
 use bytes::Bytes;
 use tideline_backend::{
@@ -25,7 +25,7 @@ use crate::value::number;
 pub(crate) const FRAGMENTS_BUCKET: u16 = 1;
 /// Default of [`crate::Settings::fragment_bytes`].
 pub(crate) const FRAGMENT_BYTES: usize = 256 << 10;
-/// Bytes of a key of a fragment after the key of its row: generation and number.
+/// Bytes of a fragment key after the key of its row: four of the generation, four of the number.
 const SUFFIX_BYTES: usize = 8;
 
 /// Decoded head of a large row.
@@ -33,7 +33,7 @@ const SUFFIX_BYTES: usize = 8;
 pub(crate) struct Head {
     /// Time of the row.
     pub(crate) time: i64,
-    /// Generation of its fragments; each rewrite of a row uses the next one.
+    /// Generation of the fragments: one more than that of the previous head, 1 without one.
     pub(crate) generation: u32,
     /// Size of the row if it were not cut, in bytes.
     pub(crate) bytes: u64,
@@ -86,8 +86,8 @@ impl Head {
         }))
     }
 
-    /// Returns the numbers of the fragments that can hold a column for which `is_wanted(first, end)` returns true, where
-    /// the columns of the fragment are from `first` to before `end`.
+    /// Returns the numbers of the fragments for which `is_wanted(first, end)` returns true. The columns of a fragment
+    /// are from `first` to before `end`, which is `None` for the last fragment.
     pub(crate) fn holding(
         &self,
         is_wanted: impl Fn(&ColumnName<'static>, Option<&ColumnName<'static>>) -> bool,
@@ -101,8 +101,8 @@ impl Head {
     }
 }
 
-/// Cuts a row into the encoded fragments, each with its first column. A column is never cut. Returns the size of the
-/// largest column as well.
+/// Cuts a row into encoded fragments, each with the name of its first column. A column is never cut. Also returns the
+/// size of the largest column in bytes.
 fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, Vec<u8>)>, usize) {
     let encode = |columns: &[Column<'_>]| {
         let fragment = Mutation {
@@ -132,7 +132,8 @@ fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, 
     (fragments.collect(), largest)
 }
 
-/// Returns the range of the fragments of a row; of one generation if it is given.
+/// Returns the range of the fragment keys that begin with a row key, and with a generation if one is given. Without a
+/// generation, fragments of longer row keys may be in the range.
 fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
     match generation {
         Some(generation) => KeyRange::prefix(&[key, &generation.to_be_bytes()].concat()),
@@ -152,8 +153,8 @@ fn key_of(key: &[u8], generation: u32, number: u32) -> Bytes {
 }
 
 impl WideStore {
-    /// Writes the fragments of a row. Returns its head, and the size of its largest column in bytes. `before` is the head
-    /// that the row has now.
+    /// Writes the fragments of a row. Returns the new head, and the size of the largest column in bytes. `before` is
+    /// the current head, if the row has one.
     pub(crate) fn write_fragments(
         &self,
         part: PartRef,
@@ -257,7 +258,8 @@ impl WideStore {
         Ok(backend.scan(partition, range, Direction::Ascending, limit)?)
     }
 
-    /// Returns fragments of a row in ascending order; `None` if one of them does not exist any more.
+    /// Returns the fragments of a row with these numbers, in their order; `None` if one of them does not exist any
+    /// more.
     pub(crate) fn read_fragments(
         &self,
         part: PartRef,

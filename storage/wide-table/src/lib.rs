@@ -3,21 +3,21 @@
 //! # Life of a row
 //!
 //! 1. [`WideStore::write`] turns a write into absolute [`mutation`]s and commits them as one entry of the
-//!    [log](tideline_log). Conditions, increments and returned rows are decided before, on the caller's thread; the
-//!    committer refuses the entry if a row has changed since, and the write begins again.
+//!    [log](tideline_log). Conditions, increments and returned rows are decided before, on the caller's thread. The
+//!    committer refuses the entry if a row that was read has changed since, and the write begins again.
 //! 2. The committed entry is applied to the active generation of the row buffer, and acknowledged.
 //! 3. When the generation is full, the log freezes it. A flush writes its rows in key order into the *part* of the
 //!    table, which the storage engine keeps sorted, and the log publishes the flush.
 //!
-//! A crash between any two steps neither loses nor doubles a change: mutations may be applied again.
+//! A crash between any two steps neither loses nor duplicates a change: applying mutations again has no effect.
 //!
-//! A row of more than 256 KiB is stored as a head and fragments, so that some of its columns can be read without the
-//! others.
+//! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
+//! without the others.
 //!
 //! # Reading
 //!
-//! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it had
-//! during the read; pages are not a snapshot.
+//! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it
+//! had during the read; the pages of a scan are not a snapshot.
 //!
 //! # Out of scope
 //!

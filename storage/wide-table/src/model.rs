@@ -24,7 +24,7 @@ use crate::read::{ROWS_BUCKET, resolve, rest_of};
 use crate::state::{PART_FORMAT, Part, PartDetail, State};
 use crate::store::{WideStore, is_base, read_parts};
 
-/// Rows of a generation that are read and merged at once.
+/// Number of rows of a generation that are read and merged at once.
 const MERGE_ROWS: usize = 500;
 
 /// Rows waiting for one write to the backend.
@@ -35,7 +35,8 @@ struct Batch {
 }
 
 impl WideStore {
-    /// Writes the changes of one table into its part. Appends to `stale` the fragments that are deleted after the sync.
+    /// Writes the changes of one table into its part. Appends to `stale` the fragments that must be deleted after the
+    /// sync.
     fn write_table(
         &self,
         part: &mut Part,
@@ -74,7 +75,8 @@ impl WideStore {
         self.write_batch(part.at, &mut batch)
     }
 
-    /// Returns what is stored for a row: the row, or the head of its fragments, which are written.
+    /// Returns the stored form of a row: the row itself, or the head of a large row, whose fragments are written first.
+    /// `None` deletes the row.
     fn stored_form(
         &self,
         part: &mut Part,
@@ -137,7 +139,7 @@ impl WideStore {
     /// Deletes the stored rows of a range and their fragments. Linear in their number.
     fn delete_range(&self, part: &Part, range: KeyRange) -> Result<()> {
         if part.detail.has_fragments() {
-            // Fragments of heads that an interrupted flush has deleted already.
+            // Includes fragments whose heads an interrupted flush has already deleted.
             self.delete_fragments_in(part.at, &range)?;
         }
         let part = part.at;
@@ -309,8 +311,8 @@ impl LogModel for WideModel {
 }
 
 impl WideStore {
-    /// Returns the part for the first flush of a table, which the next edit publishes. A repeated flush gets the same
-    /// part.
+    /// Returns the part for the first flush of a table. The next manifest edit publishes this part. A repeated flush
+    /// gets the same part.
     fn new_part(&self, table: TableId) -> Part {
         let mut parts = self.new_parts.lock();
         let at = parts.entry(table).or_insert_with(|| PartRef {
@@ -340,7 +342,7 @@ impl State {
     }
 }
 
-/// Generations whose rows were written.
+/// Rows of frozen generations that were written to parts and are not published yet.
 struct FlushedRows {
     store: Arc<WideStore>,
     end: SequenceNumber,
@@ -367,7 +369,8 @@ impl Flushed for FlushedRows {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // The part of a table that was dropped meanwhile stays without a row. It is freed when it is followed.
+        // The part of a table that was dropped meanwhile gets no manifest row. After the edit it is freed with the
+        // parts of other dropped tables.
         let exists = |part: &&Part| {
             let row = manifest.tables.get(&part.at.table);
             row.is_some_and(|row| row.spec.model == TableModel::Wide)

@@ -1,13 +1,12 @@
 //! Mutations of rows: what a write changes, and what is stored.
 //!
-//! A [`Mutation`] either replaces a row, updates columns of it, or deletes it. A stored row is a mutation that replaces.
-//! All mutations are absolute: an increment is resolved to its result, and the removal of one version to the remaining
-//! versions, before they are journalled. Applying the mutations
-//! of a row in the order of the journal gives its state, and applying the last ones again changes nothing, so a replay
-//! after an interrupted flush is safe.
+//! A [`Mutation`] replaces a row, updates columns of it, or deletes it. A stored row is a mutation that replaces. All
+//! mutations are absolute: before they are journalled, an increment is resolved to its result, and the removal of one
+//! version to the remaining versions. Applying the mutations of a row in the order of the journal gives its state.
+//! Applying the last ones again changes nothing, so a replay after an interrupted flush is safe.
 //!
-//! Versions of a column are ordered by their time, whatever the order of the writes. A deletion removes what exists at
-//! its place in the journal, whatever the time of the versions.
+//! Versions of a column are ordered by their time, whatever the order of the writes. A deletion removes everything that
+//! was journalled before it, whatever the time of the versions.
 
 use std::borrow::Cow;
 
@@ -15,8 +14,8 @@ use smallvec::SmallVec;
 
 use crate::value::CellValue;
 
-/// Name of a column: the number of a declared column, or the name of another one. Declared columns sort first, by
-/// number.
+/// Name of a column: the number of a declared column, or the text name of an undeclared one. Declared columns sort
+/// first, by number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnName<'a> {
     /// Number of a declared column.
@@ -123,7 +122,8 @@ pub enum Effect {
 pub struct Mutation<'a> {
     /// Effect on the row.
     pub effect: Effect,
-    /// Newest time of the write and of the versions, in nanoseconds; the age of a row counts from it.
+    /// Time of the write, or of its newest version if that is later, in nanoseconds since the epoch. The age of a row
+    /// counts from it.
     pub time: i64,
     /// Changed columns, sorted by name, each once. Empty for [`Effect::Delete`], and possible for others: a row may
     /// consist of its key alone.
@@ -189,7 +189,8 @@ impl<'a> Mutation<'a> {
         merged.normalized(versions_max)
     }
 
-    /// Removes what a mutation that replaces does not need: marks of removal, and columns without a version.
+    /// Truncates the versions. From a mutation that replaces, also removes the marks of removal and the columns without
+    /// a version, which it does not need.
     fn normalized(mut self, versions_max: usize) -> Self {
         for column in &mut self.columns {
             column.versions.truncate(versions_max);
@@ -203,7 +204,7 @@ impl<'a> Mutation<'a> {
         self
     }
 
-    /// Returns the row that this mutation leaves of a missing row; `None` if it deletes.
+    /// Applies the mutation to a missing row. Returns the resulting row; `None` if the mutation deletes.
     #[must_use]
     pub fn on_nothing(self, versions_max: usize) -> Option<Self> {
         if self.effect == Effect::Delete {

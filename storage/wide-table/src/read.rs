@@ -1,7 +1,7 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in one go: buffers first, then the part, then a check that no flush was published in between. Each row
-//! of a page is therefore a state that the row had during the read. Two pages need not show the same moment.
+//! A page is read in three steps: the buffers, then the part, then a check that no flush was published in between. Each
+//! row of a page is therefore a state that the row had during the read. Two pages may show different moments.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::mutation::{Effect, Mutation};
 use crate::state::{Revision, State, buffered};
 use crate::store::{WideStore, is_base};
 
-/// Bucket of a part that holds the rows. A single process owns the only shard.
+/// Bucket of a part that holds the rows.
 pub(crate) const ROWS_BUCKET: u16 = 0;
 
 /// Stored row: its key and its encoded columns.
@@ -59,7 +59,7 @@ impl StoredRow {
 pub struct RowPage {
     /// Rows in scan order.
     pub rows: Vec<StoredRow>,
-    /// Number of rows and deletions that were read for the page.
+    /// Number of rows that were read for the page, including deleted ones.
     pub scanned: u64,
     /// Remaining range; `None` if the scan is complete.
     pub next: Option<KeyRange>,
@@ -106,7 +106,7 @@ impl WideStore {
         self.state.read().flushes != state.flushes
     }
 
-    /// Returns the bytes of a row in the part.
+    /// Returns the bytes of a row in the part of a table; `None` if the part does not have the row.
     fn stored(&self, state: &State, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         match state.parts.get(&table) {
             Some(part) => self.stored_in(part.at, key),
@@ -114,7 +114,8 @@ impl WideStore {
         }
     }
 
-    /// Returns the bytes of a row in a part; the fragments of a large row are joined.
+    /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
+    /// joined.
     pub(crate) fn stored_in(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
         match self.stored_raw(part, key)? {
             Some(value) => self.joined(part, key, value),
@@ -122,8 +123,8 @@ impl WideStore {
         }
     }
 
-    /// Returns a stored row, whose fragments are joined if `value` is a head. The row is read again if it was rewritten
-    /// meanwhile.
+    /// Returns a stored row. If `value` is a head, joins its fragments. If the row was rewritten meanwhile, reads it
+    /// again; returns `None` if it was deleted meanwhile.
     fn joined(&self, part: PartRef, key: &[u8], mut value: Bytes) -> Result<Option<Bytes>> {
         let damaged = |reason| WideError::Damaged {
             table: part.table,
@@ -147,7 +148,7 @@ impl WideStore {
         }
     }
 
-    /// Returns the size of a row in the part, in bytes; 0 if it has none.
+    /// Returns the size of a row in the part, in bytes without its key; 0 if the part does not have the row.
     pub(crate) fn stored_bytes(&self, state: &State, table: TableId, key: &[u8]) -> Result<usize> {
         let Some(part) = state.parts.get(&table) else {
             return Ok(0);
@@ -161,7 +162,7 @@ impl WideStore {
         }))
     }
 
-    /// Returns what the part stores under the key of a row: a row, or the head of a large one.
+    /// Returns the value that a part stores under the key of a row: the row, or the head of a large one.
     pub(crate) fn stored_raw(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
         let range = KeyRange::new(key, [key, &[0]].concat());
         let limit = PageLimit {
@@ -176,13 +177,13 @@ impl WideStore {
         Ok(page.rows.into_iter().next().map(|row| row.value))
     }
 
-    /// Returns a page of rows of a range in key order. The page has at most `limit.rows_max` rows, and ends after the row
-    /// that exceeds `limit.bytes_max`. It may be empty although more rows follow, if all rows that were read are
-    /// deleted.
+    /// Returns a page of rows of a range in scan order. The page has at most `limit.rows_max` rows, and ends after the
+    /// row with which it exceeds `limit.bytes_max`. It may be empty although more rows follow, if all rows that were
+    /// read are deleted.
     ///
     /// # Errors
     ///
-    /// As [`row`](Self::row).
+    /// The errors of [`row`](Self::row).
     pub fn page(
         &self,
         table: TableId,
@@ -223,7 +224,7 @@ impl WideStore {
     }
 }
 
-/// Returns the number of rows of a page; `None` if all of them belong to it.
+/// Returns the number of leading rows that fit a page; `None` if all of them fit.
 fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
     let mut bytes = 0;
     for (at, row) in rows.iter().enumerate() {
@@ -273,10 +274,10 @@ pub(crate) fn resolve(
     }))
 }
 
-/// Rows of one buffer or of the part, with those that are still to be merged.
+/// Source of a merge: the rows of one buffer or of the part that are still to be merged.
 struct Source {
     rows: VecDeque<(Bytes, Mutations)>,
-    /// Last key that was read if more rows may follow.
+    /// Last key that was read if more rows may follow; `None` otherwise.
     more_after: Option<Bytes>,
     buffer: Option<Arc<TableBuffer>>,
 }
@@ -321,10 +322,10 @@ impl WideStore {
     }
 }
 
-/// Rows, number of rows read, and last key of the merged range; `None` as last key if all sources are at their end.
+/// Rows, number of rows read, and last key up to which all sources were read; `None` if all sources are at their end.
 type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
 
-/// Merges the sources, newest first, up to the first position that a source has not read.
+/// Merges the sources, newest first, up to the last key up to which all of them were read.
 fn merge(
     mut sources: Vec<Source>,
     direction: Direction,

@@ -1,9 +1,9 @@
 //! State of the store at one moment: generations of the row buffer and parts of the tables.
 //!
 //! Readers take the current [`State`] and read its generations, newest first, before the part. A flush writes rows into
-//! the part while its generation still covers them, so both orders of "row written" and "row read" give the same
-//! result. Only the *publication* of a flush drops a generation; a reader that finds that a flush was published while it
-//! read the part reads again, because later generations may have been written over what it has taken.
+//! the part while readers still overlay its generation. A read therefore has the same result before and after the row
+//! is written. Only the *publication* of a flush drops a generation. If a flush was published while a reader read the
+//! part, the reader reads again, because later generations may have overwritten rows of the part.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -19,7 +19,7 @@ use tideline_model::{KeyRange, SequenceNumber, TableId};
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::store::is_base;
 
-/// Part of a table, with what its manifest row records.
+/// Part of a table, with the content of its manifest row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) at: PartRef,
@@ -40,7 +40,8 @@ pub(crate) struct PartDetail {
     /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) column_bytes_max: Option<u64>,
-    /// Newest time of all rows, in nanoseconds since 1970-01-01T00:00:00Z. The next version of the server is later.
+    /// Newest version of all rows, in nanoseconds since 1970-01-01T00:00:00Z. The server assigns higher versions
+    /// afterwards.
     pub(crate) newest: i64,
 }
 
@@ -62,7 +63,7 @@ impl PartDetail {
         (row, self.column_bytes_max.map_or(row, bytes))
     }
 
-    /// Records the size of a column, or of a row that holds it.
+    /// Records the size in bytes of a column, or of a whole row as an upper bound.
     pub(crate) fn note_column(&mut self, bytes: usize) {
         self.column_bytes_max = self.column_bytes_max.map(|known| known.max(bytes as u64));
     }
@@ -81,7 +82,7 @@ pub(crate) struct State {
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
     pub(crate) parts: BTreeMap<TableId, Part>,
-    /// Number of published flushes.
+    /// Number of flushes published since the start.
     pub(crate) flushes: u64,
 }
 
@@ -133,7 +134,7 @@ impl State {
 pub(crate) struct Revision {
     /// Sequence of the last change in the buffer; `None` if the buffer does not change the row.
     last: Option<SequenceNumber>,
-    /// Number of flushes published before.
+    /// Number of flushes that were published before the read.
     flushes: u64,
 }
 
@@ -141,8 +142,8 @@ pub(crate) struct Revision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangeRevision(Revision);
 
-/// Collects the mutations of one row over the buffers, newest first. Returns the mutations oldest first, and whether
-/// older state matters to them.
+/// Collects the mutations of one row from the buffers, newest first, until one needs no older state. Returns the
+/// mutations oldest first, and whether they apply to the row in the part.
 pub(crate) fn buffered(buffers: &[Arc<TableBuffer>], key: &[u8]) -> Buffered {
     let mut all: Vec<Mutations> = Vec::new();
     let mut needs_part = true;
@@ -229,7 +230,7 @@ impl PendingRows {
         self.partitions[self.slot(table, &key[..partition])].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends what [`begin_row`](Self::begin_row) has begun.
+    /// Reverses [`begin_row`](Self::begin_row).
     pub(crate) fn end_row(&self, table: TableId, key: &[u8], partition: usize) {
         self.counters[self.slot(table, key)].fetch_sub(1, Ordering::Relaxed);
         self.partitions[self.slot(table, &key[..partition])].fetch_sub(1, Ordering::Relaxed);

@@ -16,9 +16,9 @@ pub struct WideStats {
     pub active_bytes: usize,
     /// Bytes of the generations that wait for their flush.
     pub frozen_bytes: usize,
-    /// Size of the active generation at which it is flushed, in bytes.
+    /// Size of the active generation at which it is frozen and then flushed, in bytes.
     pub budget_bytes: usize,
-    /// Statistics of each table with changes since the start.
+    /// Statistics of each table with changes since the start or in the buffer.
     pub tables: BTreeMap<TableId, WideTableStats>,
 }
 

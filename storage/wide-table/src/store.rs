@@ -41,7 +41,7 @@ impl Default for Settings {
 }
 
 /// Stored state of the wide tables when the log is opened: their parts, and the changes in the journal of earlier runs.
-/// Clones share one state, since the log takes the replay before it exists and the store after.
+/// Clones share one state: one clone is passed to the replay of the log, the other to the store afterwards.
 #[derive(Debug, Clone)]
 pub struct WideReplay(Arc<Mutex<Replayed>>);
 
@@ -55,7 +55,7 @@ struct Replayed {
 }
 
 impl WideReplay {
-    /// Reads the parts of a manifest, of which `rows` are all rows.
+    /// Reads the parts of a manifest. `rows` are all rows of this manifest.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Replay for WideReplay {
     fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
         let entry = Entry::decode(entry)?;
         let replayed = &mut *self.0.lock();
-        // Without an entry in `tables` the table was dropped.
+        // A table without an entry in `tables` was dropped.
         let Some(versions_max) = replayed.tables.get(&entry.table) else {
             return Ok(ReplayedEntry {
                 table: entry.table,
@@ -127,7 +127,7 @@ pub struct WideStore {
     pub(crate) pending: PendingRows,
     /// Parts of tables whose first flush was begun and is not published.
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
-    /// Newest version that the server gave or has seen.
+    /// Newest version that this process has assigned, or that its start has found in parts and in the journal.
     newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
@@ -170,8 +170,8 @@ impl WideStore {
         Ok(versions_max(row.spec.wide.as_deref()))
     }
 
-    /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far. Each
-    /// call returns a higher number, also after a restart.
+    /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far if
+    /// that is higher. Each call returns a higher number, also after a restart.
     pub fn next_version(&self) -> i64 {
         let now = self.log.trusted_now().now.nanos();
         let mut next = now;
@@ -185,7 +185,7 @@ impl WideStore {
         next.min(Timestamp::MAX.nanos())
     }
 
-    /// Returns the newest version that was given.
+    /// Returns the newest version so far.
     pub(crate) fn newest(&self) -> i64 {
         self.newest.load(Ordering::Relaxed)
     }

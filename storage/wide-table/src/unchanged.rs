@@ -1,11 +1,12 @@
 //! Optimistic transactions: what a client has read must be unchanged when its writes are committed.
 //!
-//! A client reads rows with their digests, decides, and sends its writes together with the digests. The write is refused
-//! if a digest differs. Digests cover the stored content, which contains the times of all versions, so they stay valid
-//! after a restart and hold no state of the server. The digest of a range also covers rows that were added or removed.
+//! A client reads rows with their digests, decides, and sends its writes together with the digests. The write is
+//! refused if a digest differs. Digests cover the stored content, which contains the times of all versions. They
+//! therefore stay valid after a restart and need no state in the server. The digest of a range also covers rows that
+//! were added or removed.
 //!
-//! The comparison reads the rows again on the caller's thread. The committer then checks that they have not changed since
-//! this second read, as for conditions.
+//! The comparison reads the rows again on the caller's thread. The committer then checks that the rows have not changed
+//! since this second read, as it does for conditions.
 
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::{KeyRange, TableId};
@@ -53,7 +54,8 @@ impl RangeDigest {
 }
 
 impl StoredRow {
-    /// Returns the digest of the content. Any write of the row changes it, unless it stores the same versions again.
+    /// Returns the digest of the content. Any write of the row changes the digest, unless it stores the same versions
+    /// again.
     pub fn digest(&self) -> RowDigest {
         RowDigest(xxh3_128(self.encoded()))
     }
@@ -69,7 +71,7 @@ pub enum Unchanged {
         /// Digest at the time of the read.
         digest: Option<RowDigest>,
     },
-    /// The rows of a range within one partition have this digest.
+    /// The rows of a range, which is within one partition, have this digest.
     Range {
         /// Range of stored keys.
         range: KeyRange,
@@ -80,7 +82,7 @@ pub enum Unchanged {
     },
 }
 
-/// Range that was compared, with its revision before that.
+/// Range that was compared, with its revision before the comparison.
 #[derive(Debug)]
 pub(crate) struct SeenRange {
     pub(crate) range: KeyRange,

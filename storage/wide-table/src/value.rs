@@ -1,7 +1,7 @@
 //! Values of columns, and their stored form.
 //!
-//! A value is a type byte and a payload; `FORMAT.md` has the table. Texts and bytes are borrowed from the stored row, so
-//! a scan copies only what it returns.
+//! A value is a type byte and a payload; the table is in `FORMAT.md`. Texts and bytes are borrowed from the stored row,
+//! so a scan copies only the values that it returns.
 
 use std::borrow::Cow;
 

@@ -33,10 +33,11 @@ pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
-/// Decides about a write from the current row; `None` if the row does not exist.
+/// Condition of a write, tested on the current row; `None` if the row does not exist. The write is done only if the
+/// condition returns true.
 pub type Condition<'a> = Box<dyn Fn(Option<&Mutation<'_>>) -> bool + Send + Sync + 'a>;
 
-/// Builds the rows of a write; each call of the argument returns an id above all before.
+/// Builds the rows of a write. Each call of the argument returns an id above all previous ids.
 pub type MakeRows<'f, 'w, E> =
     dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E> + 'f;
 
@@ -63,8 +64,9 @@ pub struct Update {
     pub increments: Vec<Increment>,
     /// Single versions to remove, by their times.
     pub removed: Vec<(ColumnName<'static>, i64)>,
-    /// True if versions with the time of the write follow the current versions, even if a client has given those a later
-    /// time. Applies to writes with a condition: it has passed on the current versions, so the update must be visible.
+    /// True if versions with the time of the write are moved after the current versions, even if a client has given the
+    /// current versions a later time. Set for conditional writes: the condition was tested on the current versions, so
+    /// the update must become visible.
     pub follows_current: bool,
 }
 
@@ -125,7 +127,7 @@ pub enum RowOutcome {
     Written(Option<Mutation<'static>>),
     /// The condition was not met. Holds the current row if an image was requested and the row exists.
     ConditionFailed(Option<Mutation<'static>>),
-    /// The write itself was possible, but another write of the same partition was not.
+    /// The write itself was possible, but another write of the same partition was not, or a required state has changed.
     NotApplied,
     /// The write is not possible.
     Refused(Refused),
@@ -149,7 +151,7 @@ pub enum Refused {
 pub struct WriteOptions {
     /// Durability of the acknowledgement.
     pub durability: Durability,
-    /// State that the writes require; without it, nothing is written.
+    /// State that the writes require. If it has changed, nothing is written.
     pub unchanged: Vec<Unchanged>,
 }
 
@@ -196,12 +198,13 @@ impl WideStore {
     }
 
     /// Writes rows whose keys hold generated ids. `make` builds the rows; each call of its argument returns an id above
-    /// all before. The rows of later calls are never visible before those of earlier ones, so a reader that has seen an
-    /// id has seen all lower ids that will ever exist. Returns the rows that were written last.
+    /// all previous ids. The rows of later calls are never visible before those of earlier ones, so a reader that has
+    /// read an id has read all lower ids that will ever exist. Returns the rows of the last attempt with their
+    /// outcomes.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write), and the error of `make`.
+    /// The errors of [`write`](Self::write), and the error of `make`.
     pub fn write_generated<'w, E: From<WideError>>(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -226,7 +229,8 @@ impl WideStore {
         }))
     }
 
-    /// Decides writes and sends their entry to the committer. Without anything to write, nothing is sent.
+    /// Decides writes and sends their entry to the committer. Sends nothing if there is neither a change nor an outcome
+    /// to store.
     fn submit(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -272,7 +276,8 @@ impl WideStore {
         })
     }
 
-    /// Compares the required state with the stored one. Returns the index of the first difference.
+    /// Compares the required state with the stored one. Returns the index of the first difference; `None` if all is
+    /// unchanged.
     fn first_changed(
         &self,
         table: TableId,
@@ -308,7 +313,8 @@ impl WideStore {
         Ok(None)
     }
 
-    /// Deletes all rows whose keys are in a range. Costs one journal entry; the rows are removed by the next flush.
+    /// Deletes all rows whose keys are in one of the ranges. Costs one journal entry; the rows are removed by the next
+    /// flush.
     ///
     /// # Errors
     ///
@@ -333,11 +339,11 @@ impl WideStore {
     }
 }
 
-/// Writes whose entry was sent to the committer.
+/// Decided writes, with the entry that was sent to the committer.
 struct Sent {
     outcomes: Vec<RowOutcome>,
     changed: Option<usize>,
-    /// `None` if nothing is written.
+    /// Entry on its way; `None` if nothing is written.
     submitted: Option<Submitted>,
 }
 
@@ -350,7 +356,8 @@ impl Sent {
         }
     }
 
-    /// Waits for the entry; `None` if rows that were read have changed since.
+    /// Waits until the entry is committed. Returns `None` if the committer refused it because rows that were read have
+    /// changed.
     fn wait(self, threads: &LogThreads) -> Result<Option<Written>> {
         let written = |sequence| Written {
             sequence,

@@ -43,7 +43,7 @@ pub(crate) struct Benchmark {
     pub(crate) peer: Option<Peer>,
 }
 
-/// Name, number of rounds and goal of one kind of query.
+/// Name, number of rounds, goal and judged percentile of one kind of query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
     pub(crate) name: &'static str,

@@ -1,8 +1,8 @@
-//! Interference: how much one kind of work slows down another, in alternating time slices with and without the
-//! second kind, on the same server.
+//! Interference: how much disturbing work slows down the measured work. Time slices with and without the disturbing
+//! work alternate on the same server.
 //!
-//! Slices alternate so that other load on the machine affects both kinds equally. A move that runs during a
-//! slice is cancelled afterwards, so that the same points move again in the next slice.
+//! Slices alternate so that other load on the machine affects both kinds of slices equally. A move that runs during a
+//! slice is cancelled afterwards, so that the same points move again in the next slice with a move.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -31,7 +31,7 @@ const FLOOD_CLIENTS: usize = 4;
 const LIVE: &str = "live";
 /// Table whose points are moved.
 const MOVING: &str = "moving";
-/// Table for ingest.
+/// Table to which the measured ingest writes.
 const TAKEN: &str = "taken";
 /// Number of machines that write to [`TAKEN`], and the seed of their values.
 const TAKEN_HOSTS: u32 = 1_000;
@@ -53,7 +53,7 @@ struct Slices {
 /// Result of a slice that ran during a move.
 struct Beside<T> {
     value: T,
-    /// The job after its cancellation.
+    /// The job of the move, read after its cancellation.
     job: Value,
 }
 

@@ -46,7 +46,7 @@ impl Control {
         Ok(())
     }
 
-    /// Sets attributes of selected timelines and waits for the end; fails if the server refuses any of them.
+    /// Sets attributes of selected timelines and waits for the end; fails if the server refuses any timeline.
     pub(crate) fn change_attributes(&mut self, table: &str, change: &Value) -> Result<()> {
         let path = format!("/v1/tables/{table}/timelines/attributes");
         let response =

@@ -34,7 +34,7 @@ pub(crate) struct Response {
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Number of bytes requested from the socket per read.
 const READ_BYTES: usize = 256 << 10;
-/// Maximum size of a response head.
+/// Maximum size of a response head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Connection {

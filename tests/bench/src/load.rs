@@ -33,7 +33,7 @@ struct Sent {
 
 /// Number of rows per request.
 pub(crate) const BATCH_ROWS: u64 = 10_000;
-/// Number of batches prepared in advance, so that generating them never delays the senders.
+/// Number of batches prepared in advance, so that the senders do not wait for the generator.
 const BATCHES_AHEAD: usize = 8;
 /// Delay before a retry if the response has no `Retry-After`.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
@@ -96,7 +96,7 @@ pub(crate) fn load_bodies(
                 scope.spawn(move || send_batches(address, route, &full_in, &empty_out))
             })
             .collect();
-        // If all senders fail, the channel of the maker thread must be closed so that it ends.
+        // If all senders fail, the channel of the maker thread must be closed, so that the thread ends.
         drop((full_in, empty_out));
         let mut all = Sent::default();
         for sender in senders {

@@ -1,9 +1,9 @@
 //! Benchmark program: compares measured figures with their goals.
 //!
-//! The program starts the real `tideline serve` with default settings in a separate process. It loads data sets
-//! in the shape of the `cpu-only` rows of the Time Series Benchmark Suite as line protocol over HTTP, where every
-//! batch is acknowledged after its sync, and then runs typical queries. Every result is compared with the
-//! generated data: a wrong result fails the run, a slow result does not.
+//! The program starts the real `tideline serve`, with default settings unless a group sets others, in a separate
+//! process. Most groups load line protocol over HTTP; their data has the shape of the `cpu-only` rows of the Time
+//! Series Benchmark Suite. Every batch is acknowledged after its sync. Then typical queries run. Every result is
+//! checked against the generated data: a wrong result fails the run, a slow result does not.
 //!
 //! ```sh
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench

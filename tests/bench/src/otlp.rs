@@ -2,7 +2,7 @@
 //! request acknowledged after its sync.
 //!
 //! The series are those of the group `prometheus`: 250 counters on each of 40 hosts, two devices each, with the same
-//! labels, two of which are attributes of the resource. The figures can therefore be compared with remote write.
+//! labels. Two of the labels are attributes of the resource. The figures can therefore be compared with remote write.
 //! Unlike remote write, each point repeats the names and values of its attributes, and has a start time.
 
 use std::io::Write as _;

@@ -1,7 +1,8 @@
 //! Rows of wide tables: single and conditional writes, batches, point reads, scans, merged buckets, disk, restart.
 //!
-//! A row has a key of a customer and a number, and ten columns with about 150 bytes in JSON. Every write is acknowledged
-//! after its sync. *Drained* figures include the flush and the work of the storage engine until the server is idle.
+//! A row has a key of a customer and a number, and ten columns with about 150 bytes in JSON. Every write is
+//! acknowledged after its sync. *Drained* figures include the flush and the work of the storage engine until the
+//! server is idle.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -24,17 +25,17 @@ use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
 
-/// Connections of the single writes.
+/// Number of connections of the single writes.
 const CONNECTIONS: usize = 64;
-/// Rows per batch.
+/// Number of rows per batch.
 const BATCH: u64 = 1_000;
-/// Customers over which rows are spread.
+/// Number of customers over which rows are spread.
 const CUSTOMERS: u64 = 1_000;
 /// zstd level with which the export is compressed, as a reference for the disk usage.
 const EXPORT_LEVEL: i32 = 3;
-/// Buckets of the merged table.
+/// Number of buckets of the table with merged buckets.
 const BUCKETS: u64 = 16;
-/// Rows of a page of a scan.
+/// Number of rows per page of a scan.
 const PAGE: u64 = 100;
 
 /// Sizes of a run.
@@ -68,7 +69,7 @@ impl Benchmark {
         self.merged_buckets(&sizes, report)
     }
 
-    /// One row per request over [`CONNECTIONS`] connections, without and with a condition.
+    /// Measures writes of one row per request over [`CONNECTIONS`] connections, without and with a condition.
     fn single_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         for (name, is_conditional) in [
             ("one row a request", false),
@@ -111,7 +112,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Batches, point reads, a scan of everything, disk usage, and a start after a kill.
+    /// Measures batches, point reads, scans of the whole table, disk usage, and a start after a kill.
     fn batched_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         let rows = sizes.batches * BATCH;
         let (mut server, data) = self.fresh("rows", &format!("{rows} rows in batches of {BATCH}"))?;
@@ -178,7 +179,7 @@ impl Benchmark {
             Unit::BytesPerByte,
             wanted::ROWS_DISK,
         );
-        // Fills the buffer with rows that only the journal holds.
+        // Fills the row buffer in memory; on disk, only the journal holds these rows.
         load_bodies(
             server.address(),
             &route("orders"),
@@ -240,7 +241,7 @@ impl Benchmark {
         Ok(export)
     }
 
-    /// Pages of a table with one range and of one with merged buckets.
+    /// Measures pages of a table with one range, and of a table with merged buckets.
     fn merged_buckets(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         let (mut server, data) = self.fresh("rows-buckets", "pages over buckets")?;
         let mut medians = Vec::new();

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     S,
     /// 1,000 machines, 24 hours.
     M,
-    /// 200,000 machines, 10 rows.
+    /// 200,000 machines, 10 rows each.
     C,
 }
 

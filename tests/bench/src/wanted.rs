@@ -117,9 +117,9 @@ pub(crate) const ONE_SERIES: Wanted = Wanted::AtMost(0.5);
 pub(crate) const SERIES: Wanted = Wanted::AtMost(50.0);
 /// Thousands of rows per second, one row of ten columns per request over 64 connections, synced.
 pub(crate) const ROWS_SINGLE: Wanted = Wanted::AtLeast(20.0);
-/// Microseconds of server CPU time per row in such requests.
+/// Microseconds of server CPU time per row, one row per request without a condition.
 pub(crate) const ROWS_SINGLE_CPU: Wanted = Wanted::AtMost(45.0);
-/// Milliseconds, 99th percentile, of such requests.
+/// Milliseconds, 99th percentile: one row per request, with or without a condition.
 pub(crate) const ROWS_SINGLE_P99: Wanted = Wanted::AtMost(6.0);
 /// Thousands of conditional rows per second, one per request.
 pub(crate) const ROWS_CONDITIONAL: Wanted = Wanted::AtLeast(15.0);
@@ -135,11 +135,11 @@ pub(crate) const ROWS_READ_P99: Wanted = Wanted::AtMost(1.0);
 pub(crate) const ROWS_SCAN_NDJSON: Wanted = Wanted::AtLeast(0.25);
 /// Millions of scanned rows per second of server CPU time, as Arrow.
 pub(crate) const ROWS_SCAN_ARROW: Wanted = Wanted::AtLeast(0.6);
-/// Latency of a page over 16 buckets, in multiples of that of one range.
+/// Median latency of a page over 16 buckets, as a multiple of the median latency of a page over one range.
 pub(crate) const ROWS_BUCKETS: Wanted = Wanted::AtMost(2.0);
-/// Disk usage in multiples of the export as NDJSON, compressed by zstd at level 3.
+/// Disk usage of rows, as a multiple of the size of their NDJSON export, compressed by zstd at level 3.
 pub(crate) const ROWS_DISK: Wanted = Wanted::AtMost(1.2);
-/// Peak memory in MiB.
+/// Mebibytes of resident memory while writing rows in batches.
 pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);
 /// Seconds until ready after a kill with a full row buffer.
 pub(crate) const ROWS_READY: Wanted = Wanted::AtMost(2.0);

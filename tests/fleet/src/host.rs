@@ -1,6 +1,6 @@
 //! Tags of a simulated host: its name, location, hardware and service.
 //!
-//! Keys and values equal the Time Series Benchmark Suite, so that cardinalities are comparable with published
+//! Keys and values equal those of the Time Series Benchmark Suite, so that cardinalities are comparable with published
 //! figures.
 
 use crate::random::Random;

@@ -1,9 +1,9 @@
 //! Simulated fleet of hosts: the same seed yields the same line protocol on every run.
 //!
 //! The demo shows the fleet together with real data, benchmarks load its rows, and tests compare query results
-//! with these rows. Their shape is that of the `cpu-only` use case of the Time Series Benchmark Suite, for
-//! which other databases publish figures: one measurement, ten tags, ten integer fields, and the rows of all
-//! hosts at one timestamp before the next timestamp. The values are our own; no data of the suite is copied.
+//! with these rows. The rows have the shape of the `cpu-only` use case of the Time Series Benchmark Suite: one
+//! measurement, ten tags, ten integer fields, and the rows of all hosts at one timestamp before the next timestamp.
+//! Other databases publish figures for this shape. The values are our own; no data of the suite is copied.
 //!
 //! The crate uses no clock and no random number library, so that only a change of this crate can change the
 //! data of a seed.

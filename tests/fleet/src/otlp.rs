@@ -1,7 +1,7 @@
 //! Encoder of OTLP metrics requests, as Protocol Buffers and as JSON, without compression.
 //!
-//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, it writes fields
-//! in the order of their numbers and omits fields that hold their default value.
+//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, the encoder of
+//! Protocol Buffers writes fields in the order of their numbers and omits fields that hold their default value.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ pub struct Metric {
     pub data: Data,
 }
 
-/// Type of a metric. A temporality is 1 for delta and 2 for cumulative.
+/// Type and data points of a metric. A temporality is 1 for delta and 2 for cumulative.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the members are those of the messages")]
 pub enum Data {
@@ -83,9 +83,9 @@ impl Default for Data {
 pub struct Point {
     /// Attributes.
     pub attributes: Attributes,
-    /// Start time in nanoseconds; 0 if unknown.
+    /// Start time in nanoseconds since the Unix epoch; 0 if unknown.
     pub start: u64,
-    /// Time in nanoseconds.
+    /// Time in nanoseconds since the Unix epoch.
     pub time: u64,
     /// Flags; 1 means that no value was recorded.
     pub flags: u64,
@@ -105,7 +105,7 @@ pub struct Point {
     pub scale: i32,
     /// Number of observations in the zero bucket.
     pub zero_count: u64,
-    /// Width of the zero bucket.
+    /// Largest absolute value in the zero bucket.
     pub zero_threshold: f64,
     /// Offset and counts of positive buckets.
     pub positive: Option<(i32, Vec<u64>)>,
@@ -128,7 +128,7 @@ pub enum Number {
 pub struct Exemplar {
     /// Attributes that the point does not have.
     pub attributes: Attributes,
-    /// Time in nanoseconds.
+    /// Time in nanoseconds since the Unix epoch.
     pub time: u64,
     /// Value.
     pub value: Option<Number>,

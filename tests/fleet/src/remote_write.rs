@@ -1,6 +1,6 @@
 //! Encoder of Prometheus remote write requests, versions 1.0 and 2.0, without compression.
 //!
-//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, it writes
+//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, the encoder writes
 //! fields in the order of their numbers and omits fields that hold their default value.
 
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ pub struct Histogram {
     pub sum: f64,
     /// Schema number of the bucket layout.
     pub schema: i64,
-    /// Width of the zero bucket.
+    /// Largest absolute value in the zero bucket.
     pub zero_threshold: f64,
     /// Number of observations in the zero bucket.
     pub zero_count: f64,

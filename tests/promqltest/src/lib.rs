@@ -19,7 +19,7 @@
 //! | `series` | notation of series with their values |
 //! | `load` | series to load: start timestamps, conversion of classic histograms |
 //! | [`expect`] | expected results, and their comparison with actual results |
-//! | [`run`](run()) | execution of scripts, report of failures |
+//! | [`run`](run()), `invariant` | execution of scripts, report of failures; step-invariant form of queries |
 //! | [`api`] | parser of Prometheus' API responses, for targets over HTTP |
 
 pub mod api;

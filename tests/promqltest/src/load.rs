@@ -37,7 +37,7 @@ pub(crate) struct Loading {
     /// Distance between two values in milliseconds.
     step: i64,
     series: BTreeMap<Labels, Vec<LoadedSample>>,
-    /// Start timestamps for the next line, relative to the samples.
+    /// Labels and start timestamps for the next line; the timestamps are relative to the samples.
     starts: Option<(Labels, Vec<Option<i64>>)>,
 }
 

@@ -206,8 +206,8 @@ fn requests_times(query: &str) -> bool {
         .any(|function| query.contains(function))
 }
 
-/// Evaluates a range query from one minute before to one minute after `time`; the values at `time` must be as
-/// expected and the series ordered by labels.
+/// Evaluates a range query from one minute before to one minute after `time`. The values at `time` must be as expected
+/// and the series ordered by labels. If the script expects an order of the instant query, only success is checked.
 fn as_range(
     query: &str,
     time: i64,

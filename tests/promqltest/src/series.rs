@@ -62,7 +62,7 @@ pub(crate) fn labels(metric: &str) -> Result<Labels, String> {
     Ok(builder.build())
 }
 
-/// Returns the length of the metric: to the end of its braces, or to the first space.
+/// Returns the length of the metric: to the end of its braces; without braces, to the first space or tab.
 fn metric_length(line: &str) -> Result<usize, String> {
     let brace = line.find(['{', ' ', '\t']);
     let Some(brace) = brace.filter(|at| line[*at..].starts_with('{')) else {

@@ -22,7 +22,7 @@ pub(super) const HOSTS: usize = 6;
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
-/// Age at which points expire. Points are never written with an age within half a day of it.
+/// Age at which points expire, in nanoseconds. No point is written with an age within half a day of this age.
 const RETENTION: i64 = 30 * DAY;
 /// Age in days of the points that are cold from the beginning and do not expire.
 pub(super) const COLD_DAYS: Range<i64> = 5..6;
@@ -38,7 +38,7 @@ pub(super) type Place = (String, i64);
 #[derive(Debug, Clone)]
 pub(super) struct Life {
     random: Random,
-    /// Start time; ages are relative to it.
+    /// Start time in nanoseconds; ages are relative to this time.
     now: i64,
     /// Number of the last write.
     written: i64,

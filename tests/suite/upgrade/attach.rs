@@ -1,5 +1,6 @@
 //! Attaching: an empty server that has only the archive returns the same results as the server that wrote the
-//! archive, also for an archive of an older build.
+//! archive, also for an archive of an older build. Also tests kills during an attach, owned files, and reported
+//! problems.
 
 mod apart;
 mod flipped;
@@ -19,7 +20,7 @@ use super::{Expected, answers, check, fixture, job, seal, timeline_id, write, wr
 const STORE: &str = "archived-store.zst";
 const FILES: &str = "archived-files.zst";
 const TABLES: [&str; 2] = ["default", "devices"];
-/// Time limit for the end of a process.
+/// Time limit for the end of a killed process.
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOVES: [&str; 3] = ["seal", "migrate", "archive"];
 

@@ -1,5 +1,5 @@
 //! Requests that produced the store of the fixture, in a fixed order. Tests derive the expected results of the store
-//! from them.
+//! from these requests.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Space-filling curve over the globe: nearby points mostly have nearby numbers.
 //!
 //! Latitude and longitude are quantized to 32 bits each, and their bits are interleaved (Z-order curve). A rectangle
-//! is covered by a few ranges of the curve. The ranges are found by dividing the globe into quarters, and again
-//! each quarter on the border of the rectangle, until no cell is on the border or the rectangle has more than
-//! `CELLS_MAX` cells.
+//! is covered by a few ranges of the curve. To find the ranges, the globe is divided into quarters, and each quarter
+//! on the border of the rectangle is divided again. The division stops when no cell is on the border or the rectangle
+//! has more than `CELLS_MAX` cells.
 
 use tideline_model::GeoPoint;
 

@@ -1,4 +1,4 @@
-//! Tests of containment, including the date line and the poles, and of the ranges on the curve.
+//! Tests of distances, containment (also at the date line and the poles), invalid areas, and ranges on the curve.
 //!
 //! Random areas and points check that the ranges of the curve cover each area, and that rotating the globe does not
 //! change a result.

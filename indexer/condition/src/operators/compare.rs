@@ -15,8 +15,8 @@ use crate::domain::Domain;
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest, read};
 
-/// Test that the subject is between two bounds; one side may be unbounded. For timelines: a numeric attribute, or
-/// another subject whose text parses as a number. For points: a number or a text.
+/// Test that the subject is between two bounds; one side may be unbounded. For timelines, the subject is a numeric
+/// attribute, or a measurement, source or tag whose text parses as a number. For points, it is a number or a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
     /// The lower end.

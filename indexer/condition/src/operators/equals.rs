@@ -81,7 +81,7 @@ impl Operator for Equals {
 pub(super) const EQUALITY: &str = "equality with this kind of value";
 
 /// Compiles equality with any of `literals`. If `is_outside`, the test of a field is negated: the field must have a
-/// value that equals none of them.
+/// value that equals no literal.
 pub(super) fn equality(subject: &Subject, literals: &[Literal], is_outside: bool) -> Result<Option<Node>> {
     match subject {
         Subject::Id => ids(literals),

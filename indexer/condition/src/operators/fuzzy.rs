@@ -12,7 +12,7 @@ use crate::text::{Close, TextTest};
 /// character, or swaps two adjacent ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fuzzy {
-    /// The text.
+    /// Text that the subject is compared with.
     pub text: String,
     /// Maximum number of edits, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
     pub distance: u8,

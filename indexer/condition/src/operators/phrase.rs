@@ -8,11 +8,11 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextTest, query_words};
 
-/// Test that the subject contains the words of `text` one after the other. In a list, one text must contain all of
-/// them.
+/// Test that the subject contains the words of `text` one after the other. In a list, one text must contain the whole
+/// phrase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phrase {
-    /// The text.
+    /// Text with the words of the phrase.
     pub text: String,
     /// Maximum number of edits per word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
     pub distance: u8,
@@ -69,7 +69,7 @@ impl Operator for Phrase {
 
     fn encode(&self, to: &mut StableBytes) {
         to.choice(self.distance);
-        // Words and phrases share a code.
+        // Words (0) and phrases (1) share the operator code 10.
         to.choice(1);
         to.text(&self.text);
     }

@@ -55,7 +55,7 @@ impl Operator for Polygon {
     }
 
     fn encode(&self, to: &mut StableBytes) {
-        // Areas share a code.
+        // Circles (0), boxes (1) and polygons (2) share the operator code 12.
         to.choice(2);
         to.number(self.0.len() as u64);
         self.0.iter().for_each(|corner| to.lat_lon(*corner));

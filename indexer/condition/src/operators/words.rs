@@ -12,7 +12,7 @@ use crate::text::{TextTest, query_words};
 /// words may be spread over the texts of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Words {
-    /// The text.
+    /// Text with the searched words.
     pub text: String,
     /// Maximum number of edits per word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
     pub distance: u8,

@@ -1,5 +1,5 @@
-//! Tests that conditions survive a round trip through JSON and command line, and that evaluation agrees with a simple
-//! model.
+//! Tests that conditions survive a round trip through JSON and command line, that simple conditions have a short form,
+//! and that evaluation agrees with a simple model.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::error::limit;
 use crate::record::Seen;
 
-/// Maximum number of hits with `collapse`: values of the tag, plus one for timelines without the tag.
+/// Maximum number of hits with `collapse`: distinct values of the tag, including the missing value.
 pub const COLLAPSE_VALUES_MAX: usize = 250_000;
 
 /// Collector of the hits of one page.
@@ -44,7 +44,7 @@ struct Groups<'a> {
 pub(super) struct Kept {
     pub(super) key: Key,
     pub(super) ordinal: Ordinal,
-    /// Number of collapsed timelines.
+    /// Number of timelines that the hit stands for; 1 without `collapse`.
     pub(super) timelines: u64,
 }
 

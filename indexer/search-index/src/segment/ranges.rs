@@ -44,7 +44,7 @@ impl SegmentView<'_> {
     }
 }
 
-/// Converts a range of numbers to an inclusive range of bits; `None` if it is empty or a bound is NaN.
+/// Converts a range of numbers to an inclusive range of bits; `None` if the range is empty or a bound is NaN.
 pub(super) fn number_bits(range: &NumberRange) -> Option<(u64, u64)> {
     let first = match range.low {
         Bound::Unbounded => 0,

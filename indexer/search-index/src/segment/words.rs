@@ -1,6 +1,6 @@
 //! Words, phrases and fuzzy texts on one segment: term lookups, and dictionary scans with an automaton.
 //!
-//! Their evaluation does not read all distinct values of a property, except for phrases of very common words.
+//! The evaluation does not read all distinct values of a tag or attribute, except for phrases of very common words.
 
 use roaring::RoaringBitmap;
 use tantivy::postings::TermInfo;

@@ -1,4 +1,4 @@
-//! Tests of facets against naive counts over the model.
+//! Tests of facets against naive counts over the model, and of rejected requests.
 //!
 //! Tables and requests are random. A random number of timelines is indexed before the comparison.
 

@@ -1,4 +1,4 @@
-//! Tests of hits against the model: collapsing, highlights and relevance.
+//! Tests of hits against the model: collapsing, highlights, relevance, and values that are nearly a single word.
 //!
 //! Collapsing and relevance are compared over all pages of a result; highlights are compared with expected texts.
 

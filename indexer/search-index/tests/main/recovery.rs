@@ -1,5 +1,5 @@
 //! Tests that the index is disposable: damage, loss and inconsistency change the duration of a search, never its
-//! result.
+//! result. Also tests several tables in one index, and commits after a notice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,8 +112,8 @@ fn owner(name: &str) -> Condition {
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 
-/// A timeline with a document is removed and announced again, once without and once with a restart of the process
-/// before the index is updated.
+/// A timeline with a document is removed and announced again before the index is updated: first without, then with a
+/// restart of the process in between.
 #[test]
 fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
     let mut database = Database::new(TableId(1));

@@ -1,6 +1,6 @@
-//! Tests of registration, visibility, names and removal.
+//! Tests of registration, admission, visibility, names and removal.
 //!
-//! They run without a backend; announcements and removals are made directly, as the write path makes them.
+//! They run without a backend, and call announcements and removals directly, as the write path does.
 
 use super::*;
 use crate::names::NameSelection;

@@ -182,8 +182,8 @@ impl Profiles {
     }
 }
 
-/// Returns the path of the profile file; `None` if `HOME` is not set and `TIDELINE_PROFILES` and
-/// `XDG_CONFIG_HOME` are not set or empty.
+/// Returns the path of the profile file; `None` if `TIDELINE_PROFILES` and `XDG_CONFIG_HOME` are unset or empty and
+/// `HOME` is unset.
 fn file() -> Option<PathBuf> {
     match std::env::var_os("TIDELINE_PROFILES") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)),

@@ -45,7 +45,7 @@ fn unusable(path: &Path, reason: &str) -> CliError {
     ))
 }
 
-/// Returns the reason if `error` is a failure of TLS.
+/// Returns the reason if `error` is a failure of TLS; `None` for other errors.
 pub(super) fn failure(error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,

@@ -1,7 +1,7 @@
 //! `tideline complete`: completions at the cursor of a command line, from the server that the line selects.
 //!
-//! The scripts of `tideline completions` call it. It prints no errors and gives up on a server that does not
-//! respond within 700 ms; the shell then completes only words that need no server.
+//! The scripts of `tideline completions` call this command. The command prints no errors and gives up on a server that
+//! does not respond within 700 ms; the shell then completes only words that need no server.
 
 use clap::{Arg, Args, Command, Parser};
 use clap_complete::Shell;
@@ -200,7 +200,7 @@ impl Context {
     }
 }
 
-/// Returns the option of a command by its name, which includes the leading `-` or `--`.
+/// Returns the option of a command by its name, which includes the leading `-` or `--`; `None` for an unknown name.
 fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let long = name.strip_prefix("--");
     let short = name.strip_prefix('-').and_then(|name| name.chars().next());
@@ -210,7 +210,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// Returns the kind of names that complete the value of an option.
+/// Returns the kind of names that complete the value of an option; `None` if the server has no such names.
 fn of_option(id: &str) -> Option<NameKind> {
     match id {
         "table" => Some(NameKind::Tables),
@@ -222,7 +222,7 @@ fn of_option(id: &str) -> Option<NameKind> {
     }
 }
 
-/// Returns the kind of names that complete a positional argument of a command.
+/// Returns the kind of names that complete a positional argument of a command; `None` if the server has no such names.
 fn of_command(path: &[&str]) -> Option<NameKind> {
     match path {
         ["tags" | "facets"] => Some(NameKind::Tags),
@@ -269,7 +269,7 @@ fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<St
     }
 }
 
-/// Completes a condition: its key, or after an operator its value.
+/// Completes a condition: its key, or after an operator its value. `None` if the request fails.
 fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     let typed = current.char_indices().find_map(|(at, _)| {
         let operator = OPERATORS
@@ -300,13 +300,14 @@ fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     )
 }
 
-/// Returns the names of a list of the table; the server filters them by prefix.
+/// Returns the names of a list of the table, which the server filters by prefix. `None` if the request fails.
 fn names(client: &Client, rest: &str, prefix: &str) -> Option<Vec<String>> {
     let path = format!("{rest}?prefix={}&limit={CANDIDATES_MAX}", encoded(prefix));
     listed(client, &client.of_table(&path), "names", "name", prefix)
 }
 
-/// Returns `member` of each object in `list` if it begins with `prefix`, sorted and without duplicates.
+/// Returns the values of `member` in the objects of `list` that begin with `prefix`, sorted and without duplicates.
+/// `None` if the request fails.
 fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -> Option<Vec<String>> {
     let response: Value = client.parse(&client.get(path).ok()?).ok()?;
     let names = response[list].as_array()?.iter();

@@ -30,8 +30,8 @@ const FIRST_POINTS: u64 = 1_000;
 const POINTS_MAX: u64 = 50_000;
 /// Target size of a page, in bytes.
 const PAGE_BYTES: u64 = 4 << 20;
-/// Largest accepted page, in bytes. A larger one is requested again with fewer points; only a page of one point
-/// may be larger.
+/// Largest accepted page, in bytes. A larger page is requested again with fewer points; only a page of one point may be
+/// larger.
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
 /// Name of the type of native histograms.
@@ -151,8 +151,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     report(arguments, format, &written)
 }
 
-/// Streams a single response to the output. For Parquet it first counts the native histograms: the file
-/// contains them as text, which `write` skips, so they are reported as omitted.
+/// Streams a single response to the output. For Parquet, first counts the native histograms: the file contains them as
+/// text, which `write` skips, so they are reported as omitted.
 fn in_one(
     client: &Client,
     query: Map<String, serde_json::Value>,
@@ -300,7 +300,7 @@ fn types(client: &Client) -> Result<Types> {
     Ok(list.fields.into_iter().map(typed).collect())
 }
 
-/// Appends one point. Returns `None` if it cannot be parsed.
+/// Appends one point. Returns `None` if the point cannot be parsed.
 fn point(
     series: &Series<'_>,
     row: &[&RawValue],
@@ -342,7 +342,7 @@ fn point(
     Some(())
 }
 
-/// Appends a point in line protocol. Returns false and appends nothing if the format cannot represent it.
+/// Appends a point in line protocol. Returns false and appends nothing if line protocol cannot represent the point.
 fn line_of_protocol(
     series: &Series<'_>,
     fields: &[(&str, Value)],
@@ -361,7 +361,7 @@ enum Spelled {
     Histogram,
 }
 
-/// Parses a value from its JSON text, using the types that its field was written with.
+/// Parses a value from its JSON text, using the types that its field was written with. Returns `None` for invalid text.
 fn value(text: &str, types: &[String]) -> Option<Spelled> {
     let has = |name: &str| types.iter().any(|one| one == name);
     if text.starts_with('"') {

@@ -11,7 +11,7 @@ use crate::error::{CliError, Result};
 /// Unknown names of a query.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownNames {
-    /// One sentence per name.
+    /// Messages for users: one sentence per unknown name.
     messages: Vec<String>,
     /// True if the result would lack requested data.
     is_fatal: bool,
@@ -21,9 +21,9 @@ pub(crate) struct UnknownNames {
 ///
 /// # Errors
 ///
-/// Returns an error if a field or a tag to group by is unknown, or if a name of the condition is unknown and no
-/// timeline matches. If timelines match nevertheless, as for `rack!=r1`, an unknown name is a warning on
-/// standard error.
+/// Returns an error if a field or a tag to group by is unknown. An unknown name of the condition is an error if no
+/// timeline matches. If timelines match nevertheless, as for `rack!=r1`, the unknown name is a warning on standard
+/// error.
 pub(crate) fn check(client: &Client, query: &Value) -> Result<()> {
     find(client, query)?.report()
 }
@@ -89,7 +89,7 @@ impl UnknownNames {
         }
     }
 
-    /// True if the result would lack requested data.
+    /// Returns true if the result would lack requested data.
     pub(crate) const fn is_fatal(&self) -> bool {
         self.is_fatal
     }

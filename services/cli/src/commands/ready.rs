@@ -19,7 +19,7 @@ pub(crate) struct ReadyArguments {
     connection: ConnectionArguments,
 }
 
-/// Requests the readiness of the server. Fails if it does not accept reads or writes.
+/// Requests the readiness of the server. Fails if the server does not accept reads or writes.
 pub(crate) fn run(arguments: &ReadyArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let response = client.fetch("/ready")?;

@@ -52,7 +52,7 @@ impl RangeArguments {
     }
 }
 
-/// Returns a query for timelines and fields. Without conditions or fields it selects all.
+/// Returns a query for timelines and fields. Without conditions it selects all timelines, without fields all fields.
 pub(crate) fn query(timelines: &WhereArguments, fields: &[String]) -> Result<Map<String, Value>> {
     let mut query = Map::new();
     if let Some(tree) = timelines.tree()? {
@@ -85,8 +85,8 @@ pub(crate) fn body(path: &Path) -> Result<String> {
     }
 }
 
-/// Requests a confirmation on the terminal. Fails if it is refused. If standard input is not a terminal, the
-/// error names `--yes`.
+/// Requests a confirmation on the terminal. Fails unless the reply is `y`, `Y` or `yes`. If standard input is not a
+/// terminal, fails with an error that names `--yes`.
 pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         return Err(CliError::usage(format!("{question} Add --yes to confirm.")));
@@ -105,7 +105,7 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns a usage error if `endings` lacks the ending. The message lists them and `flag`, which selects a
+/// Returns a usage error if `endings` lacks the ending. The message lists `endings` and names `flag`, which selects a
 /// format.
 pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str) -> Result<Option<F>> {
     let Some(ending) = path.extension() else {

@@ -135,10 +135,10 @@ impl Axes {
         columns
     }
 
-    /// Returns the step of a value, counted from the bottom, of `steps` in total. If all values are equal, they
+    /// Returns the step of a value, counted from 0 at the bottom, of `steps` in total. If all values are equal, they
     /// are in the middle.
     fn steps(&self, value: f64, steps: usize) -> usize {
-        // Halved first, because the difference of two doubles may exceed the range of a double.
+        // The values are halved first, because the difference of two doubles may exceed the range of a double.
         let span = self.highest / 2.0 - self.lowest / 2.0;
         let share = match span > 0.0 {
             true => (value / 2.0 - self.lowest / 2.0) / span,

@@ -150,7 +150,7 @@ impl Grid {
         keeps_all.then(|| narrow.lines(&widths, &is_number))
     }
 
-    /// Formats each row as a block with one entry per column. Empty cells are omitted, long ones are wrapped.
+    /// Formats each row as a block with one entry per column. Empty cells are omitted; long cells are wrapped.
     fn blocks(&self, width_max: usize) -> String {
         let names = self.head.iter().map(|name| width(name)).max().unwrap_or_default();
         let names = names.min(width_max / 3).max(1);

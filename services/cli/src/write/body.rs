@@ -32,7 +32,7 @@ enum Origins<'b> {
 /// Body with the offsets of its lines.
 pub(super) struct LineOffsets<'p, 'b> {
     body: &'p Body<'b>,
-    /// Offset of each line.
+    /// Offset of each line in the body.
     starts: Vec<usize>,
 }
 
@@ -73,7 +73,8 @@ impl<'b> Body<'b> {
 }
 
 impl LineOffsets<'_, '_> {
-    /// Returns the position in the batch of the record that begins with this line, if known. Lines count from 1.
+    /// Returns the position in the batch of the record that begins with this line; `None` if no record begins there.
+    /// Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<usize> {
         let at = line.checked_sub(1)?;
         match &self.body.origins {
@@ -128,14 +129,15 @@ impl LineOffsets<'_, '_> {
         }
     }
 
-    /// Returns the record that begins with a line.
+    /// Returns the record that begins with a line; `None` if the body has no such line.
     fn record(&self, line: usize) -> Option<&[u8]> {
         let start = *self.starts.get(line.checked_sub(1)?)?;
         Some(record_at(self.body.framing, &self.body.bytes, start))
     }
 }
 
-/// Returns the record that begins at `start`, or its first line without the line end if the record is incomplete.
+/// Returns the record that begins at `start`, or its first line without the line end if the record is incomplete. Empty
+/// if `start` is at the end or beyond.
 pub(super) fn record_at(framing: Framing, bytes: &[u8], start: usize) -> &[u8] {
     if start >= bytes.len() {
         return &[];

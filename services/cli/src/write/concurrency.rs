@@ -1,9 +1,9 @@
 //! Concurrency control: the number of batches in flight adapts to the load of the server.
 //!
-//! At most one batch per connection is in flight. A retryable response or a lost connection halves the limit and
-//! pauses sending, for the time that the server requests or else for a time that doubles with each retry. A
-//! stored batch raises the limit by a fraction of one, unless the limit was halved while the batch was in
-//! flight. Several writers thus share a server without coordination.
+//! At most one batch per connection is in flight. A retryable response or a lost connection halves the limit and pauses
+//! sending: for the time that the server requests, otherwise for a time that doubles with each retry. A stored batch
+//! raises the limit by 1 divided by the limit, unless the limit was halved while the batch was in flight. Several
+//! writers thus share a server without coordination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ struct State {
     has_failed: bool,
 }
 
-/// Permit to send a batch. It must be returned by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or
+/// Permit to send a batch. The permit must be given back by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or
 /// [`ConcurrencyLimit::release`].
 pub(super) struct Permit {
     begun: Instant,
@@ -85,7 +85,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Returns the permit of a stored batch. Raises the limit unless it was halved while the batch was in flight.
+    /// Takes back the permit of a stored batch. Raises the limit unless the limit was halved while the batch was in
+    /// flight.
     pub(super) fn stored(&self, permit: &Permit) {
         let mut state = self.lock();
         if state.slowed.is_none_or(|slowed| slowed < permit.begun) {
@@ -94,8 +95,9 @@ impl ConcurrencyLimit {
         self.end(state);
     }
 
-    /// Returns the permit of a batch that must be sent again, lowers the limit and pauses sending. `tries` is the
-    /// number of earlier failed tries, `retry_after` the time that the server requested.
+    /// Takes back the permit of a batch that must be sent again, lowers the limit and pauses sending. Batches that were
+    /// sent at the same time lower the limit only once. `tries` is the number of earlier failed tries, `retry_after`
+    /// the time that the server requested.
     pub(super) fn busy(&self, permit: &Permit, tries: u32, retry_after: Option<Duration>) {
         let mut state = self.lock();
         // Batches that were sent at the same time reduce the limit only once.
@@ -109,7 +111,7 @@ impl ConcurrencyLimit {
         self.end(state);
     }
 
-    /// Returns the permit of a batch whose result does not depend on the server's load.
+    /// Takes back the permit of a batch whose result does not depend on the server's load.
     pub(super) fn release(&self, _turn: &Permit) {
         self.end(self.lock());
     }

@@ -1,8 +1,8 @@
 //! Conversion of CSV to points: assigns a role to each column and writes each row as a line of JSON, which can
 //! hold any text.
 //!
-//! A file is read twice. `scan` first determines the type of each column and the form of the times; then rows
-//! are converted. For a stream the first batch is scanned.
+//! A file is read twice. `scan` first determines the type of each column and the form of the times; then rows are
+//! converted. For a stream, only the first batch is scanned.
 
 mod replaced;
 mod scan;

@@ -95,7 +95,7 @@ impl<R: Read> Cutter<R> {
         self.cut(0, 1)
     }
 
-    /// Returns the next `bytes` bytes, or fewer at the end of the stream. They can be given back with
+    /// Returns the next `bytes` bytes, or fewer at the end of the stream. The block can be given back with
     /// [`give_back`](Self::give_back).
     pub(super) fn take(&mut self, bytes: usize) -> io::Result<RecordBlock> {
         while self.filled < bytes && !self.is_at_end {
@@ -152,8 +152,8 @@ impl<R: Read> Cutter<R> {
         Ok((cut > 0).then(|| self.take_block(cut, plain, plain_rows)))
     }
 
-    /// Finds the lines before the first quote, within `bytes_max` and at most `rows_max`. They are records
-    /// without further parsing. Returns the end of the last line and the number of lines.
+    /// Finds the lines before the first quote, within `bytes_max` and at most `rows_max`. Each of these lines is a
+    /// record, so no further parsing is needed. Returns the end of the last line and the number of lines.
     ///
     /// The cost is two passes of vector instructions over the bytes just read, whatever the length of the lines.
     fn plain_lines(&mut self, bytes_max: usize, rows_max: usize) -> io::Result<(usize, usize)> {

@@ -38,7 +38,7 @@ pub(super) struct Batch {
     /// Conversion plan for rows of CSV.
     pub(super) csv: Option<Arc<CsvPlan>>,
     pub(super) block: RecordBlock,
-    /// Hash of the bytes, if the run has a resume file: a later run detects changes by it.
+    /// Hash of the bytes, if the run has a resume file: a later run detects changes by this hash.
     pub(super) hash: Option<u64>,
     /// Time of reading, in nanoseconds since the Unix epoch. Points without a time get this time.
     pub(super) time: i64,

@@ -224,7 +224,7 @@ fn below(
     Ok(())
 }
 
-/// Returns the format of a file's ending.
+/// Returns the format of a file's ending; `None` for an unknown ending.
 fn format_of(path: &Path) -> Option<FormatName> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let is_plain = name.ends_with(".parquet");

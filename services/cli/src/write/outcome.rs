@@ -72,8 +72,8 @@ impl Report {
 }
 
 impl Outcome {
-    /// Adds the report of `body`. Returns a body of the records that may be stored later; `None` if no record
-    /// is left. If `is_last` is true, such records count as rejected instead.
+    /// Adds the report of `body`. Returns a body of the records that may be stored later; `None` if no record is left.
+    /// If `is_last` is true, records that may be stored later count as rejected instead.
     pub(super) fn add(&mut self, body: &Body<'_>, report: Report, is_last: bool) -> Option<Body<'static>> {
         // All records after the last named one are sent again if some of them were rejected. Records that were
         // stored before count once. The number of new values is estimated in proportion, because the server
@@ -127,7 +127,7 @@ fn rejects_of(report: &Value) -> Vec<Reject> {
     rejects.into_iter().flatten().filter_map(read).collect()
 }
 
-/// Returns the first number in a text.
+/// Returns the first number in a text; `None` without a number.
 fn count_in(message: &str) -> Option<u64> {
     message
         .split(|c: char| !c.is_ascii_digit())

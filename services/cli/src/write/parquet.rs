@@ -55,7 +55,7 @@ pub(super) struct ParquetRows {
     rows: u64,
 }
 
-/// Decoded rows.
+/// Decoded rows, with the seconds of INT96 columns.
 struct Rows {
     batch: RecordBatch,
     seconds: Seconds,
@@ -65,7 +65,7 @@ struct Rows {
 #[derive(Debug, Clone)]
 struct Column {
     role: Role,
-    /// Name in JSON.
+    /// Name of the tag or field as JSON text; empty for other roles.
     name: Vec<u8>,
     /// Nanoseconds per unit, for integers that are times.
     unit_nanos: i64,

@@ -1,5 +1,4 @@
-//! Progress of a run: a line that is updated on a terminal, a line from time to time elsewhere, and figures at
-//! the end.
+//! Progress of a run: a line that is updated on a terminal, or a line every 10 s elsewhere, and figures at the end.
 //!
 //! Counters are atomic, because all threads of the run update them.
 
@@ -16,7 +15,7 @@ use crate::output;
 
 /// Update interval on a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
-/// Update interval elsewhere.
+/// Update interval if standard error is not a terminal.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counters of a run, shared by all its threads.

@@ -29,7 +29,7 @@ impl Framing {
     }
 }
 
-/// Returns the position after a byte that was found in the bytes from `at` on.
+/// Returns the position after a byte that was found in the bytes from `at` on; `None` if no byte was found.
 fn after(found: Option<usize>, at: usize) -> Option<usize> {
     found.map(|found| at + found + 1)
 }
@@ -66,7 +66,8 @@ fn end_of_point(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Returns the position after the quote that ends a string. A backslash escapes the next byte.
+/// Returns the position after the quote that ends a string; `None` if the string has no end. A backslash escapes the
+/// next byte.
 fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let found = at + memchr2(b'"', b'\\', bytes.get(at..)?)?;

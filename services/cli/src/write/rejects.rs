@@ -57,9 +57,9 @@ impl Rejects {
         })
     }
 
-    /// Adds the rejects of one batch. If the server did not name all, `behind` holds the rows after the last
-    /// named one, and `unnamed` of these were rejected. The other rows in `behind` are stored; storing rows
-    /// with a time again is harmless.
+    /// Adds the rejects of one batch. If the server did not name all, `behind` holds the rows after the last named one;
+    /// `unnamed` of these rows were rejected. The other rows in `behind` are already stored. Storing rows with a time
+    /// again is harmless.
     pub(super) fn add(
         &self,
         input: &str,
@@ -107,7 +107,7 @@ impl Rejects {
         !self.path.as_os_str().is_empty()
     }
 
-    /// Returns the first rejects.
+    /// Returns the texts of the first rejects, at most [`SHOWN_MAX`].
     pub(super) fn first(&self) -> Vec<String> {
         self.state
             .lock()

@@ -86,7 +86,8 @@ impl Range {
 }
 
 impl Ranges {
-    /// Returns the first range that starts at `offset` or later, and drops the ranges that start before `offset`.
+    /// Returns the first range that starts at `offset` or later; `None` without such a range. Drops the ranges that
+    /// start before `offset`.
     pub(super) fn next_from(&mut self, offset: u64) -> Option<Range> {
         self.0 = self.0.split_off(&offset);
         self.0.first_key_value().map(|(_, range)| *range)
@@ -209,7 +210,7 @@ fn read(
     next(&mut line)?;
     let header: Header = match serde_json::from_slice(&line) {
         Ok(header) => header,
-        // A crash during the first write. Any other content is not a resume file.
+        // A crash interrupted the first write. Any other content is not a resume file.
         Err(_) if line.is_empty() || (line.starts_with(b"{\"r") && !line.ends_with(b"\n")) => {
             return Ok(None);
         }

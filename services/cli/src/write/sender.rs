@@ -23,8 +23,8 @@ use super::resume::ResumeLog;
 use crate::client::{BufferedResponse, Client};
 use crate::error::{CliError, Result};
 
-/// Wait before rejected lines are sent again because the table has reached its limit of new timelines per
-/// minute, if the server requests no time.
+/// Wait before the lines that exceeded the table's limit of new timelines per minute are sent again. Used if the server
+/// requests no time.
 const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 
 /// State shared by all connections.
@@ -36,7 +36,7 @@ pub(super) struct Sender<'a> {
     pub(super) resume: Option<&'a ResumeLog>,
     pub(super) rejects: &'a Rejects,
     pub(super) progress: &'a Progress,
-    /// Returns buffers of completed batches to the feed.
+    /// Channel that returns buffers of completed batches to the feed.
     pub(super) spares: SyncSender<Vec<u8>>,
 }
 

@@ -46,7 +46,7 @@ pub struct PlannedTable {
     /// Sequence number above all sequence numbers of the segments.
     pub(super) sequences_end: SequenceNumber,
     /// Settings of the table: the newest written next to its files, otherwise those of the newest segment that has
-    /// settings. `source_tags` is always taken from that segment, if there is one.
+    /// settings. `source_tags` is always taken from the newest segment that has settings, if there is one.
     pub(super) spec: Option<TableSpec>,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
@@ -69,14 +69,14 @@ impl Engine {
         archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))
     }
 
-    /// Determines what a request would attach. Changes nothing; reads each description once.
+    /// Determines the segments that a request attaches. Changes nothing; reads each description once.
     ///
     /// # Errors
     ///
     /// Returns [`EngineError::Forbidden`] or [`EngineError::Invalid`] if the target may not be used or the request is
     /// contradictory, [`EngineError::NoArchive`] if the target holds no matching archive, and
-    /// [`EngineError::Attached`] if another table has the files. Returns a store error if the target cannot be
-    /// reached.
+    /// [`EngineError::Attached`] if another table uses the files and one of the two tables owns them. Returns a store
+    /// error if the target cannot be reached.
     pub fn plan_attach(&self, request: &AttachRequest) -> Result<AttachPlan> {
         let archive = self.archive()?;
         let AttachRequest {
@@ -353,8 +353,8 @@ fn origins(target: &str, table: &TableName, found: &[Found]) -> Vec<Adopted> {
     all
 }
 
-/// Removes descriptions whose points another one also holds: leftovers of an unfinished removal, and segments that
-/// were rewritten into new files.
+/// Removes descriptions whose points another description also holds: leftovers of an unfinished removal, and segments
+/// that were rewritten into new files.
 fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     let replaced: HashSet<&str> = found
         .iter()
@@ -373,8 +373,9 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Returns true if a later segment of a database holds the points of an earlier one: its window and writes include
-/// those of the earlier one, or their ranges overlap and their writes interleave, which valid segments never do.
+/// Returns true if a later segment of a database holds the points of an earlier one. In this case its window and
+/// writes include those of the earlier segment, or the ranges of both segments overlap and their writes interleave,
+/// which valid segments never do.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

@@ -1,8 +1,8 @@
 //! Timelines of attached segments: registers their identities through the journal, as any write does, then sets their
 //! attributes.
 //!
-//! A timeline may occur in many segments, and the attributes of the newest one apply. Segments are attached newest
-//! first, so attributes are set only for timelines that occur in no newer segment.
+//! A timeline may occur in many segments, and the attributes in the newest segment apply. Segments are attached
+//! newest first, so attributes are set only for timelines that occur in no newer segment.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::write::introduced;
 
 /// Number of timelines registered at once.
 const BATCH: usize = 1_000;
-/// Number of salts tried per timeline id; as many identities of a table may have equal hashes.
+/// Number of salts tried per timeline id. Up to this number of identities of a table may have equal hashes.
 const SALTS: u32 = 4;
 
 /// Timelines of the segments attached by this run.

@@ -1,6 +1,7 @@
 //! Tests of writing, finding and describing timelines, across restarts.
 //!
-//! They also cover idempotency keys and the creation and removal of tables.
+//! They also cover rejected lines, time bounds, idempotency keys, attributes, metric metadata, and the creation and
+//! removal of tables.
 
 use tideline_condition::Condition;
 use tideline_engine::catalog::{MetricKind, MetricMetadata};

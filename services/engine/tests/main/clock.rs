@@ -1,6 +1,7 @@
 //! Tests of a clock that becomes wrong and is corrected later.
 //!
-//! Points hidden by a wrong clock become visible again, and no point is lost meanwhile.
+//! Points hidden by a wrong clock become visible again, and no point is lost meanwhile. Further tests cover a first
+//! start with a wrong clock, a long stop, and idempotency keys.
 
 use tideline_condition::Condition;
 use tideline_engine::{Engine, IdempotentRequest, Table, WriteOptions};

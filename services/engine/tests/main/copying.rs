@@ -1,6 +1,7 @@
 //! Tests of copies of points into another table.
 //!
-//! A copy includes points of all types and shapes, and identities and attributes of timelines.
+//! A copy includes points of several types and shapes, and identities and attributes of timelines. It is limited to
+//! the range, ends on request and counts refused points.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
 //! Tests of the reports of busy key ranges and large machines.
 //!
-//! Even or low load is not reported.
+//! Even load is not reported.
 
 use tideline_condition::Condition;
 use tideline_engine::{Engine, Table};

@@ -24,7 +24,7 @@ use tideline_timeline_catalog::AttributeValue;
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * SECOND;
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// Time at which tests begin.
+/// Time at which tests begin, in nanoseconds since the epoch.
 pub(crate) const START: i64 = 1_800_000_000 * SECOND;
 
 pub(crate) struct Fixture {

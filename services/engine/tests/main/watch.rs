@@ -1,6 +1,7 @@
 //! Tests of watching a table.
 //!
-//! Each acknowledged point of the watched timelines is reported once, in order, from any cursor on.
+//! Each acknowledged point of the watched timelines is reported once, in order, from any cursor on. New and edited
+//! timelines and deletes are reported on request.
 
 use tideline_condition::operators::{Exists, Within};
 use tideline_condition::{Condition, Subject};
@@ -24,7 +25,7 @@ fn request(condition: Condition) -> WatchRequest {
     }
 }
 
-/// Returns all pending events as text, each with the cursor after it.
+/// Returns all pending events as text, each with the cursor of its [`WatchPart`].
 fn reported(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
     let mut reported = Vec::new();
     loop {

@@ -1,6 +1,7 @@
 //! Tests of histogram arithmetic, case by case.
 //!
-//! They cover sums, differences, coarser schemas, resets, trims, conversion of classic histograms and text.
+//! The tests cover sums, differences, coarser schemas, resets, trims, conversion of classic histograms, text, and the
+//! limits of bounds and indices.
 
 use tideline_histogram::{
     ClassicError, ClassicHistogram, Histogram, HistogramError, Outcome, ResetHint, Span,
@@ -78,7 +79,7 @@ fn the_wider_zero_bucket_takes_what_lies_within() {
             "{{count:17 z_bucket:14 z_bucket_w:0.25 offset:-1 buckets:[3]}}"
         );
     }
-    // A threshold within a nonempty bucket moves to its end, on both sides.
+    // A threshold within a nonempty bucket moves to the end of this bucket, on both sides.
     let within = "{{count:7 z_bucket:7 z_bucket_w:0.2}}";
     for (left, right) in [(narrow, within), (within, narrow)] {
         let sum = added(left, right).0.notation();

@@ -1,10 +1,10 @@
 //! Tests of logarithms and powers.
 //!
-//! They must be close to the platform's functions, exact for powers of two, and identical on every platform.
+//! The results must be close to the platform's functions, exact for powers of two, and identical on every platform.
 
 use tideline_histogram::logarithm::{exp2, ln, log2};
 
-/// Returns the distance in units in the last place.
+/// Returns the distance of two doubles in units in the last place.
 fn distance(left: f64, right: f64) -> u64 {
     left.to_bits().abs_diff(right.to_bits())
 }

@@ -1,6 +1,7 @@
 //! Properties of histograms with whole counts.
 //!
-//! Sums, differences, compaction, coarser schemas, trims and the notation must preserve the counts.
+//! Sums, differences, compaction, coarser schemas, trims and the notation must preserve the counts. Iteration from both
+//! ends must return each bucket once, and no text may make the parser panic.
 
 use proptest::prelude::*;
 use tideline_histogram::{Histogram, SCHEMA_MIN, Span};

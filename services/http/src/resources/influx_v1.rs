@@ -323,7 +323,7 @@ fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct PingQuery {
-    /// With any value except `false` and `0`, the response to a GET has a body.
+    /// Any value except `false` and `0` adds a body to the response to a GET.
     verbose: Option<String>,
 }
 

@@ -32,8 +32,8 @@ pub(crate) use self::view::{detail, view};
 const PAGE_DEFAULT: usize = 100;
 /// Maximum number of jobs per page.
 const PAGE_MAX: usize = 1_000;
-/// Interval at which a request that waits for jobs checks for a shutdown of the service. The check also detects
-/// that the client has disconnected.
+/// Interval at which a request that waits for jobs checks for a shutdown of the service. After its client has
+/// disconnected, the request occupies a thread for at most this interval.
 const WAIT_SLICE: Duration = Duration::from_millis(250);
 
 pub(crate) fn router() -> OpenApiRouter<App> {

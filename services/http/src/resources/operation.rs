@@ -47,11 +47,10 @@ async fn health() -> Json<Health> {
 
 /// Check that the service is ready
 ///
-/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed),
-/// while reads of a tier are refused (its store cannot be reopened), and while the service shuts down;
-/// `reasons` lists the causes. The service becomes ready again automatically: `reopening` gives the time of
-/// the next attempt. An archive that makes no progress is also listed as a reason, but with 200: the cold
-/// tier keeps the points.
+/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while reads
+/// of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the
+/// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
+/// that makes no progress is also listed as a reason, but with 200: the cold tier keeps the points.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(

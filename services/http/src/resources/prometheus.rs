@@ -78,7 +78,7 @@ async fn home(_: KnownTable) -> Redirect {
     Redirect::temporary("/guide/prometheus")
 }
 
-/// Returns the operations of a path for all methods.
+/// Returns the operations of a path for the methods GET, PUT, POST and DELETE.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
     all.into_iter().flatten()

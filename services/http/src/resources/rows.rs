@@ -531,7 +531,7 @@ fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
     writer.write_all(bytes).map_err(stream::client_left)
 }
 
-/// Writes a line of JSON. It is sent when the chunk is full.
+/// Writes a line of JSON. The line is sent when the chunk is full or the response ends.
 fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")

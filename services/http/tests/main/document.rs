@@ -1,7 +1,7 @@
 //! The committed OpenAPI document.
 //!
-//! It must match the generated document and describe every operation with an example. Its page must work
-//! without internet access.
+//! It must match the generated document and describe every operation with an example. Its page must work without
+//! internet access. Further tests check requests for a missing table and the files of the guide.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Error messages use terms of JSON and of the request, not of the implementation language.
 //!
-//! Sends malformed variants of the examples in the OpenAPI document to every operation, and checks that each status is
-//! documented.
+//! Sends malformed variants of the examples in the OpenAPI document to every operation with a JSON body, and
+//! malformed parameters to every operation except watches. Checks that each status is documented.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! Exports: permits, limits and content.
 //!
-//! Exports have their own permits, and the wait for a permit counts towards the time limit of a query.
+//! Exports have their own permits, and the wait for a permit counts towards the time limit of a query. One test
+//! evaluates an expression that is too large for the index.
 
 use std::time::{Duration, Instant};
 

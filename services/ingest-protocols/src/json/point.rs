@@ -1,7 +1,7 @@
 //! Parser of one point of a JSON body.
 //!
 //! Strings without escapes borrow from the body. Members are kept in their order with duplicates, so that the caller
-//! can reject them.
+//! can reject duplicates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -113,7 +113,7 @@ pub(super) fn field_value<'a>(name: &str, raw: &'a RawValue) -> Result<Parsed<'a
     Ok(Parsed::Plain(value))
 }
 
-/// Parses the timestamp of a point; `None` if it has none.
+/// Parses the timestamp of a point; `None` if the point has no timestamp.
 pub(super) fn time(raw: Option<&RawValue>, precision: Precision) -> Result<Option<i64>, Reason> {
     let Some(raw) = raw else { return Ok(None) };
     let wrong = |reason: &str| -> Reason { format!("{reason} {}", quote(raw.get().as_bytes())).into() };
@@ -138,7 +138,8 @@ fn string(quoted: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Parses a JSON number; its notation determines the type. `serde_json` would turn integers over `u64` into floats.
+/// Parses a JSON number; its notation determines the type. `None` if the number is out of range. `serde_json` would
+/// turn integers over `u64` into floats.
 fn number(text: &str) -> Option<FieldValue<'static>> {
     if text.contains(['.', 'e', 'E']) {
         return number::float(text.as_bytes()).map(FieldValue::Float);

@@ -7,7 +7,7 @@ use tideline_model::{ColumnData, Ordinal, RejectReason, Timestamp};
 use super::*;
 use crate::series_key;
 
-/// Resolver that gives each key a new number and rejects invalid keys.
+/// Resolver that returns a new number for each call and rejects invalid keys.
 #[derive(Default)]
 struct Keys(Vec<Vec<u8>>);
 

@@ -1,6 +1,6 @@
 //! Writer that puts the points of JSON bodies into groups by shape.
 //!
-//! It is shared by [`crate::json`] and [`crate::ndjson`], which differ only in how they find the elements of a body.
+//! The writer is shared by [`crate::json`] and [`crate::ndjson`], which differ only in how they find the elements.
 
 use tideline_model::{PointBatch, SeriesResolver};
 
@@ -17,7 +17,7 @@ pub(crate) struct PointWriter<'r, R> {
     resolver: &'r mut R,
     groups: Groups,
     rejects: Rejects,
-    /// Index of the first unread element and the number of unread elements.
+    /// Index of the first unread element and the number of unread elements; `None` if all elements were read.
     unread: Option<(u32, usize)>,
     key: Vec<u8>,
     shape: ShapeKey,
@@ -136,7 +136,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
                 out.extend_from_slice(name.as_bytes());
             });
         }
-        // The fields of a known shape are unique, so duplicates are only checked for a new one.
+        // The fields of a known shape are unique, so duplicates are only checked for a new shape.
         if let Some(group) = self.groups.find(&self.shape) {
             return Ok(group);
         }
@@ -148,7 +148,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
     }
 }
 
-/// Returns the first name that repeats an earlier one.
+/// Returns the first name that repeats an earlier one; empty if all names differ.
 fn first_double<'a>(names: &[&'a [u8]]) -> &'a [u8] {
     let mut seen = std::collections::HashSet::new();
     names

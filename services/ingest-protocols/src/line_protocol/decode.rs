@@ -75,7 +75,7 @@ pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl S
     }
 }
 
-/// Measurement and field names of a group, as spelt in the line that opened it. They borrow from the body.
+/// Measurement and field names of a group, as spelt in the line that opened it. Both borrow from the body.
 #[derive(Debug)]
 struct Guess<'a> {
     measurement: &'a [u8],
@@ -241,7 +241,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
     }
 
     /// Parses the fields at `at` directly into the columns of the group that they probably belong to. Returns the group
-    /// and the end of the fields.
+    /// and the end of the fields; `None` if the fields are not those of any candidate group.
     #[inline]
     fn guess(&mut self, key: &[u8], at: usize) -> Option<(usize, usize)> {
         let next = self.guesses.get(self.previous)?.next;
@@ -357,8 +357,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Opens the group of `self.fields`. If the shape is new only because of repeated fields, returns the existing
-    /// group without them.
+    /// Opens the group of `self.fields`, without repeated fields. If the shape without the repetitions is known,
+    /// returns its group.
     fn open_group(&mut self, measurement: &'a [u8]) -> Result<usize, crate::reject::Reason> {
         let names: Vec<Vec<u8>> = self
             .fields
@@ -397,7 +397,7 @@ fn push_raw(raw: RawValue<'_>, column: &mut ColumnData, text: &mut String) {
     }
 }
 
-/// Parses exactly the given fields from `at` on into their columns. If it returns `None`, the columns may have
+/// Parses exactly the given fields from `at` on into their columns. If the result is `None`, the columns may have
 /// different lengths.
 #[inline]
 fn push_guessed(
@@ -424,7 +424,8 @@ fn push_guessed(
     matches!(separator, None | Some(b' ' | b'\n' | b'\r')).then_some(at)
 }
 
-/// Parses a value of the column's type at the start of `rest`; returns the number of bytes consumed.
+/// Parses a value of the column's type at the start of `rest`. Returns the number of bytes consumed; `None` if the
+/// value has another type or cannot be parsed here.
 #[inline]
 fn push_guessed_value(
     rest: &[u8],

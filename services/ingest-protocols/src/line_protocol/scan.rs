@@ -1,7 +1,7 @@
 //! Scanner for the parts of a line.
 //!
-//! Each function reads in place at a position of the body and returns the position after the part. Nothing is copied
-//! except unescaped strings.
+//! The functions read in place and return the position after the part, or its length. Nothing is copied except
+//! unescaped strings.
 
 use crate::grouping::FieldValue;
 use crate::number;
@@ -42,7 +42,7 @@ pub(super) fn skip_spaces(body: &[u8], mut at: usize) -> usize {
 }
 
 /// Returns the start of the next line if a line ends at `at`: at LF, CRLF, the end of the body, or a CR that is the
-/// last byte of the body.
+/// last byte of the body. Otherwise returns `None`.
 #[inline]
 pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
     match (body.get(at), body.get(at + 1)) {
@@ -136,7 +136,7 @@ pub(super) fn value<'a>(
     ))
 }
 
-/// Parses a whole token as a boolean.
+/// Parses a whole token as a boolean; `None` if it is not one.
 pub(super) fn boolean(token: &[u8]) -> Option<bool> {
     match token {
         b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some(true),

@@ -1,4 +1,4 @@
-//! Encoder of points as lines, for the sampler, the command line and tests.
+//! Encoder of points as lines, for exports of the command line and for tests.
 //!
 //! The output is canonical: timestamps in nanoseconds, and numbers as InfluxDB's own writers format them.
 
@@ -11,7 +11,7 @@ use crate::series_key::{self, Name};
 
 /// Appends one point as a line, with a timestamp in nanoseconds and a line end.
 ///
-/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit, if it accepts the line
+/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit, if the line is accepted
 /// and no field is named `time`.
 ///
 /// # Errors

@@ -20,11 +20,11 @@ pub enum SampleKind {
 /// Number of rows of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Float samples, including those of `target_info`.
+    /// Number of float samples, including those of `target_info`.
     pub samples: u64,
-    /// Native histograms.
+    /// Number of native histograms.
     pub histograms: u64,
-    /// Exemplars.
+    /// Number of exemplars.
     pub exemplars: u64,
 }
 

@@ -252,7 +252,7 @@ struct Comment<'a> {
 
 enum Said<'a> {
     Help(&'a str),
-    /// Type, as written.
+    /// Metric type, as written in the comment.
     Kind(&'a str),
     Unit(&'a str),
 }

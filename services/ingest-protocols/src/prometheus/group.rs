@@ -47,7 +47,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct OpenGroup {
     /// Rows; the measurements are set by [`OpenGroup::close`].
     pub(super) rows: PointGroup,
-    /// Names of the metrics.
+    /// Metric names of the rows, each name once.
     names: Vec<Box<str>>,
     /// Index into `names` for each row; empty while there is only one name.
     name_of_row: Vec<u32>,

@@ -21,13 +21,13 @@ pub struct ImportOptions {
     pub millis: Option<i64>,
     /// Labels added to every series; they replace labels of the same name. An empty value only removes that label.
     pub extra_labels: Vec<(String, String)>,
-    /// Additional samples as name and value. They get the timestamp of samples that have none, and only the extra
-    /// labels.
+    /// Additional samples as name and value. These samples get the timestamp of samples that have none, and only the
+    /// extra labels.
     pub extra_samples: Vec<(String, f64)>,
 }
 
 impl ImportOptions {
-    /// Returns the timestamp of samples that have none, in milliseconds.
+    /// Returns the timestamp of samples that have none, in milliseconds; `None` if it is unknown.
     pub(crate) fn default_millis(&self, options: &DecodeOptions) -> Option<i64> {
         let arrival = options
             .default_time

@@ -54,8 +54,8 @@ pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Strips a label with length-prefixed texts from the start of a key; `None` if the key does not begin with it. Labels
-/// of 16 KiB or more are not compared and return `None`.
+/// Strips a label with length-prefixed texts from the start of a key; `None` if the key does not begin with this label.
+/// Labels of 16 KiB or more are not compared and return `None`.
 #[inline]
 pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Option<&'a [u8]> {
     let rest = key.strip_prefix(&[LABEL])?;
@@ -97,8 +97,8 @@ pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
     })
 }
 
-/// Returns the metric name of a key; `None` if no label holds one. Fast path: the first label holds it, and its lengths
-/// take one byte each.
+/// Returns the metric name of a key; `None` if no label holds one. Fast path: the first label holds the name, and the
+/// lengths take one byte each.
 #[inline]
 pub(crate) fn metric_name(key: &[u8]) -> Option<&[u8]> {
     if let Some((head, rest)) = key.split_first_chunk::<14>()

@@ -11,7 +11,7 @@ pub struct MetricMetadata {
     pub name: String,
     /// `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `info`, `stateset` or `unknown`.
     pub kind: &'static str,
-    /// Description of the metric.
+    /// Description of the metric; may be empty.
     pub help: String,
     /// Unit of the values; may be empty.
     pub unit: String,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The samples are the same as in the text formats: buckets, sums and counts are separate series. A histogram with
-//! native buckets is stored as a native histogram. If it also has classic buckets, it is stored in both forms.
+//! native buckets is stored as a native histogram. A histogram that also has classic buckets is stored in both forms.
 
 use std::borrow::Cow;
 

@@ -23,17 +23,17 @@ use crate::reject::{Reason, Rejects};
 
 const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// Bytes of the body for each allowed item. A value with its timestamp takes at least nine bytes. Only a body of empty
-/// samples, crafted to exhaust the memory, has fewer bytes per item.
+/// Number of bytes of the body for each allowed item (row or reject). A value with its timestamp takes at least nine
+/// bytes. Only a body of empty samples, crafted to exhaust the memory, has fewer bytes per item.
 const ITEM_BYTES_MIN: usize = 8;
-/// Items allowed in addition, regardless of the size of the body.
+/// Number of items allowed in addition, regardless of the size of the body.
 const ITEMS_FREE: usize = 16;
 
-/// Stored bytes of histograms allowed per byte of the body. Integer counts take about the same space in the message and
-/// in storage. Only histograms crafted to exhaust the memory become eight times as large, because they are stored as
-/// doubles.
+/// Number of stored bytes of histograms allowed per byte of the body. Integer counts take about the same space in the
+/// message and in storage. Only histograms crafted to exhaust the memory become eight times as large, because they are
+/// stored as doubles.
 const HISTOGRAM_BYTES_MAX: usize = 2;
-/// Stored bytes of histograms allowed in addition, regardless of the size of the body.
+/// Number of stored bytes of histograms allowed in addition, regardless of the size of the body.
 const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
 
 /// Reject reason of an item over the limit for the size of the body.
@@ -160,8 +160,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.named(timeline, key)
     }
 
-    /// Returns the series that the resolver guesses as the next one, and the length of its key, if `message` begins
-    /// with that key and no label follows.
+    /// Returns the series that the resolver guesses as the next one, and the length of its key. Returns `None` unless
+    /// `message` begins with that key and no label follows.
     pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
         let mut length = 0;
         let timeline = self.resolver.guess(|key| {
@@ -175,8 +175,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Some((series, length))
     }
 
-    /// Returns the series that the resolver guesses as the next one, if `is_it` returns true for its key. `metric` is
-    /// its name.
+    /// Returns the series that the resolver guesses as the next one, if `is_it` returns true for its key; otherwise
+    /// `None`. `metric` is the metric name of that series.
     pub(crate) fn expected_of(&mut self, metric: &[u8], is_it: impl FnOnce(&[u8]) -> bool) -> Option<Series> {
         let timeline = self.resolver.guess(is_it)?;
         self.of_metric(timeline, metric).ok()

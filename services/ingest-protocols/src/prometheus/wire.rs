@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
         let [DOUBLE_1, bits @ .., VARINT_2] = *head else {
             return None;
         };
-        // The varint ends with the message, so the last eight bytes of the message contain all of it.
+        // The varint ends with the message, so the last eight bytes of the message contain the whole varint.
         let unused = 64
             - 8 * u32::try_from(rest.len())
                 .ok()

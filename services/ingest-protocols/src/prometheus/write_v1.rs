@@ -5,8 +5,8 @@
 //! TimeSeries   { 1: Label*, 2: Sample*, 3: Exemplar*, 4: Histogram* }
 //! ```
 //!
-//! The labels of a series are usually contiguous at its start. Their bytes are then used as the raw key without
-//! copying.
+//! The labels of a series are usually contiguous at its start. The bytes of these labels are then used as the raw key
+//! without copying.
 
 use tideline_model::SeriesResolver;
 

@@ -23,7 +23,7 @@ use crate::reject::{Reason, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 
 /// Maximum number of symbols of one request. A symbol takes sixteen bytes in memory but may take only two in the body.
-/// A request with 2,000 series has some thousands.
+/// A request with 2,000 series has some thousand symbols.
 const SYMBOLS_MAX: usize = 1 << 20;
 /// Maximum number of references of one list: the name and value of each tag and of the metric name.
 const REFS_MAX: usize = 2 * (TAGS_MAX + 1);
@@ -238,8 +238,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Some(series)
     }
 
-    /// Stores the metadata of a series, unless it is empty, already known, or the same as the previous metadata of this
-    /// metric in the body.
+    /// Stores the metadata of a series. Skips empty metadata, known metadata, and a repetition of the previous metadata
+    /// of this metric in the body. Fails if a reference is invalid.
     fn describe(&mut self, series: Series, description: Description) -> Result<(), Reason> {
         let (_, number) = self.writer.name(series);
         if self.described.len() <= number {

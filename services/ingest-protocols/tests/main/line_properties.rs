@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn what_one_line_is_does_not_depend_on_the_lines_before(body in body_of_pieces()) {
-        // The fields of the first line of a body are never guessed; the fields of most later lines are.
+        // The fields of the first line of a body are never guessed; those of most later lines are guessed.
         let (rows, _) = decode(&body);
         let text = String::from_utf8(body).expect("made of text");
         let lines: Vec<&str> = text.split('\n').collect();

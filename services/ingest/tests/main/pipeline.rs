@@ -14,7 +14,7 @@ use tideline_model::{
 };
 use tideline_timeline_catalog::NameSelection;
 
-/// Time of the clock, and so of points without a timestamp, in nanoseconds.
+/// Time of the clock and of points without a timestamp, in nanoseconds since the Unix epoch.
 const AT: i64 = 1_800_000_000_000_000_000;
 
 struct Database {

@@ -19,7 +19,7 @@ const CUSTOM_SCHEMA: i32 = -53;
 pub(crate) struct Chunk {
     /// First timestamp in milliseconds.
     pub(crate) first: i64,
-    /// Last timestamp.
+    /// Last timestamp in milliseconds.
     pub(crate) last: i64,
     pub(crate) encoding: Encoding,
     pub(crate) data: Vec<u8>,

@@ -1,6 +1,7 @@
-//! Memory limits of requests: samples, exemplars and lists. Held bytes are released afterwards.
+//! Memory limits of selections, exemplars and lists, and the limit of a list of series. The bytes of samples must be
+//! released afterwards.
 //!
-//! Each test runs a request with a small and with a sufficient budget.
+//! Most requests run with a budget that is too small and with a sufficient one.
 
 use tideline_model::Value;
 use tideline_prometheus::SeriesView;

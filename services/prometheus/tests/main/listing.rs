@@ -1,4 +1,4 @@
-//! Metric names, matchers and lists.
+//! Metric names, matchers, lists, cardinality, and the end of a request by its budget or cancellation.
 //!
 //! All tests use one small fleet of hosts.
 

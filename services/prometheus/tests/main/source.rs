@@ -1,6 +1,6 @@
 //! Samples of series, as the evaluator receives them.
 //!
-//! Covers types, shared milliseconds, histograms with reset hints, and series of several timelines.
+//! Covers types, shared milliseconds, histograms with reset hints, series of several timelines, errors, and exemplars.
 
 use std::collections::BTreeMap;
 

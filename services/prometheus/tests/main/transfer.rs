@@ -1,6 +1,6 @@
 //! Transfers by pages return the same samples as a selection, for small and large pages.
 //!
-//! Also tests the order of sorted transfers and their memory limits.
+//! Also tests the order and the memory limit of sorted transfers, overlapping selectors, and errors.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Aggregations. Each series is assigned to its group once, for all steps; then each group is aggregated.
+//! Aggregations. Except for `count_values`, each series is assigned to its group once, for all steps; then each group
+//! is aggregated.
 //!
-//! Submodules by kind of aggregation: `numbers` folds floats, `histograms` adds up histograms, `pick` selects
-//! series, `count_values` counts equal values. `parameter` validates parameters.
+//! Submodules by kind of aggregation: `numbers` folds floats, `histograms` adds up histograms, `pick` selects series
+//! with the `heap`, `count_values` counts equal values. `parameter` validates parameters.
 
 mod count_values;
 mod heap;

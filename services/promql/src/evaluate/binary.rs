@@ -1,7 +1,7 @@
 //! Binary operators between scalars and vectors.
 //!
-//! `matching` groups the series of two vectors, `pairing` joins the series of a group, `operate` applies the
-//! operator to two values.
+//! `matching` groups the series of two vectors, `pairing` joins the series of a group, `operate` applies the operator
+//! to two values. `marks` is the set of steps that `pairing` uses.
 
 mod marks;
 mod operate;

@@ -1,5 +1,4 @@
-//! Instant vectors: at each step, the last sample of each series within the lookback, unless it is a stale
-//! marker.
+//! Instant vectors: at each step, the last sample of each series within the lookback. Stale markers are omitted.
 //!
 //! The source passes series from several threads at once. Columns are sorted by labels, so they do not depend on the
 //! order in which the series are passed.
@@ -39,7 +38,7 @@ enum Last {
 /// Number of steps of a series between two checks for timeout and cancellation.
 const UNCHECKED_MAX: usize = 1 << 20;
 
-/// Request to the source.
+/// Request to the source: first and last timestamp (both inclusive, in milliseconds) and options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) first: i64,
@@ -116,9 +115,9 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// Builds columns with the timestamps, in milliseconds, of the last samples within the lookback at each
-    /// step. Only series that `takes` accepts are included. If the last sample of such a series is a
-    /// histogram at any step, fails with `refusal` for the first of these series by labels.
+    /// Builds columns with the timestamps, in milliseconds, of the last samples within the lookback at each step. Only
+    /// series that `takes` accepts are included. Fails if such a series has a histogram as its last sample at some
+    /// step; `refusal` creates the error for the first of these series by labels.
     pub(super) fn last_times_of_numbers(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -175,7 +174,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Calls `visit` for each step with its last sample within the lookback, unless it is a stale marker.
+    /// Calls `visit` for each step with its last sample within the lookback, unless this sample is a stale marker.
     fn each_last(
         &self,
         samples: &Samples<'_>,

@@ -66,7 +66,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Keeps the values at the steps whose mark equals `wanted`.
+    /// Keeps the values at the steps whose mark equals `wanted`; a missing mark counts as false.
     fn kept(&self, columns: Vec<(usize, Column)>, marks: &[bool], wanted: bool) -> Vec<(usize, Column)> {
         let is_kept = |step: usize| marks.get(step).copied().unwrap_or(false) == wanted;
         let kept = columns.into_iter().filter_map(|(position, column)| {

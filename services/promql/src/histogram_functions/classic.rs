@@ -21,9 +21,9 @@ pub struct Bucket {
 /// Returns the quantile of a classic histogram's observations. `buckets` may be in any order; they are sorted
 /// in place, and equal bounds are merged.
 ///
-/// Observations are assumed to be uniform within a bucket. If the lowest bound is positive, the lowest bucket
-/// begins at zero; otherwise a quantile in it is the bound itself. A quantile in the `+Inf` bucket is the
-/// highest finite bound.
+/// Observations are assumed to be uniform within a bucket. If the lowest bound is positive, the lowest bucket begins at
+/// zero; otherwise a quantile in this bucket is the bound itself. A quantile in the `+Inf` bucket is the highest finite
+/// bound.
 ///
 /// The result is −∞ for `phi` below 0 and +∞ for `phi` above 1. It is NaN for a NaN `phi`, without
 /// observations, with fewer than two buckets, and without a `+Inf` bucket. Counts that decrease with rising

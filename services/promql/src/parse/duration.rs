@@ -24,8 +24,8 @@ pub struct DurationError(String);
 ///
 /// # Errors
 ///
-/// Returns an error for an empty or malformed text, an unknown unit, units out of order, and a duration that
-/// exceeds 64 bits of nanoseconds.
+/// Returns an error for an empty or malformed text, an unknown unit and units out of order. A duration that exceeds 64
+/// bits of nanoseconds is an error as well.
 pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     /// Units in falling order, with their milliseconds.
     const UNITS: [(&str, u64); 7] = [

@@ -1,5 +1,5 @@
-//! Parser of the vector matching between an operator and its right operand: `bool`, `on`, `ignoring`,
-//! `group_left`, `group_right`, `fill`.
+//! Parser of the vector matching between an operator and its right operand: `bool`, `on`, `ignoring`, `group_left`,
+//! `group_right`, `fill`, `fill_left`, `fill_right`.
 
 use super::{Parsed, Parser};
 use crate::ast::{Cardinality, VectorMatching};

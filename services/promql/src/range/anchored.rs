@@ -1,9 +1,9 @@
 //! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, and interpolated instant values.
 //!
-//! *Anchored*: the value at the start is that of the last sample at or before the start, otherwise that of the first
-//! sample. The value at the end is that of the last sample. *Smoothed*: the values at both ends are interpolated
-//! linearly between the adjacent samples. If one of the two is missing, the value of the other is used. Nothing is
-//! extrapolated.
+//! *Anchored*: the value at the start is the value of the last sample at or before the start, otherwise of the first
+//! sample. The value at the end is the value of the last sample. *Smoothed*: the values at both ends are interpolated
+//! linearly between the adjacent samples. If one of these samples is missing, the value of the other is used. Nothing
+//! is extrapolated.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ struct Ends {
 }
 
 impl Window<'_> {
-    /// Finds the samples used for the range. `first` is the last sample at or before the start, otherwise the
-    /// first sample. `last` is the last sample; in a smoothed range, the first sample at or after the end, if
-    /// any. Returns `None` if all samples are at or before the start, or if a smoothed range ends before the
-    /// first sample.
+    /// Finds the samples used for the range. `first` is the last sample at or before the start, otherwise the first
+    /// sample. `last` is the last sample; in a smoothed range, the first sample at or after the end, if any. Returns
+    /// `None` without samples, if all samples are at or before the start, or if a smoothed range ends before the first
+    /// sample.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]

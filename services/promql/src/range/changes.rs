@@ -39,8 +39,8 @@ pub(super) fn resets(window: &Window<'_>) -> Option<f64> {
 }
 
 impl Window<'_> {
-    /// Returns the indices of the first float and the first histogram to use. An anchored range begins with the
-    /// last sample at or before its start; if it has no sample after its start, the result is `None`.
+    /// Returns the indices of the first float and the first histogram to use. An anchored range begins with the last
+    /// sample at or before its start. The result is `None` if an anchored range has no sample after its start.
     fn anchors(&self) -> Option<(usize, usize)> {
         if self.extent != Extent::Anchored {
             return Some((0, 0));
@@ -60,7 +60,7 @@ impl Window<'_> {
         })
     }
 
-    /// Counts the samples that differ from the previous one.
+    /// Counts the samples for which `differs` returns true when called with the previous sample and the sample.
     fn count_pairs(
         &self,
         mut floats: usize,

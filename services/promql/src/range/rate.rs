@@ -2,9 +2,9 @@
 //!
 //! 1. The increase is the difference between the last and the first sample. For a counter, the value before
 //!    each reset is added.
-//! 2. Samples are rarely exactly at the ends of the range. If an end of the range is less than 1.1 average
-//!    sample intervals away from the outermost sample, the increase is extrapolated to that end. Otherwise the
-//!    series is assumed to begin or end in between, and half an interval is extrapolated.
+//! 2. Samples are rarely exactly at the ends of the range. If the outermost sample is less than 1.1 average sample
+//!    intervals away from an end of the range, the increase is extrapolated to that end. Otherwise the series is
+//!    assumed to begin or end in between, and half an interval is extrapolated.
 //! 3. A counter is not extrapolated below zero. If its start timestamp is known and in the range, its value is
 //!    zero there.
 

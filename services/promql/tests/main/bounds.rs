@@ -1,4 +1,4 @@
-//! Tests of the limits on memory and time of a query.
+//! Tests of evaluations with many series or steps: limits, warnings, threads that wait for room, extreme timestamps.
 //!
 //! Queries over few samples can produce many series or steps, which must be limited as well.
 

@@ -1,5 +1,5 @@
-//! Properties of evaluations that scripts do not cover: limits, cancellation, the order of series,
-//! statistics.
+//! Properties of evaluations that scripts do not cover: limits, cancellation, the order of series, statistics, windows
+//! computed by the source, removal of metric names, deep expressions.
 
 use std::fmt::Write;
 

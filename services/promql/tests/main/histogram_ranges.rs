@@ -1,6 +1,6 @@
 //! Tests of functions over ranges of histograms.
 //!
-//! The tests cover resets, incompatible histograms, different custom bounds, and `anchored` and `smoothed`
+//! The tests cover rates, resets, incompatible histograms, different custom bounds, and `anchored` and `smoothed`
 //! ranges.
 
 use tideline_promql::Point;

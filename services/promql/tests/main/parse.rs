@@ -1,6 +1,7 @@
 //! Tests of the parser.
 //!
-//! The tests cover the expressions of valid texts and Prometheus' error messages for invalid texts.
+//! The tests cover the expressions of valid texts, Prometheus' error messages for invalid texts, limits of depth and
+//! length, the function table, and `parse_duration`.
 
 use tideline_promql::ast::{
     AtModifier, BinaryOp, Bounds, Cardinality, DurationExpr, DurationValue, Expr, TextRange, ValueType,

@@ -1,4 +1,4 @@
-//! Prometheus' test scripts, run with different orders of series.
+//! Prometheus' test scripts, run with two orders of series.
 
 use std::path::PathBuf;
 

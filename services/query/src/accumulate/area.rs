@@ -10,7 +10,7 @@ use super::sum::Sum;
 use crate::result::ValueRef;
 use crate::window::Windows;
 
-/// Areas of each window.
+/// Sums of each window, and the state of the current timeline.
 #[derive(Debug)]
 pub struct Areas {
     grid: Windows,
@@ -113,8 +113,8 @@ impl Areas {
         (area.crossed > 0).then(|| ValueRef::Float(area.area.as_f64()))
     }
 
-    /// Returns the value of `time_weighted_mean`. If no line covers a part of the window, this is the mean of its
-    /// points, or `None` if it has no points.
+    /// Returns the value of `time_weighted_mean`. If no line covers a part of the window, returns the mean of the
+    /// window's points; `None` without points.
     pub(super) fn mean(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         if area.crossed > 0 {

@@ -102,12 +102,12 @@ impl Counter {
     }
 }
 
-/// Returns the growth of values that never decrease.
+/// Returns the last value minus the first; the growth if no value decreases. Panics without values.
 fn last_minus_first<T: Copy + Into<i128>>(values: &[T]) -> i128 {
     values[values.len() - 1].into() - values[0].into()
 }
 
-/// Returns the correction of [`last_minus_first`] for resets. Resets are rare, so the loop is a plain
+/// Returns the growth that [`last_minus_first`] lacks because of resets. Resets are rare, so the loop is a plain
 /// comparison scan.
 fn restarts<T: Copy + Into<i128> + PartialOrd>(values: &[T]) -> i128 {
     let drops = values.windows(2).filter(|pair| pair[1] < pair[0]);

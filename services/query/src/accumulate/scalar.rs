@@ -1,6 +1,6 @@
 //! One number or boolean of any type, small enough to copy.
 //!
-//! Accumulators, ranks and samples use it; comparisons between numbers of different types are exact.
+//! Accumulators, ranks and samples use this type; comparisons between numbers of different types are exact.
 
 use std::cmp::Ordering;
 

@@ -16,7 +16,7 @@ const SHORT: usize = 8;
 /// Sum of numbers of any type.
 ///
 /// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
-/// (Neumaier's variant of Kahan summation), so that the order of additions and merges changes the result by at most
+/// (Neumaier's variant of Kahan summation). The order of additions and merges therefore changes the result by at most
 /// 1e-12 relative. A result beyond the range of doubles is infinite.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
@@ -64,7 +64,7 @@ impl Sum {
         }
     }
 
-    /// Returns true if nothing was added.
+    /// Returns true if no value was added and no type was marked.
     pub fn is_empty(&self) -> bool {
         self.types == Types::default()
     }
@@ -97,7 +97,7 @@ impl Sum {
     pub fn as_f64(&self) -> f64 {
         let mut floats = self.floats;
         if self.integers != 0 {
-            // Nearly every sum fits 64 bits, where the conversion takes a tenth of the time.
+            // Nearly every sum fits 64 bits; their conversion takes a tenth of the time of 128 bits.
             let small = i64::try_from(self.integers);
             let rounded = small.map_or_else(|_| self.integers as f64, |small| small as f64);
             floats.add(rounded);
@@ -172,7 +172,7 @@ pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
 
 /// Returns the exact sum of signed integers.
 ///
-/// They are biased by 2⁶³ to unsigned so that the loop vectorizes: SSE2 has no arithmetic right shift of 64-bit
+/// The integers are biased by 2⁶³ to unsigned so that the loop vectorizes: SSE2 has no arithmetic right shift of 64-bit
 /// integers.
 fn sum_signed(values: &[i64]) -> i128 {
     if values.len() <= SHORT {

@@ -30,7 +30,7 @@ pub(super) struct Arithmetic {
 struct OfMeasurement {
     /// Number of leading accumulators that are columns of the result. The others are only inputs of expressions.
     shown: usize,
-    /// Positions of the columns that its series have: requested ones, then computed ones.
+    /// Positions of the result columns that the series of the measurement have: requested ones, then computed ones.
     positions: Vec<usize>,
     /// Expressions whose inputs the measurement has: index of the expression, accumulators of its inputs.
     computed: Vec<(usize, Vec<usize>)>,
@@ -40,8 +40,9 @@ struct OfMeasurement {
 const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
-    /// Adds the inputs of the expressions to the columns. Returns an error if a name is invalid or already used, an
-    /// expression is invalid, the inputs are too many, or an input is an unknown field or not a number.
+    /// Adds the inputs of the expressions to the columns. Returns an error if a name is empty or already used, an
+    /// expression is invalid, or there are too many inputs. Also returns an error if an input is of an unknown field or
+    /// not a number.
     pub(super) fn new(
         computations: &[Computation],
         columns: &mut Columns<AggregateSource>,

@@ -35,7 +35,7 @@ pub(super) struct Output<'a> {
     pub(super) estimated: BTreeSet<usize>,
     /// Positions of the columns in which some integer sum did not fit its type.
     pub(super) overflowed: BTreeSet<usize>,
-    /// Indices of the accumulators whose integer sum did not fit its type in the last window.
+    /// Indices of the accumulators whose integer sum did not fit its type in the window that was evaluated last.
     pub(super) row_overflows: Vec<usize>,
 }
 

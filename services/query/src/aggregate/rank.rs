@@ -4,8 +4,8 @@
 //! points, a thousand timelines cost a thousand cells and few reads. Then the tags of the groups that can win are
 //! resolved, and only the winners are scanned in the windows of the result.
 //!
-//! The first scan provides the result if the result has a single window, its columns include the rank value, and
-//! either all groups win or the other columns cost no extra reads.
+//! The first scan provides the result if the result has a single window and its columns include the rank value. In
+//! addition, all groups must win, or the other columns must cost no extra reads.
 
 use tideline_engine::Table;
 use tideline_engine::model::Value;

@@ -1,7 +1,7 @@
 //! Parallel scan of an aggregate.
 //!
-//! Distributes the timelines of a batch of groups over the workers and merges the results in order of id, so that the
-//! number of workers changes a result only by the rounding of floats.
+//! Distributes the timelines of a batch of groups over the workers and merges the results in order of id. The number of
+//! workers therefore changes a result only by the rounding of floats.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,8 @@ pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> V
         .collect()
 }
 
-/// Result of a worker: the state of each group of the batch, `None` for a group without values, and the read cost.
+/// Result of a worker or of a whole scan: the state of each group of the batch (`None` for a group without values), and
+/// the read cost.
 pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
 
 /// State shared by the workers of a scan.
@@ -89,7 +90,7 @@ impl<'a> AggregateScan<'a> {
         }
     }
 
-    /// Releases the memory of the returned states, which the caller has written and dropped.
+    /// Releases the memory charged for the returned states. The caller must not use the states any more.
     pub(super) fn release(&self) {
         self.context.watch.release();
         let bytes = self.cells_bytes.swap(0, Ordering::Relaxed);

@@ -25,7 +25,7 @@ const BINARY: [(&str, Binary); 4] = [
 ];
 
 impl Expression {
-    /// Parses an expression. Errors state the position in characters, counted from 1.
+    /// Parses an expression. Syntax errors state the position in characters, counted from 1.
     pub(crate) fn parse(text: &str, scope: Scope) -> Result<Self> {
         within("bytes of an expression", TEXT_BYTES_MAX, text.len() as u64)?;
         let mut parser = Parser {

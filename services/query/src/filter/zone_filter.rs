@@ -1,5 +1,5 @@
-//! Zone filter: excludes buckets (parts of the rows with summaries) if the summaries show that no row can match the
-//! condition.
+//! Zone filter: excludes a bucket if its summaries show that no row can match the condition. A bucket is a group of
+//! rows with stored summaries of their columns.
 
 use tideline_engine::condition::intervals::Intervals;
 use tideline_engine::model::FieldId;

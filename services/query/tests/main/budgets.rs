@@ -1,6 +1,6 @@
 //! Limits of queries: a query over a limit is refused, before it reads if possible, and a cancelled query stops.
 //!
-//! Also tests the read cost that a summary reports.
+//! Also tests invalid queries, the read cost that a summary reports, and the report of read timelines to the engine.
 
 use std::time::Duration;
 

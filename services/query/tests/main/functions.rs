@@ -1,6 +1,7 @@
-//! Rules of percentiles, standard deviation, tallies, differences and areas.
+//! Rules of percentiles, distinct counts, modes, differences (`spread`, `delta`) and areas (`integral`,
+//! `time_weighted_mean`).
 //!
-//! Also tests the memory limits of these functions.
+//! Also tests column names, the memory limits of functions that hold values, and the maximum number of functions.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Budget, Function, GroupBy, Percentile, PointQuery, QueryError};

@@ -1,6 +1,6 @@
 //! Rules of [`Function`], one test per rule.
 //!
-//! Each test writes a few points and compares exact results.
+//! Each test writes a few points and compares the results, exactly except for sums of floats.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{

@@ -1,5 +1,5 @@
-//! Tests that standard readers decode what the writer encodes. The tests cover types, nulls, metadata and the
-//! limits of batches and row groups.
+//! Tests that standard readers decode what the writer encodes. The tests also cover nulls, metadata, empty results,
+//! refused values and the limits of batches and row groups.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};

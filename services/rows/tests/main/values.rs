@@ -72,7 +72,7 @@ proptest! {
         let mut out = Vec::new();
         write_value(&value, declared, integers, &mut out);
         let json = text(out);
-        // A value of another type than the declared one is in the typed form, which any undeclared column takes.
+        // A value of another type than the declared one is in the typed form, which every undeclared column accepts.
         let declared = declared.filter(|declared| *declared == value.column_type());
         let given = parse_column(&json, declared, NOW);
         prop_assert_eq!(given, Ok(vec![GivenValue { value, version: None }]), "{}", json);

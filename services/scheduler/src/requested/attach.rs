@@ -1,4 +1,4 @@
-//! Job that attaches the archive of another database, in steps of a thousand timelines or one segment.
+//! Job that attaches the archive of another database, in steps of at most a thousand timelines or one segment.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineError};

@@ -1,4 +1,4 @@
-//! Job that sets and removes attributes of all selected timelines, in steps of a thousand timelines.
+//! Job that sets and removes attributes of all selected timelines, in steps of at most a thousand timelines.
 
 use roaring::RoaringBitmap;
 use tideline_engine::catalog::AttributeChanges;

@@ -29,7 +29,7 @@ pub struct ArchiveState {
     pub stalled: Option<String>,
 }
 
-/// Number of failures in a row after which an archive is stalled.
+/// Number of failures in a row from which an archive is stalled.
 pub const STALLED_FAILURES: u32 = 3;
 /// Time for which due points wait without a successful move before the archive is stalled, nanoseconds.
 pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
@@ -58,7 +58,7 @@ impl Scheduler {
             };
             let jobs = || state.journal.jobs.values().rev().filter(is_of);
             let last_job = jobs().next().cloned();
-            // A restart loses the waits, but not the past jobs.
+            // A restart loses the failure counts of the queue, but not the past jobs.
             let failed = jobs().take_while(|job| job.state == JobState::Failed).count();
             let failed = u32::try_from(failed).unwrap_or(u32::MAX);
             let failures = trouble.map_or(failed, |trouble| trouble.failures.max(failed));
@@ -92,7 +92,7 @@ impl Scheduler {
 /// Points of a table that wait to be archived.
 struct Waiting<'a> {
     now: i64,
-    /// Time when the first of these points became old enough.
+    /// Time when the first of these points became old enough, trusted nanoseconds; `None` = no points wait.
     since: Option<i64>,
     /// Time of the last successful move, or of the policy change if that is later.
     progress: Option<i64>,
@@ -102,7 +102,7 @@ struct Waiting<'a> {
     error: Option<&'a str>,
 }
 
-/// Returns the reason why the archive of a table is stalled, if it is.
+/// Returns the reason why the archive of a table is stalled; `None` if it is not stalled.
 fn stalled(waiting: &Waiting<'_>) -> Option<String> {
     let since = waiting.since?;
     let waited = waiting.now.saturating_sub(since).max(0);

@@ -12,7 +12,7 @@ use crate::maintenance::{Mode, Planned, WorkError};
 use crate::run::Run;
 use crate::throttle::JobCost;
 
-/// Reports the cost of a rewrite as that of a part of the running job.
+/// Reports the cost of a rewrite to the running job, as the cost of its current part.
 struct RunThrottle<'r, 'a>(&'r mut Run<'a>);
 
 impl Throttle for RunThrottle<'_, '_> {
@@ -83,9 +83,9 @@ impl Series {
         ))
     }
 
-    /// Moves points into files. If the points also stay in the cold tier for a while, they first become one cold
-    /// segment without deleted points, unless they are one already. Work of the mode [`Mode::Cut`] only cuts the
-    /// segments.
+    /// Moves points into files. If the points also stay in the cold tier for a while, they are first folded into one
+    /// cold segment without deleted points, unless they are in such a segment already. Work of the mode [`Mode::Cut`]
+    /// only cuts the segments.
     pub(super) fn archive(
         &self,
         work: &Planned,
@@ -126,8 +126,8 @@ impl Series {
         })
     }
 
-    /// Restores archived segments to the cold tier and keeps cold ones there, one by one. Segments that changed
-    /// meanwhile are left out.
+    /// Restores archived segments to the cold tier and keeps cold segments there, one rewrite per segment. Segments
+    /// that have changed since the plan are skipped.
     pub(super) fn restore(
         &self,
         work: &Planned,

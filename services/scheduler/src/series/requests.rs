@@ -8,8 +8,8 @@ use crate::runner::State;
 use crate::scheduler::{Scheduler, SchedulerError};
 
 impl Scheduler {
-    /// Restores archived points of a range to the cold tier, where policies leave them until a trusted timestamp in
-    /// nanoseconds. Returns the job, which runs before planned work, or `None` if no archived or cold segment with
+    /// Restores archived points of a range to the cold tier. Policies leave the points there until a trusted timestamp
+    /// in nanoseconds. Returns the job, which runs before planned work; `None` if no archived or cold segment with
     /// visible points overlaps the range.
     ///
     /// Whole segments are restored. Restored segments stay if the job is cancelled or fails; a repeated request

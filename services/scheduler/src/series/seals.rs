@@ -55,7 +55,7 @@ impl Scheduler {
     }
 }
 
-/// Marker of a request that waits for a seal. While it exists, seal reports belong to the job of the request.
+/// Marker of a request that waits for a seal. While the marker exists, seal reports belong to the job of the request.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -72,7 +72,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Series {
-    /// Returns the seals of the store since the last call.
+    /// Returns the seals that the store has completed since the last call.
     pub(super) fn unplanned_seals(&self) -> Vec<Unplanned> {
         let reports = self.work.take_seal_reports();
         let unplanned = |report: SealReport| {
@@ -82,7 +82,7 @@ impl Series {
         reports.into_iter().map(unplanned).collect()
     }
 
-    /// Seals all points. The extent of the job is that of all seals since it began.
+    /// Seals all points. The extent of the job is that of all seals since the job began.
     pub(super) fn perform_seal(&self, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         self.work.seal()?;
         let sum = SealSum::of(&self.work.take_seal_reports());

@@ -1,6 +1,6 @@
 //! Interface from the maintenance of series tables to the database.
 //!
-//! It is a trait, so that tests can replace the engine by a fake.
+//! The interface is a trait, so that tests can replace the engine by a fake.
 
 use tideline_engine::model::{SegmentId, TableId, TableModel};
 use tideline_engine::moves::{
@@ -76,8 +76,8 @@ pub trait SeriesWork: Send + Sync + 'static {
     /// Returns an error if the table was dropped or a target cannot be reached.
     fn write_settings(&self, table: TableId) -> Result<u64, WorkError>;
 
-    /// Removes timelines that have neither visible points nor attributes, and those that were silent for too long, from
-    /// a table's catalog. Returns their number.
+    /// Removes timelines from a table's catalog: those that have neither visible points nor attributes, and those that
+    /// were silent for too long. Returns their number.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Test of a wall clock that jumps, by seconds up to decades, or stands still.
 //!
-//! Nothing expires early, no point of the future is dropped, and once the clock is right again the data is as if the
+//! Nothing expires early, and no point of the future is dropped. Once the clock is right again, the data is as if the
 //! clock had never been wrong.
 //!
 //! Engine and scheduler run on a manual clock, so that a year of jumps takes seconds. Clients have clocks that are
@@ -81,7 +81,8 @@ fn nothing_expires_early_however_the_clock_jumps() {
         }
         machine.wall = machine.draw_wall(&mut chance);
         let context = format!("jump {jump} to {:?}", machine.wall);
-        // Most jumps are corrected within a day. A few are accepted first, but not for long enough to free points.
+        // Most jumps are corrected within a day. A few last one to two days: they are accepted after a day, but not for
+        // long enough to free points.
         let is_long = chance.below(20) == 0;
         let lasting = match is_long {
             true => DAY + chance.below(23 * 60) * MINUTE,
@@ -259,13 +260,13 @@ impl Machine {
         seen
     }
 
-    /// Checks that every point is visible whose age, by true time, is at most the retention minus the lead.
+    /// Checks that every point whose age by true time is at most the retention minus the lead is visible.
     fn check_nothing_is_early(&self, context: &str) {
         self.compare(self.truth - RETENTION + self.lead, context);
     }
 
-    /// Checks with a right clock that no point younger than the retention is missing, so that none was freed early,
-    /// and that no older point is visible.
+    /// Checks, with a right clock, that every point younger than the retention is visible, so no point was freed early.
+    /// Also checks that no older point is visible.
     fn check_all_is_right(&self, context: &str) {
         self.compare(self.truth - RETENTION, context);
         let oldest = self.seen().into_iter().next();

@@ -352,7 +352,7 @@ pub(crate) fn table(id: u32, name: &str, policy: Policy, segments: Vec<SegmentFa
     }
 }
 
-/// Creates a segment that fills the day this number of days after the start.
+/// Creates a segment that fills the day that begins `days` days after [`START`].
 pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
     let window = Window::of(START + days * DAY, BASE, 3);
     let range = window.range(BASE);

@@ -139,7 +139,7 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     Arc::new(StoreWork { store, clock })
 }
 
-/// Returns one archive for all stores, as one target may serve many. It exists until the process ends.
+/// Returns the archive that all stores share, as one target may serve many. It exists until the process ends.
 fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {
@@ -437,7 +437,7 @@ fn daily(days: i64, now: i64) -> Vec<(u64, i64, i64)> {
 
 #[test]
 fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
-    // `hot_ttl` is set before the backfill, set after it, or shortened after it; the last case also has an archive.
+    // `hot_ttl` is set before the backfill, set after it, or shortened after it (cases 2 and 3). Case 3 has an archive.
     for (case, days) in (0..4).zip([300, 700, 1_100, 1_500]) {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));

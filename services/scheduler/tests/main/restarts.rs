@@ -163,7 +163,7 @@ fn long_texts_are_shortened_and_unknown_rows_left_out() {
     assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] > 999);
 }
 
-/// Rows as version 1 wrote them. They are on disk, so they must stay readable.
+/// Rows as version 1 wrote them. Such rows are on disk, so they must stay readable.
 #[test]
 fn golden_rows_read_back_and_are_written_the_same() {
     let job = r#"{"format":1,"id":7,"kind":"migrate","table":{"id":1,"name":"default"},"state":"done","by_hand":false,"reason":"why","created":5,"due":6,"started":7,"finished":8,"from":-10,"to":20,"tier":"cold","total":{"windows":1,"segments":2,"timelines":3,"points":4,"values":5,"bytes":6},"done":{"timelines":3,"points":4,"values":5,"bytes":6,"bytes_written":2,"bytes_per_second":9,"seconds_left":null},"outcome":"what","error":null}"#;

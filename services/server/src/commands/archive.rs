@@ -154,7 +154,7 @@ fn verify(of: &TargetArguments) -> Result<()> {
 fn check(of: &TargetArguments) -> Result<()> {
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
     let archive = open(of, scratch.path())?;
-    // A token that concurrent checks do not share.
+    // The token is unique, so that concurrent checks do not interfere.
     let token = format!(
         "{}-{:016x}",
         std::process::id(),

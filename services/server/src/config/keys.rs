@@ -1,6 +1,6 @@
 //! Table of all configuration keys.
 //!
-//! Parsing, `config show`, `config reference`, messages and the settings page of the guide are derived from it.
+//! Parsing, `config show`, `config reference`, messages and the settings page of the guide are derived from this table.
 
 use super::Config;
 use super::slot::{Range, Slot};

@@ -30,8 +30,8 @@ enum Figure {
 }
 
 impl HostSampler {
-    /// Creates a sampler. The CPU usage is available from the first sample on that is taken at least
-    /// [`sysinfo::MINIMUM_CPU_UPDATE_INTERVAL`] later.
+    /// Creates a sampler. The CPU usage is valid only in samples that are taken at least
+    /// [`sysinfo::MINIMUM_CPU_UPDATE_INTERVAL`] after the creation.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error: sysinfo::Error| Failure::Sampler(error.to_string());
         let mut system = System::new().map_err(failed)?;

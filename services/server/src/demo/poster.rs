@@ -8,7 +8,7 @@ use ureq::http::Response;
 
 use crate::failure::{Failure, Result};
 
-/// Client of one server. Clones share its connections.
+/// Client of one server. Clones share the connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Poster {
     agent: Agent,

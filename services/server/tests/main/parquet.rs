@@ -349,7 +349,7 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
 fn columns_of_histograms_are_passed_over_and_counted() {
     let lab = Lab::start();
     let texts = vec![Some("{{count:1 sum:1}}"), Some("{{count:2 sum:2}}"), None];
-    // As written by an export, and by an archive.
+    // The column as an export writes it, and as an archive writes it.
     let stored = texts.iter().map(|text| text.map(str::as_bytes)).collect();
     let forms: [(&str, ArrayRef); 2] = [
         ("exported", Arc::new(StringArray::from(texts.clone()))),

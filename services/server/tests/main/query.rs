@@ -388,7 +388,7 @@ fn the_server_completes_names() {
 #[test]
 fn completion_without_a_server_is_silent_and_quick() {
     let home = tempfile::tempdir().expect("a folder");
-    // One server does not listen, the other never responds.
+    // The first server does not listen, the second never responds, and the third is not a valid address.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = format!("http://{}", listener.local_addr().expect("it listens"));
     let begun = std::time::Instant::now();

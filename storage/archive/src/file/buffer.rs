@@ -32,7 +32,7 @@ pub(crate) enum Buffer {
     Maps(Maps),
     /// Optional floats.
     Floats(Sparse<f64>),
-    /// Optional integers; unsigned ones are stored by their bits.
+    /// Optional integers. Unsigned integers are stored by their bits.
     Signed(Sparse<i64>),
     /// Optional booleans.
     Booleans(Sparse<bool>),
@@ -62,7 +62,7 @@ pub(crate) struct Maps {
 #[derive(Debug)]
 pub(crate) struct Sparse<T> {
     values: Vec<T>,
-    /// Definition level of each row: 1 if it has a value.
+    /// Definition level of each row: 1 if the row has a value, otherwise 0.
     levels: Vec<i16>,
 }
 
@@ -301,7 +301,7 @@ fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) 
 }
 
 /// Passes repeated values to the encoder in batches of [`REPEATED_BATCH`] rows. A value that fills several complete
-/// batches is cloned only for the first one, because most of the cost is reference counting.
+/// batches is cloned only for the first of these batches, because most of the cost is reference counting.
 fn write_repeated<T: Clone>(
     rows: impl Iterator<Item = (Option<T>, usize)>,
     mut write: impl FnMut(&[T], &[i16]) -> Result<()>,

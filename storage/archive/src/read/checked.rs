@@ -1,7 +1,7 @@
 //! Validation of footers, so that readers can rely on them without further checks.
 //!
-//! A file may be foreign or damaged. Contents that would make the decoder fail (negative offsets, pages outside their
-//! column, columns of the wrong type) are rejected here with a reason.
+//! A file may be foreign or damaged. This module rejects contents that would make the decoder fail: negative offsets,
+//! pages outside their column, columns of the wrong type.
 
 use parquet::basic::Type as Physical;
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData, RowGroupMetaData};

@@ -157,7 +157,8 @@ impl Fetched {
         Ok(parts)
     }
 
-    /// Returns the blocks that contain the ranges, in order; adjacent ones are merged.
+    /// Returns the blocks that contain the ranges, as sorted ranges of block numbers. Adjacent and overlapping ranges
+    /// are merged.
     fn blocks_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<usize>>> {
         let blocks = ranges.iter().map(|range| {
             let blocks = self.file.sums.blocks(range);

@@ -1,8 +1,8 @@
 //! Reader of runs of one file, made for requests in ascending order of rows.
 //!
-//! The column readers advance through a row group and skip the rows that were not requested; a request for earlier rows
-//! reopens them. The pages of the requested rows are fetched together before decoding. If the reader has a read-ahead,
-//! pages of the following rows are fetched as well.
+//! The column readers advance through a row group and skip the rows that were not requested. A request for earlier rows
+//! reopens the column readers. The pages of the requested rows are fetched together before decoding. If the reader has
+//! a read-ahead, pages of the following rows are fetched as well.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ struct Group {
 const PAGE_MEMORY: u64 = 64 << 10;
 
 impl FileReader {
-    /// Creates a reader. Its read-ahead is `share` minus the memory for decoding.
+    /// Creates a reader. The read-ahead of the reader is `share` minus the memory for decoding, in bytes.
     pub(super) fn new(
         target: Arc<Target>,
         key: &str,
@@ -99,7 +99,7 @@ impl FileReader {
         })
     }
 
-    /// Returns the approximate memory usage: fetched bytes, pages being decoded, and metadata of the file.
+    /// Returns the approximate memory usage in bytes: fetched parts, pages being decoded, and metadata of the file.
     pub(super) fn memory(&self) -> u64 {
         let decoded = self
             .group

@@ -146,8 +146,8 @@ impl Footers {
         Opened { file, rows }
     }
 
-    /// Opens a file with block checksums; `None` if the file has no valid ones, or if its footer has no recorded
-    /// checksum.
+    /// Opens a file with block checksums. Returns `None` if the file has no valid block checksums, or if no checksum of
+    /// its footer is recorded.
     fn read(&self, target: &Target, file: &ArchiveFile) -> Result<Option<(OpenFile, Option<Bytes>)>> {
         if file.index_sha256.is_empty() {
             return Ok(None);

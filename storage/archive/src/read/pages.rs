@@ -1,7 +1,8 @@
 //! In-memory cache of file blocks, limited in size.
 //!
-//! Blocks are added after their checksums were verified. The key is the checksum of the file and the block number: the
-//! same content under several names is cached once, and a file never changes. All queries share the cache.
+//! Blocks are added after their checksums were verified. The key is the checksum of the file and the block number. So
+//! the same content under several names is cached once, and a cached block never becomes stale. All queries share the
+//! cache.
 //!
 //! Eviction is CLOCK: each use of a block keeps it for another round, up to [`USES_MAX`] rounds. A long scan, which
 //! uses each block once, therefore does not evict blocks that are used repeatedly.

@@ -1,7 +1,7 @@
 //! Reader of runs of all files of a segment.
 //!
-//! Readers of one query share a memory limit. While it is exceeded, each reader closes the files that it used least
-//! recently.
+//! Readers of one query share a memory limit. While the limit is exceeded, each reader closes its least recently used
+//! files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub struct SegmentReader {
     keeps: bool,
     files: HashMap<u32, OpenReader>,
     memory: Arc<ReadMemory>,
-    /// Share of `memory` used by the open files.
+    /// Share of `memory` used by the open files of this reader, in bytes.
     taken: u64,
     reads: u64,
 }
@@ -53,7 +53,7 @@ pub struct SegmentReader {
 /// File that is being read.
 struct OpenReader {
     reader: FileReader,
-    /// Approximate memory usage.
+    /// Approximate memory usage, in bytes.
     taken: u64,
     /// Number of the last read that used the file.
     used: u64,
@@ -67,8 +67,8 @@ pub struct ReadMemory {
 }
 
 impl ReadMemory {
-    /// Creates a shared limit. While it is exceeded, a reader keeps at most the file that it read last, and none if
-    /// other readers use memory too.
+    /// Creates a shared limit of `bytes_max` bytes. While the limit is exceeded, a reader keeps only the file that it
+    /// read last, or no file if other readers use memory as well.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,

@@ -159,7 +159,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// Sets the TLS provider of the process. It is not an error if another one is set already.
+/// Sets the TLS provider of the process. Does nothing if a provider is set already.
 fn use_ring() {
     let _set_before = rustls::crypto::ring::default_provider().install_default();
 }

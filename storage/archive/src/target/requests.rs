@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-/// Maximum number of operations in flight over all callers; further ones wait. A read of several ranges is one
+/// Maximum number of operations in flight over all callers; further operations wait. A read of several ranges is one
 /// operation.
 const IN_FLIGHT_MAX: usize = 16;
 

@@ -11,8 +11,8 @@ use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
 use crate::kit::{Known, Points, archive, floats, in_directory, write};
 
-/// Returns one measurement with its own files over two days, seven small ones in shared files, more timelines than one
-/// decoding batch, and one timeline without an identity.
+/// Returns one measurement with its own files over two days, and seven small measurements in shared files. Together
+/// they have more timelines than one decoding batch. One timeline has no identity.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);

@@ -87,7 +87,7 @@ fn twenty_days_of_a_timeline_are_read_once() {
     assert_eq!(cached, 0);
 }
 
-/// A passing reader, as a rewrite uses it, adds nothing to the cache.
+/// A reader with `passing`, as used by rewrites, adds nothing to the cache.
 #[test]
 fn a_reader_that_passes_keeps_nothing() {
     let (known, points) = days(20, 1_440);

@@ -80,7 +80,8 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
     assert_eq!(fs::read_dir(&files).expect("the target itself stays").count(), 0);
 }
 
-/// Reads all rows of a file; this must fail if the file is gone. [`flips`](crate::flips) tests reads of changed files.
+/// Reads all runs of a segment. The read must fail if a file is gone. [`flips`](crate::flips) tests reads of changed
+/// files.
 fn read_fails(
     archive: &Archive,
     copy: &Arc<ArchiveCopy>,
@@ -96,8 +97,8 @@ fn read_fails(
     assert!(outcome.is_err() || !is_gone, "a file that is gone cannot be read");
 }
 
-/// Changes every fifth byte of the footers, one at a time: each read fails, or returns as many points and values as
-/// were written. No read panics.
+/// Changes every fifth byte of the footers, one at a time. Then each read fails, or returns as many points and values
+/// as were written. No read panics.
 #[test]
 fn a_footer_that_was_changed_panics_nowhere() {
     let mut known = Known::default();
@@ -119,8 +120,8 @@ fn a_footer_that_was_changed_panics_nowhere() {
     };
     let (copy, extents) = write(&open(100), &target, &known, &points);
     assert_eq!(copy.files.len(), 2);
-    // The checksum of the footer is removed and the checksum of the file is adapted, as in a description of a
-    // foreign file, so that the changed bytes reach the decoder.
+    // The description has no checksum of the footer, and gets the checksum of the changed file. So the changed bytes
+    // reach the decoder, as they may for a foreign file.
     let mut copy = (*copy).clone();
     copy.files.iter_mut().for_each(|file| file.index_sha256.clear());
     let files = PathBuf::from(target.strip_prefix("file://").expect("it begins so"));

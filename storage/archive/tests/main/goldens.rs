@@ -1,7 +1,7 @@
 //! Files of earlier builds can still be read, with the same content.
 //!
 //! Each directory in `tests/golden` is the output of an earlier build to a target, and is never changed or removed. To
-//! write a missing one, run
+//! write a missing directory, run
 //!
 //! ```text
 //! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-archive goldens
@@ -25,8 +25,8 @@ use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, read, write
 /// Number of rows at which a measurement gets its own file in these tests.
 const OWN_FILE_ROWS: usize = 200;
 
-/// Returns a measurement of histograms with its own file, another one that shares a file with floats, and days of
-/// floats only.
+/// Returns a measurement of histograms with its own file, a measurement of histograms that shares a file with floats,
+/// and days of floats only.
 pub(crate) fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("request_seconds", 1, "histogram", ValueType::Histogram);

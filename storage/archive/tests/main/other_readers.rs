@@ -2,8 +2,8 @@
 //!
 //! DuckDB has timestamps with a time zone in microseconds only; pyarrow preserves nanoseconds.
 //!
-//! Both tools are installed from PyPI into a directory under the target directory. If this fails, the test is
-//! skipped with a message; with `CI=true` it fails.
+//! Both tools are installed from PyPI into a directory under the target directory. If the installation fails, the test
+//! is skipped with a message; with `CI=true` the test fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

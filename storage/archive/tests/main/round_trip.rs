@@ -264,8 +264,8 @@ fn shared_files_have_a_column_of_histograms_only_where_a_row_is_one() {
     }
 }
 
-/// A field has another type in the last timeline of a day: its rows are written to another file with a column for this
-/// type.
+/// A field has another type in the last timeline of a day. The rows of this timeline are written to another file, which
+/// has a column for the type.
 #[test]
 fn a_shape_that_grows_goes_on_in_another_file() {
     let mut known = Known::default();
@@ -289,8 +289,8 @@ fn a_shape_that_grows_goes_on_in_another_file() {
     }
 }
 
-/// With cold footers, reading one field of one timeline and day takes at most three ranged gets; with warm footers at
-/// most two.
+/// Reading one field of one timeline and day takes at most three ranged gets if no footer is cached. If the footer is
+/// cached, it takes at most two.
 #[test]
 fn one_timeline_of_a_day_is_a_handful_of_requests() {
     let mut known = Known::default();
@@ -335,8 +335,8 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
     }
 }
 
-/// A file of one measurement whose columns have the layout of a shared file (three tags, a string, and five columns of
-/// the types of a shared file) is still read correctly.
+/// The columns of a file of one measurement have the layout of a shared file: three tags, a string, and five columns of
+/// the types of a shared file. Still, the file is read as a file of one measurement.
 #[test]
 fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     let mut known = Known::default();
@@ -412,8 +412,8 @@ fn readers_of_many_files_keep_to_their_memory() {
     }
 }
 
-/// Timelines with alternating tags that `tag_keys` does not list: three files suffice, the third has columns for all
-/// tags.
+/// Timelines have alternating tags that `tag_keys` does not list. They need only three files, because the third file
+/// has columns for all tags.
 #[test]
 fn tags_that_take_turns_need_no_file_for_each_turn() {
     struct Forgetful(Known);

@@ -388,7 +388,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
             "{faults:?}"
         );
     }
-    // The footer, which has a checksum, is cached by the first archive, but not by a new one.
+    // The footer, which has a checksum, is cached by the first archive, but not by a new archive.
     let elsewhere = tempfile::tempdir().expect("made");
     let fresh = archive_with(
         elsewhere.path(),

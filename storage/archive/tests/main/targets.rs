@@ -1,4 +1,4 @@
-//! Targets: valid addresses, checks, access control, and removal of orphans.
+//! Tests of targets: addresses, option files, checks, access control, size limits, and removal of orphans.
 //!
 //! Messages must not contain credentials.
 

@@ -2,7 +2,7 @@
 //!
 //! Version files, lists, logs and journals are checked by reading them. Usually the logs alone prove that every
 //! acknowledged commit exists, and nothing else is needed. Otherwise fjall opens a copy, and the counts in the copy are
-//! compared. If something is missing, the copy serves reads, and the folder stays unchanged.
+//! compared with the high-water mark. If something is missing, the copy serves reads, and the folder stays unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub(super) struct Lacking {
     pub(super) scratch: Scratch,
 }
 
-/// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store is missing
-/// that had content.
+/// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store that had
+/// content is missing.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
     // A folder without a format is either new, or the open refuses it.
     let Some(format) = Format::read(folder)? else {
@@ -171,7 +171,7 @@ pub(super) fn found(
     })
 }
 
-/// Describes the loss; `None` without one.
+/// Describes the missing acknowledged data; `None` if nothing is missing.
 pub(super) fn missing(remembered: &StoredMarks, found: &Found) -> Option<String> {
     let missing = match remembered {
         StoredMarks::Marks(marks) => marks.missing_in(&found.marks),

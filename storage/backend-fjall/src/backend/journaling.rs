@@ -2,7 +2,7 @@
 //! records the last durable entries.
 //!
 //! Locks are taken in this order: the journal of a shard, the engine, the shard state. The lock of the journal is held
-//! from the check of the epoch to the end of the append, so a new owner never races with an append of the old one.
+//! from the check of the epoch to the end of the append. So a new owner never races with an append of the old owner.
 
 use tideline_backend::limits::check_older;
 use tideline_backend::{BackendError, Epoch, JournalEntry, Lease, Result, Shard, Stamp};
@@ -55,7 +55,7 @@ impl Inner {
         Ok(own(head.epoch))
     }
 
-    /// Checks that the shard still has this owner.
+    /// Checks that the owner of this epoch still owns the shard. Returns its lease.
     pub(super) fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
         let _open = self.engine()?;
         self.shard_state.lock().check_owner(shard, epoch)?;
@@ -124,7 +124,7 @@ impl Inner {
         self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
-        // The marks are removed first, because a mark without its file would look like a loss.
+        // The marks are removed first, because a mark without its file would count as a loss.
         let forgotten = journal.forgotten_epochs(epoch, to);
         if !forgotten.is_empty() {
             let forgot = self.high_water.forget(shard, &forgotten);

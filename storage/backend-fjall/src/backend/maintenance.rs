@@ -90,8 +90,8 @@ impl Inner {
         self.cold.store.tend(|_| Ok(()));
     }
 
-    /// Refuses writes until a restart if a reopened store has fewer commits than were acknowledged, or if one of its
-    /// keyspaces lacks promised commits.
+    /// Compares a reopened store with the acknowledged commits. Refuses writes until a restart if the store has fewer
+    /// commits, or if one of its keyspaces lacks promised commits.
     fn note_lacking(&self, shard_state: &ShardState) {
         let acknowledged = self.high_water.commits();
         let lost = (shard_state.complete() < acknowledged).then(|| {

@@ -26,7 +26,7 @@ use crate::options::{FjallOptions, Setup};
 use crate::shard_state::{ShardState, settle_counts};
 use crate::store::{STORE, Store, StoreLocation};
 
-/// Folder of the journals.
+/// Name of the folder of the journals, inside the data folder.
 pub(crate) const JOURNAL: &str = "journal";
 
 impl FjallBackend {

@@ -1,4 +1,5 @@
-//! Tests of automatic recovery after failures that cannot be caused from outside.
+//! Tests of automatic recovery after failures that cannot be caused from outside, of spare groups, of freed parts, and
+//! of power cuts after buffered writes.
 //!
 //! Failures are injected into stores and journals. The tests run the rounds of the maintenance thread themselves.
 
@@ -458,7 +459,7 @@ fn spare_groups_are_offered_in_turn() {
     assert_eq!(offered, [1, 2, 3].map(GroupId));
 }
 
-/// Rows of a part that were flushed to a table are still in fjall's log, which is read by a reopening and by a start.
+/// fjall's log may still hold rows of a part that were flushed to a table. A reopening and a start read the log.
 #[test]
 fn a_part_that_was_freed_does_not_come_back_from_the_log() {
     for tier in Tier::KEPT {
@@ -466,8 +467,8 @@ fn a_part_that_was_freed_does_not_come_back_from_the_log() {
         let mut backend = open(&folder);
         let parts = [1, 2, 3].map(|part| PartRef {
             part: PartId(part),
-            // All keys of the first table sort before the row that counts commits; all keys of the last one sort after
-            // it.
+            // All keys of the first table sort before the row that counts commits. All keys of the last table sort
+            // after that row.
             table: TableId(if part == 3 { u32::MAX } else { 1 }),
             tier,
         });
@@ -596,7 +597,7 @@ fn log_content(folder: &std::path::Path) -> Vec<u8> {
     content[..end].to_vec()
 }
 
-/// Opens a copy of a folder whose log has this content, as after a power cut.
+/// Opens a copy of a folder in which the log has the given content, as after a power cut.
 fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, Result<FjallBackend>) {
     let copy = tempfile::tempdir().expect("a folder");
     crate::copy::copy_root(folder.path(), copy.path(), crate::copy::Journals::Copied).expect("copy");
@@ -615,7 +616,7 @@ fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, 
     (copy, backend)
 }
 
-/// Unsynced batches reach the disk in any order, so a bad unsynced batch before intact ones is not damage.
+/// Unsynced batches reach the disk in any order, so a bad unsynced batch before intact batches is not damage.
 #[test]
 fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
     let folder = tempfile::tempdir().expect("a folder");

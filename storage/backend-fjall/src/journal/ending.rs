@@ -1,7 +1,7 @@
 //! Durable copy of the end of a journal file, kept while that end is rewritten.
 //!
-//! A kill may leave the file truncated. While the copy exists, the content of the journal file is therefore the bytes
-//! of the file before the end, followed by the copy.
+//! A kill may leave the file truncated. While the copy exists, the content of the journal is therefore read from two
+//! files: the bytes before the end from the journal file, then the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::frame::FileId;
 use crate::files::{remove_file, replace};
 
-/// Suffix of the copy's name, after the name of the file.
+/// Last part of the name of a copy, which is the name of the journal file followed by `.end`.
 pub(super) const SUFFIX: &str = ".journal.end";
 const MAGIC: [u8; 8] = *b"TLJRNEND";
 const HEADER_BYTES: usize = 24;
 
-/// End of a file.
+/// Bytes of a file from offset `from` on.
 #[derive(Debug)]
 pub(super) struct Ending {
     from: u64,

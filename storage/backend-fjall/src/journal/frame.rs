@@ -1,7 +1,7 @@
 //! Byte layout of a journal file: a header, then frames. `FORMAT.md` has the tables.
 //!
 //! The checksum of a frame depends on the file, so frames of other files are never accepted. A search finds intact
-//! frames after a bad one; their headers decide between damage and a torn write.
+//! frames after a bad frame. The headers of the intact frames show whether the bad frame is damage or a torn write.
 
 use std::fmt;
 use std::ops::Range;

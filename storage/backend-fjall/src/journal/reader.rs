@@ -1,7 +1,7 @@
 //! Reader of the frames of one journal file, which distinguishes a torn end from damage.
 //!
-//! A bad frame before an intact one is damage if the bad frame was durable when the intact one was written. Otherwise
-//! the bad frame and all frames after it are the torn end of unsynced writes.
+//! A bad frame before an intact frame is damage if it was durable when the intact frame was written. Otherwise the bad
+//! frame and all frames after it are the torn end of unsynced writes.
 
 use std::io::{BufReader, Read};
 
@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) struct Walk {
     /// Offset of the end of the last intact frame; `0` if not even the header is intact.
     pub(crate) intact_bytes: u64,
-    /// Number of intact frames before the first bad one.
+    /// Number of intact frames before the first bad frame.
     pub(crate) entries: u64,
     /// Number of bytes of the file that were durable when the last intact frame was written.
     pub(crate) synced_bytes: u64,
@@ -124,8 +124,8 @@ enum BadHeader {
     Misnamed,
 }
 
-/// Judges a file whose header is not intact by the frames after it. The first write puts the header and the start of
-/// the first frame into one sector, so an intact first frame had an intact header.
+/// Judges a file without an intact header by the frames after the header. The first write puts the header and the start
+/// of the first frame into one sector. So if the first frame is intact, the header was intact as well.
 fn without_header(id: FileId, mut walk: Walk, header: BadHeader, rest: &[u8]) -> Walk {
     let start = HEADER_BYTES as u64;
     let found = Rest::search(rest, start, id.seed(), None);

@@ -38,7 +38,7 @@ pub(crate) struct Survey {
 struct Lost {
     id: FileId,
     reason: String,
-    /// Lost bytes. They start at `0` if the whole file is lost.
+    /// Range of the lost bytes. The range starts at `0` if the whole file is lost.
     bytes: Range<u64>,
     rest: Rest,
 }
@@ -178,10 +178,10 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
 /// Variant of [`settle`] for a start: the file belongs to an earlier run, which may have been killed after a failed
 /// sync.
 ///
-/// Only the bytes after the last known sync are doubtful. They are rewritten together with their blocks: the file is
-/// truncated before them and extended with them, while a durable copy of them is kept. Copying a whole journal would
-/// double the time of a start. The whole file is copied only if most of it is doubtful, or if an earlier rewrite was
-/// interrupted.
+/// Only the bytes after the last known sync are doubtful. A durable copy of the doubtful bytes is written first. Then
+/// the file is truncated before them, and the same bytes are appended, so that their blocks are written again. Copying
+/// a whole journal would double the time of a start. The whole file is copied only if more than half of its intact
+/// bytes are doubtful, or if an earlier rewrite was interrupted.
 pub(super) fn settle_end(folder: &Path, id: FileId) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);

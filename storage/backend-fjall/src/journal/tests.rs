@@ -1,6 +1,7 @@
 //! Tests of the golden file, and of journals after failed writes.
 //!
-//! They cover repeated appends of unknown outcome, missing files, and kills while the end of a file is rewritten.
+//! The tests cover repeated appends of unknown outcome, damaged and missing files, and kills while the end of a file is
+//! rewritten.
 
 use tideline_backend::ErrorKind;
 

@@ -44,8 +44,8 @@ impl Store {
         remove_folder(&creating).map_err(at(&creating))
     }
 
-    /// Creates the store in another folder and renames it, so that an incomplete store is never opened: fjall refuses
-    /// for ever to open what a kill in its first milliseconds leaves behind.
+    /// Creates the store in another folder and renames it, so that an incomplete store is never opened: fjall can never
+    /// open a folder again if a kill interrupts the first milliseconds of its creation.
     pub(crate) fn make(&self) -> Result<()> {
         let StoreLocation { root, lists } = &self.location;
         self.remove_leftovers()?;

@@ -1,4 +1,5 @@
-//! The cold store: its creation, its folder, refused opens, and its independence of the hot store.
+//! Tests of the cold store: its creation, its folder, refused opens, failed loads, and its independence of the hot
+//! store.
 //!
 //! The tests delete, move and exchange folders between two opens, and check the refusals and the readable data.
 
@@ -139,7 +140,7 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
     let (test_folder, cold) = filled();
     let format = fs::read(test_folder.path().join("FORMAT")).expect("read");
     let owner = fs::read(cold.path().join("FORMAT")).expect("read");
-    // Steps completed before the kill.
+    // Number of steps completed before the kill.
     for step in 0..=4 {
         let fresh = TestFolder::new();
         let backend = fresh.open().expect("open");

@@ -1,4 +1,4 @@
-//! The conformance suite for all backends.
+//! Runs the conformance suite, which every backend must pass, with the embedded backend.
 
 use std::sync::Arc;
 

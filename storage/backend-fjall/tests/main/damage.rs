@@ -92,7 +92,8 @@ fn assert_not_silent(test_folder: &TestFolder, epoch: Epoch, what: &str) -> bool
     false
 }
 
-/// Applies each kind of damage at offsets spread over a file, each to a new clone. Returns (reported, trials).
+/// Applies each kind of damage at offsets spread over a file, each to a new clone. Returns the number of reported
+/// damages and the number of trials.
 fn damage_everywhere(
     test_folder: &TestFolder,
     epoch: Epoch,
@@ -220,8 +221,8 @@ fn make_hole(path: &Path) -> (u64, u64) {
     (hole.start as u64, hole.end as u64)
 }
 
-/// Checks that the range of unreadable bytes in a report covers the hole and, on each side, less than 400 bytes more:
-/// the records that the hole damaged.
+/// Checks that the range of unreadable bytes in a report covers the hole. The range also covers the records that the
+/// hole damaged: less than 400 bytes on each side.
 fn assert_reports_hole(report: &str, (start, end): (u64, u64)) {
     let from = number_after(report, "unreadable bytes ");
     let to = number_after(report, &format!("unreadable bytes {from} to "));

@@ -1,4 +1,4 @@
-//! Integration tests of the embedded backend: the contract, restarts, damage, the cold store.
+//! Integration tests of the embedded backend: the contract, restarts, damage, groups, parts, the cold store.
 
 mod cold;
 mod conformance;

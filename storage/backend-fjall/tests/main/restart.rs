@@ -1,4 +1,4 @@
-//! Crashes at various moments, second processes, full disks.
+//! Tests of crashes at various moments, second processes, full disks, and files that do not belong to the journal.
 //!
 //! Acknowledged writes must exist after each crash; torn ends are cut, and renewed files replace doubtful files.
 

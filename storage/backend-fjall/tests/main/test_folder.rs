@@ -52,7 +52,7 @@ impl TestFolder {
 
     /// Copies the folder as a crash would leave it while the backend is open.
     pub(crate) fn clone_as_after_a_crash(&self) -> Self {
-        // The threads of fjall may be active: a copy is consistent only if nothing changed during it.
+        // The threads of fjall may be active: a copy is consistent only if no file changed while it was made.
         loop {
             let clone = Self::new();
             let before = state(self.path());

@@ -1,4 +1,4 @@
-//! Rules of journals: their entries after an acknowledgement, a restart, a close and a forget.
+//! Rules of journals: replay after a restart, fencing of old epochs, closed epochs, freed entries, limits.
 //!
 //! Every backend must replay each acknowledged entry until `forget` frees it or `close_epoch` excludes it.
 

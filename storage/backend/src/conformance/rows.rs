@@ -1,4 +1,5 @@
-//! Rules of rows in key spaces: order, pages, bounds, atomic writes, limits.
+//! Rules of rows in key spaces: order, pages, bounds, isolation, atomic writes, limits, restarts, and calls after a
+//! close.
 //!
 //! Keys are chosen so that signed or length-based comparisons fail.
 

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Appends the entry. `previous` is the field of the previous entry, or 0 for the first one.
+    /// Appends the entry. `previous` is the field of the previous entry, or 0 for the first entry.
     pub(crate) fn put(&self, previous: u32, out: &mut Vec<u8>) {
         let mut tag = self.value_type.code();
         if self.is_sparse {

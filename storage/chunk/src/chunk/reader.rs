@@ -128,7 +128,7 @@ impl<'a> Chunk<'a> {
         self.timestamps.get(self.rows() - 1)
     }
 
-    /// Returns the range of journal sequences of its points.
+    /// Returns the range of journal sequences of the points.
     pub fn sequences(&self) -> SequenceSpan {
         self.sequences
     }

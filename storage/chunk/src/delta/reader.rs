@@ -164,8 +164,8 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
         .collect()
 }
 
-/// Reads one group. `budget` is the number of values that this group and the following ones may have; the values of
-/// this group are subtracted from it.
+/// Reads one group. `budget` is the number of values that this group and all later groups may have together. The values
+/// of this group are subtracted from `budget`.
 fn read_group(
     body: &mut Reader<'_>,
     is_mixed: bool,

@@ -1,9 +1,9 @@
 //! Upper bound of the encoded size of a delta, computed without encoding it.
 //!
 //! Each column is packed into the fewest bits that the differences of its values need. The first bound assumes the
-//! widest values of each type, so it reads no values; for nearly all deltas it is below the limit. If it exceeds the
-//! limit, a second bound is computed from the minimum and maximum of the values. The actual size of typical deltas is a
-//! fraction of either bound.
+//! widest values of each type, so no value is read. For nearly all deltas, the first bound is below the limit. If it
+//! exceeds the limit, a second bound is computed from the minimum and maximum of the values. The actual size of typical
+//! deltas is a fraction of either bound.
 
 use tideline_model::{ColumnData, Measurements};
 
@@ -111,8 +111,8 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
         }
-        // The bound covers all values once, and per value an end offset, or an index into a dictionary with half as
-        // many end offsets.
+        // The bound covers the bytes of all values, and 64 bits per value. Without a dictionary, these bits hold an end
+        // offset. With a dictionary, they hold an index and half an end offset: at most half of the values are entries.
         ColumnData::String(_) | ColumnData::Histogram(_) => {
             FORM + integers(rows, 64) + column.bytes() - rows * size_of::<u64>()
         }

@@ -17,8 +17,9 @@ impl Delta {
     /// effect as applying the original.
     ///
     /// A new timeline is listed in the first delta if a row there uses it, otherwise in the second. The request record
-    /// is part of the second delta, because the request is complete only after both. The groups keep their order; if a
-    /// group is split, its parts are the last group of the first delta and the first group of the second.
+    /// is part of the second delta, because the request is complete only after both. The groups keep their order. If a
+    /// group is split, one part is the last group of the first delta, and the other part is the first group of the
+    /// second delta.
     ///
     /// # Panics
     ///

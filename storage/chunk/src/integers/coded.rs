@@ -16,11 +16,13 @@ use crate::wire::{Damaged, Reader};
 /// six bytes.
 pub(super) const FRAME: usize = 2_048;
 
-/// Flag in the byte after the form byte: the residuals are differences. The low four bits hold the table log.
+/// Flag in the byte after the form byte: the residuals are differences. The low four bits of that byte hold the log,
+/// which is the binary logarithm of the number of table slots.
 pub(super) const DIFFERENCES: u8 = 0x10;
 const LOG: u8 = 0x0f;
 
-/// Minimum log of a table with more than one slot. Smaller tables cannot spread the slots of the bins.
+/// Minimum log of a table with more than one slot; see [`DIFFERENCES`]. Smaller tables cannot spread the slots of the
+/// bins.
 pub(super) const LOG_MIN: usize = 5;
 
 /// Minimum number of valid bits in a word that is loaded at any bit offset.
@@ -244,7 +246,7 @@ struct Frame<'a> {
     bytes: &'a [u8],
     /// Position of the next bit.
     at: usize,
-    /// Current slots of the two decoders; the first one is next.
+    /// Current slots of the two decoders. The first decoder makes the next step.
     slots: [usize; 2],
     /// Sum of all residuals so far, if they are differences.
     sum: i64,

@@ -234,7 +234,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Pads the last byte with zeros.
+    /// Appends the remaining bits, and pads the last byte with zeros.
     fn finish(self) {
         let bytes = self.word.to_le_bytes();
         self.out.extend_from_slice(&bytes[..self.filled.div_ceil(8)]);

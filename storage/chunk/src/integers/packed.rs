@@ -276,7 +276,7 @@ impl<'a> Packed<'a> {
     pub(super) fn rising_heads(&self) -> Result<(PackedArray<'a>, usize), i64> {
         match self.form {
             Form::Constant(value) => Err(value),
-            // The smallest value of a rising block is its first one.
+            // The smallest value of a rising block is its first value.
             Form::Offsets { bases, .. } => Ok((bases, BLOCK)),
             Form::Deltas { firsts, .. } => Ok((firsts, BLOCK)),
         }

@@ -31,8 +31,8 @@ impl LoneSummaryWriter {
     /// Appends the summaries of the numeric columns of a run, and the list of all its columns. Appends nothing if
     /// the run has no numeric column or `widths` is empty.
     ///
-    /// The bucket width is the first of `widths`, in nanoseconds, for which a bucket has at least 16 rows on
-    /// average, else the last one. Costs about two nanoseconds per value.
+    /// The bucket width is the first of `widths` (nanoseconds) for which a bucket has at least 16 rows on average. If
+    /// no width has this many, the last of `widths` is used. Costs about two nanoseconds per value.
     ///
     /// # Errors
     ///

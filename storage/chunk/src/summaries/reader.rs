@@ -261,8 +261,8 @@ impl NumberForm {
     }
 }
 
-/// Reads the buckets and their rows. Sets the first timestamp of each bucket to the bucket start, which the caller
-/// corrects.
+/// Reads the buckets and their rows. Sets the first timestamp of each bucket to the start of the bucket; the caller
+/// corrects the timestamp.
 fn read_buckets(
     reader: &mut Reader<'_>,
     count: usize,

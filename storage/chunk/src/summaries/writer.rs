@@ -71,8 +71,9 @@ impl SummaryEncoder {
     }
 
     /// Appends the summaries of a checked run. The bucket width is the first of `widths` with at least
-    /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, else the last one. Appends nothing if there are no
-    /// numeric columns or no `widths`. The timestamps of buckets are always stored.
+    /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, or the last of `widths` if no width has this many. Appends
+    /// nothing if the run has no rows or no numeric columns, or if `widths` is empty. The timestamps of buckets are
+    /// always stored.
     pub(super) fn encode_lone(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) {
         let Some((last, others)) = widths.split_last().filter(|_| has_numbers(run) && run.rows() > 0) else {
             return;
@@ -113,8 +114,8 @@ impl SummaryEncoder {
         }
     }
 
-    /// Divides the rows into buckets. Returns false if the buckets have fewer than `rows_min` rows on average; they are
-    /// then incomplete.
+    /// Divides the rows into buckets. Returns false if the buckets have fewer than `rows_min` rows on average. In this
+    /// case, the list of buckets is incomplete.
     fn cut(&mut self, times: &[i64], width: i64, rows_min: usize) -> bool {
         self.buckets.clear();
         let mut start = 0;
@@ -285,7 +286,7 @@ fn is_numeric(values: &ColumnData) -> bool {
 }
 
 /// Returns the first and the last of `rows` that have a value, and the number of rows with a value; `None` if no row
-/// has one.
+/// has a value.
 fn present(presence: &Presence, rows: Range<usize>) -> Option<(usize, usize, usize)> {
     match presence {
         Presence::All => Some((rows.start, rows.end - 1, rows.len())),
@@ -298,7 +299,7 @@ fn present(presence: &Presence, rows: Range<usize>) -> Option<(usize, usize, usi
     }
 }
 
-/// Returns the summary of at least one integer.
+/// Returns the summary of one or more integers.
 fn integers<T: PackedInt + Ord + Into<i128>>(values: &[T]) -> Known {
     let first = values[0];
     let (mut min, mut max, mut sum) = (first, first, 0i128);
@@ -317,8 +318,8 @@ fn integers<T: PackedInt + Ord + Into<i128>>(values: &[T]) -> Known {
     }
 }
 
-/// Returns the summary of at least one float, as bits; `None` if the sum is not finite, which any NaN or infinity
-/// causes.
+/// Returns the summary of one or more floats, whose numbers are their bits. Returns `None` if the sum is not finite,
+/// which any NaN or infinity causes.
 fn floats(values: &[f64]) -> Option<Known> {
     let CompensatedSum {
         sum,
@@ -363,8 +364,8 @@ fn compensated_sum(values: &[f64]) -> CompensatedSum {
     total.normalized()
 }
 
-/// Converts the bits of floats to decimals and returns true. Leaves them unchanged and returns false if a decimal does
-/// not restore a value exactly, or if the correction of a sum is too large.
+/// Converts the bits of floats to decimals and returns true. Returns false and leaves the floats unchanged in two
+/// cases: a decimal does not restore a value exactly, or a sum or its correction is too large.
 fn to_decimals(known: &mut [Known], power: f64) -> bool {
     let decimal = |known: &Known| -> Option<Known> {
         let value = |bits: i64| restored(f64::from_bits(bits as u64), power);

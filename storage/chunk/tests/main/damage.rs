@@ -1,4 +1,5 @@
-//! Damaged bytes never make a reader panic, and are rejected if they do not match the checksum.
+//! Damaged bytes never make a reader panic, and are rejected if they do not match the checksum. Bytes of other formats
+//! and newer versions are rejected with their own errors.
 //!
 //! Some tests recompute the checksum after the damage, so that the checks of the content itself are exercised.
 

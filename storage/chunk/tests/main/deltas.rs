@@ -1,4 +1,5 @@
-//! A delta decodes to what was encoded, in the same order.
+//! Tests of deltas: decoding returns the encoded delta in the same order, size limits hold, and malformed deltas are
+//! rejected.
 
 use proptest::prelude::*;
 use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord, Delta, DeltaError};

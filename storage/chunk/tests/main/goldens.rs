@@ -113,7 +113,8 @@ const DELTAS: [Golden<Delta>; 5] = [
     },
 ];
 
-/// Returns native histograms: one column with few distinct values, one with all distinct. Their bytes are arbitrary.
+/// Returns two columns of native histograms: one with few distinct values, and one in which all values differ (up to
+/// 256 rows). The bytes of the histograms are arbitrary.
 fn histograms(rows: usize) -> Run {
     let column = |field, distinct: usize| {
         let bytes: Vec<_> = (0..rows)
@@ -131,7 +132,7 @@ fn histograms(rows: usize) -> Run {
     }
 }
 
-/// Returns groups of several measurements and a group of one measurement.
+/// Returns a delta with groups of several measurements and a group of one measurement.
 fn mixed() -> Delta {
     let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
     let value = DeltaGroup {

@@ -35,7 +35,7 @@ fn floats() -> BoxedStrategy<f64> {
     .boxed()
 }
 
-/// Returns a column of `count` values of one type, from one distribution or from mixed distributions.
+/// Generates columns of `count` values of one type, from one distribution or from mixed distributions.
 pub(crate) fn column(value_type: ValueType, count: usize) -> BoxedStrategy<ColumnData> {
     match value_type {
         ValueType::Float => prop_oneof![
@@ -117,7 +117,7 @@ pub(crate) fn value_type() -> impl Strategy<Value = ValueType> {
     proptest::sample::select(ValueType::ALL.to_vec())
 }
 
-/// Returns a run of fewer than 400 rows (up to four blocks) with any mixture of at most five columns.
+/// Generates runs of fewer than 400 rows (up to four blocks) with any mixture of at most five columns.
 pub(crate) fn run() -> BoxedStrategy<Run> {
     let rows = prop_oneof![1..12usize, 120..140usize, 200..400usize];
     let columns = proptest::collection::btree_set((prop_oneof![0..6u32, any::<u32>()], value_type()), 0..6);
@@ -192,7 +192,7 @@ fn delete() -> BoxedStrategy<DeleteRecord> {
         .boxed()
 }
 
-/// Returns a delta with any mixture of sections.
+/// Generates deltas with any mixture of sections.
 pub(crate) fn delta() -> BoxedStrategy<Delta> {
     let request = (any::<[u8; 16]>(), vec(any::<u8>(), 0..40))
         .prop_map(|(key, outcome)| RequestRecord { key, outcome })

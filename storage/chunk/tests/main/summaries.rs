@@ -1,4 +1,4 @@
-//! Summaries equal the aggregates computed from the rows, and are unknown if there is no finite sum.
+//! Summaries equal the aggregates computed from the rows, and are unknown if the sum is not finite. Size limits hold.
 //!
 //! The expected values are computed row by row, independently of the encoder.
 

@@ -73,7 +73,7 @@ pub(crate) fn cpu_run(seed: u64, rows: usize) -> Run {
     regular_run(rows, || ColumnData::Signed(seeded.cpu_walk(rows)))
 }
 
-/// Returns walks with two decimals, typical of sensors.
+/// Returns ten fields with random walks of doubles with two decimal places, typical of sensors.
 pub(crate) fn decimal_run(seed: u64, rows: usize) -> Run {
     let mut seeded = Seeded(seed);
     regular_run(rows, || {
@@ -86,7 +86,7 @@ pub(crate) fn decimal_run(seed: u64, rows: usize) -> Run {
     })
 }
 
-/// Returns doubles that are not short decimals.
+/// Returns ten fields of sine values, which are not short decimals.
 pub(crate) fn sine_run(rows: usize) -> Run {
     let mut phase = 0.0;
     regular_run(rows, || {

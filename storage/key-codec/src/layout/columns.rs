@@ -34,7 +34,7 @@ pub enum ColumnOrigin {
     HashPrefix,
     /// Hash modulo the number of buckets.
     Bucket,
-    /// Text of a logical column in reverse order.
+    /// Text of a logical column, with its characters in reverse order.
     Reverse,
     /// Texts of several logical columns, joined by a delimiter.
     Splice,
@@ -49,7 +49,8 @@ pub(super) enum Form {
     HashPrefix { of: Box<[usize]>, digits: u8 },
     /// The hash of the columns `of` modulo `count`.
     Bucket { of: Box<[usize]>, count: u16 },
-    /// The text of a logical column in reverse order. Integers have `digits` digits; `None` for a string.
+    /// The text of a logical column, with its characters in reverse order. An integer has `digits` digits; `None` for a
+    /// string.
     Reverse { logical: usize, digits: Option<u8> },
     /// The texts of consecutive logical columns, the first of which is `first`.
     Splice { first: usize, splice: Splice },
@@ -60,18 +61,18 @@ pub(super) enum Form {
 pub(super) struct Splice {
     /// ASCII character between the texts.
     pub(super) delimiter: char,
-    /// Digits of each column; `None` for a string.
+    /// Number of digits of each column; `None` for a string.
     pub(super) pads: Box<[Option<u8>]>,
 }
 
 impl StoredKeyColumn {
-    /// Returns the name. Unless the column is a logical one, users see it only in explanations and messages.
+    /// Returns the name. The name of a computed column is shown to users only in explanations and messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the type of the values: `u64` for a bucket, `string` for other computed columns. The bytes of buckets and
-    /// hash prefixes are shorter than those of a column of the type.
+    /// Returns the type of the values: `u64` for a bucket, `string` for other computed columns. Buckets and hash
+    /// prefixes have fewer stored bytes than a logical column of the type.
     pub fn kind(&self) -> KeyKind {
         match self.form {
             Form::Value { kind, .. } => kind,

@@ -21,7 +21,8 @@ impl KeyLayout {
     ///
     /// - [`LayoutError::ColumnCount`] unless 1 to [`KEY_COLUMNS_MAX`] columns are declared;
     /// - [`LayoutError::InvalidName`] and [`LayoutError::DuplicateName`] for names of logical and computed columns;
-    /// - [`LayoutError::TypeNotInKeys`] for `f64` and `json`; [`LayoutError::SecondGenerated`];
+    /// - [`LayoutError::TypeNotInKeys`] for the types `f64` and `json`;
+    /// - [`LayoutError::SecondGenerated`] if more than one column is generated;
     /// - [`LayoutError::RisingKey`] if the first stored column is a timestamp or generated and `allow_rising_key` is
     ///   false;
     /// - [`LayoutError::NothingHashed`], [`LayoutError::UnknownHashed`], [`LayoutError::HashedTwice`],
@@ -29,7 +30,8 @@ impl KeyLayout {
     ///   [`LayoutError::HashLast`] for hash prefixes and buckets;
     /// - [`LayoutError::ReverseType`], [`LayoutError::SpliceCount`], [`LayoutError::SpliceType`],
     ///   [`LayoutError::PadMissing`], [`LayoutError::PadDigits`], [`LayoutError::PadOfString`],
-    ///   [`LayoutError::DelimiterNotAscii`] and [`LayoutError::DelimiterNotBelowDigits`] for reversed and spliced columns.
+    ///   [`LayoutError::DelimiterNotAscii`] and [`LayoutError::DelimiterNotBelowDigits`] for reversed and spliced
+    ///   columns.
     pub fn new(columns: &[KeyColumnSpec], allow_rising_key: bool) -> Result<Self, LayoutError> {
         if !(1..=KEY_COLUMNS_MAX).contains(&columns.len()) {
             return Err(LayoutError::ColumnCount {
@@ -84,7 +86,8 @@ impl KeyLayout {
     }
 }
 
-/// Returns the logical columns that determine the stored columns up to and including the first one that is not a hash.
+/// Returns the numbers of the logical columns that determine the partition, as documented at
+/// [`KeyLayout::partition_columns`].
 fn partition_columns(stored: &[StoredKeyColumn]) -> Box<[usize]> {
     let mut columns = Vec::new();
     for column in stored {
@@ -179,7 +182,8 @@ fn check_generated(logical: &[LogicalKeyColumn]) -> Result<(), LayoutError> {
     }
 }
 
-/// Compiles the column at position `place`, counted from 1. `next_logical` is the number of its first logical column.
+/// Compiles the column at position `place`, counted from 1. `next_logical` is the number of the first logical column
+/// that is not held by the columns before it.
 fn compile(
     column: &KeyColumnSpec,
     place: usize,
@@ -303,7 +307,7 @@ fn compile_splice(column: &str, splice: &wide::Splice) -> Result<Splice, LayoutE
     })
 }
 
-/// Returns the number of digits of a spliced integer; `None` for a string.
+/// Checks the width of a spliced column. Returns the number of digits of an integer; `None` for a string.
 fn pad(part: &SplicedColumn) -> Result<Option<u8>, LayoutError> {
     let column = || part.name.clone();
     match (part.column_type, part.pad) {
@@ -332,7 +336,7 @@ fn spliced_kind(column: &SplicedColumn) -> Result<KeyKind, LayoutError> {
     })
 }
 
-/// Returns the type of a column that can be stored as text; `None` for other types.
+/// Returns the key type of `string`, `i64` and `u64`, whose values can be stored as text; `None` for other types.
 fn text_kind(column_type: ColumnType) -> Option<KeyKind> {
     match column_type {
         ColumnType::String | ColumnType::I64 | ColumnType::U64 => KeyKind::of(column_type),

@@ -1,6 +1,6 @@
 //! Decoding of stored keys. No input causes a panic, and only keys that the encoder writes are accepted.
 //!
-//! Hash prefixes and buckets are computed again after the logical values have been read, and compared.
+//! Once the logical values have been read, hash prefixes and buckets are recomputed and compared with the stored ones.
 
 use super::columns::Form;
 use super::text::{parse, reversed};
@@ -8,8 +8,8 @@ use super::{KeyLayout, StoredKeyColumn, StoredKeyDamage};
 use crate::tuple::{KeyColumn, KeyDamage, KeyKind, KeyValue, TUPLE_BYTES_MAX, split_column};
 
 impl KeyLayout {
-    /// Decodes a stored key: the values of the logical columns, in the order of [`Self::logical`]. Strings and binary
-    /// values are borrowed from `key` where they are stored as they are.
+    /// Decodes a stored key. Returns the values of the logical columns, in the order of [`Self::logical`]. Strings and
+    /// binary values whose stored bytes are the value itself are borrowed from `key`.
     ///
     /// Hashes are verified, which costs an MD5 per hash prefix (a few hundred nanoseconds) and an xxh3 per bucket.
     ///
@@ -40,11 +40,11 @@ impl KeyLayout {
         Ok(values)
     }
 
-    /// Returns the length of the part of a stored key that identifies its partition: the columns up to and including
-    /// the first one that is neither a hash prefix nor a bucket. Rows whose keys begin with the same bytes of this
-    /// length form one partition, the unit of transactions.
+    /// Returns the length in bytes of the part of a stored key that identifies its partition. The part ends with the
+    /// first column that is neither a hash prefix nor a bucket. Rows whose keys begin with the same part form one
+    /// partition, the unit of transactions.
     ///
-    /// Reads only these columns. `key` may be a whole key, or its first columns.
+    /// Reads only these columns. `key` may be a whole key, or the first columns of a key.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl KeyLayout {
         values: &[KeyValue<'_>],
     ) -> Result<(), StoredKeyDamage> {
         let mut expected = Vec::with_capacity(stored.len());
-        // A hash can be computed from any values.
+        // Never fails: a hash can be computed from any values.
         let is_computed = self.push_column(column, values, &mut expected).is_ok();
         if is_computed && expected == stored {
             return Ok(());

@@ -15,8 +15,8 @@ impl KeyLayout {
     /// # Errors
     ///
     /// - [`LayoutError::ValueCount`] and [`LayoutError::WrongKind`] if the values do not fit the logical columns;
-    /// - [`LayoutError::NegativeNumber`], [`LayoutError::NumberTooLong`] and [`LayoutError::SplicedCharacter`] for values
-    ///   that a reversed or spliced column cannot hold;
+    /// - [`LayoutError::NegativeNumber`], [`LayoutError::NumberTooLong`] and [`LayoutError::SplicedCharacter`] for
+    ///   values that a reversed or spliced column cannot hold;
     /// - [`LayoutError::TooLong`] if the key has more than [`TUPLE_BYTES_MAX`] bytes.
     pub fn encode(&self, logical: &[KeyValue<'_>], out: &mut Vec<u8>) -> Result<(), LayoutError> {
         if logical.len() != self.logical.len() {
@@ -84,7 +84,7 @@ impl KeyLayout {
         Ok(())
     }
 
-    /// Joins the values of the first columns of a splice. Returns an empty text for other columns.
+    /// Joins the values of the first columns of a splice. Returns an empty text if `column` is not a splice.
     pub(super) fn joined(
         &self,
         column: &StoredKeyColumn,

@@ -1,7 +1,7 @@
 //! Errors of key layouts.
 //!
-//! [`LayoutError`] describes a request that is refused: declarations, values, or a scan. [`StoredKeyDamage`] describes a
-//! stored key that no encoder has written.
+//! [`LayoutError`] describes a request that is refused: declarations, values, or a scan. [`StoredKeyDamage`] describes
+//! a stored key that no encoder has written.
 
 use thiserror::Error;
 use tideline_model::ColumnType;
@@ -42,7 +42,7 @@ pub enum LayoutError {
     TypeNotInKeys {
         /// The column.
         column: String,
-        /// Its type.
+        /// Type of the column.
         actual: ColumnType,
     },
     /// A second column is generated.
@@ -60,7 +60,7 @@ pub enum LayoutError {
         "the first key column `{column}` rises with time, so all writes go to one place of the table; put a column that spreads writes before it, or begin the key with a `hash_prefix`, or begin the key with a `bucket`; `allow_rising_key` accepts it as it is"
     )]
     RisingKey {
-        /// The first stored column: a timestamp or generated.
+        /// The first stored column, which is a timestamp or generated.
         column: String,
     },
     /// A hash prefix or bucket has an empty list of columns.
@@ -108,7 +108,7 @@ pub enum LayoutError {
     BucketNotFirst {
         /// The bucket.
         column: String,
-        /// Its position, counted from 1.
+        /// Position of the bucket among the stored columns, counted from 1.
         place: usize,
     },
     /// The last stored column is a hash prefix or bucket.
@@ -124,7 +124,7 @@ pub enum LayoutError {
     ReverseType {
         /// The logical column.
         column: String,
-        /// Its type.
+        /// Type of the column.
         actual: ColumnType,
     },
     /// The number of columns of a splice is out of range.
@@ -142,7 +142,7 @@ pub enum LayoutError {
     SpliceType {
         /// The logical column.
         column: String,
-        /// Its type.
+        /// Type of the column.
         actual: ColumnType,
     },
     /// A spliced integer has no width.
@@ -243,7 +243,7 @@ pub enum LayoutError {
         actual: usize,
     },
 
-    /// A prefix has more values than the table has logical columns.
+    /// A prefix has more values, or a product more lists, than the table has logical columns.
     #[error("the key prefix has {actual} values, the table has {limit} key columns; omit the others")]
     PrefixCount {
         /// Number of logical columns.
@@ -257,7 +257,8 @@ pub enum LayoutError {
         /// Number of logical columns.
         limit: usize,
     },
-    /// The values cannot be used because a hash precedes them, and the prefix does not fix all hashed columns.
+    /// Values or bounds follow a hash prefix in the key, and the scan's prefix lacks values for some of the columns
+    /// that the hash prefix hashes.
     #[error(
         "key column `{column}` cannot restrict the scan: rows are stored by `{hash}`, a hash that needs the value of `{missing}`; give all hashed columns by equality, or create a secondary index on `{column}`, or use a table whose key begins with a bucket instead of the hash prefix"
     )]
@@ -277,7 +278,7 @@ pub enum LayoutError {
         /// The column.
         column: String,
     },
-    /// A condition restricts a column, but a column before it has no value.
+    /// A value or bound restricts a column, but a column before it has no value.
     #[error(
         "key column `{column}` cannot restrict the scan without a value of `{missing}`, which precedes it in the key; add an equality on `{missing}`, or create a secondary index on `{column}`"
     )]
@@ -336,14 +337,14 @@ pub enum StoredKeyDamage {
         /// The text.
         found: String,
     },
-    /// A hash prefix or bucket is not the hash of the other columns.
+    /// A hash prefix or bucket does not match the hash of the columns that it is computed from.
     #[error(
         "a stored key is damaged in column `{column}`: it holds {found}, the hash of its columns is {expected}"
     )]
     Hash {
         /// The stored column.
         column: String,
-        /// Digits or bucket that the other columns have.
+        /// Digits or bucket computed from the other columns of the key.
         expected: String,
         /// Digits or bucket in the key.
         found: String,

@@ -37,7 +37,8 @@ impl KeyLayout {
                 None => break,
             }
         }
-        // Remaining values, and bounds on a column after the next one, follow a column without a value.
+        // The remaining values follow a column without a value. Bounds do so as well, unless they apply to the first
+        // column without a value.
         let after_gap = given
             .into_keys()
             .chain(bounded)
@@ -51,7 +52,7 @@ impl KeyLayout {
         }
     }
 
-    /// Returns the number of the logical column of a name.
+    /// Returns the number of the logical column that has the name.
     ///
     /// # Errors
     ///

@@ -25,9 +25,9 @@ pub struct Combinations<'p, 'v> {
 }
 
 impl KeyLayout {
-    /// Returns the product of one list of values per logical column, for the first `lists.len()` columns. A combination
-    /// is a whole key if there is a list for every column, and a prefix otherwise. Repeated values of a list are removed.
-    /// `limit` is the maximum number of combinations; `u64::MAX` allows every number that fits 64 bits.
+    /// Returns the product of one list of values per logical column, for the first `lists.len()` columns. If there is
+    /// a list for every column, a combination is a complete key; otherwise it is a prefix. Repeated values of a list
+    /// are removed. `limit` is the maximum number of combinations; `u64::MAX` allows every number that fits 64 bits.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
 //! Ranges of stored keys for a scan.
 //!
-//! A scan is given by the values of the first logical columns and by bounds on the next one. Its stored keys are found
-//! column by column:
+//! A scan is given by the values of the first logical columns (its *prefix*) and by bounds on the next logical column.
+//! The stored keys of the scan are found column by column:
 //!
 //! 1. A leading bucket is computed if the prefix holds all columns that it hashes. Otherwise, the scan has one range
 //!    per bucket.
 //! 2. Each further column is appended while the prefix holds its logical values. A scan is refused if it has values or
 //!    bounds after a hash of columns that are not all in the prefix.
-//! 3. The bounds apply to the column at which the prefix ends. In a splice, that is the text after the values of the
+//! 3. The bounds apply to the column after the prefix. In a splice, they apply to the text after the values of the
 //!    prefix.
 
 use std::ops::Bound;
@@ -29,10 +29,10 @@ type Bounds<'v> = (Bound<KeyValue<'v>>, Bound<KeyValue<'v>>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranges {
     /// Ranges that do not overlap, none of them empty. There are several if the rows are spread over several buckets:
-    /// one per bucket, in the order of their numbers. There are no ranges if no value is within the bounds.
+    /// one per bucket, in the order of the bucket numbers. The list may be empty if no value is within the bounds.
     pub ranges: Vec<KeyRange>,
-    /// True if the rows of a merge of the ranges by [`KeyLayout::merge_key`] are sorted by the logical columns, each in
-    /// the order of its stored column. False if they are sorted by a hash or by a reversed text.
+    /// True if a merge of the ranges by [`KeyLayout::merge_key`] returns the rows sorted by the logical columns, each
+    /// in the order of its stored column. False if the rows are sorted by a hash or by a reversed text.
     pub is_ordered: bool,
 }
 
@@ -49,7 +49,7 @@ enum TextBound {
     All,
     /// No text is within the bound.
     Nothing,
-    /// Texts from this one on, or up to it.
+    /// Texts from this one on, or up to this one, inclusive.
     Included(String),
     /// Texts after or before this one.
     Excluded(String),
@@ -63,13 +63,13 @@ enum Side {
 }
 
 impl KeyLayout {
-    /// Returns the ranges of stored keys whose first logical columns have the values of `prefix` and whose next logical
-    /// column is within `bounds`. They contain exactly the keys of these rows. An empty prefix and no bounds select all
-    /// rows.
+    /// Returns the ranges of stored keys for a scan. The scan selects the rows whose first logical columns have the
+    /// values of `prefix` and whose next logical column is within `bounds`. The ranges contain exactly the keys of
+    /// these rows. An empty prefix and no bounds select all rows.
     ///
-    /// Bounds compare values, also in a descending column. If no value is within them, there are no ranges. A bound may
-    /// be a value that its column cannot store, such as a negative padded number. Two inclusive bounds with the same
-    /// value are treated as one more value of the prefix.
+    /// Bounds compare values, also in a descending column. If no value is within the bounds, the result may have no
+    /// ranges. A bound may be a value that its column cannot store, such as a negative padded number. Two inclusive
+    /// bounds with the same value are treated as one more value of the prefix.
     ///
     /// Encodes the prefix and each bound once, for all buckets.
     ///
@@ -130,7 +130,7 @@ impl KeyLayout {
     /// Returns the ranges of a scan whose values fit the logical columns.
     fn plan(&self, prefix: &[KeyValue<'_>], bounds: Bounds<'_>) -> Result<Ranges, LayoutError> {
         let is_bounded = !matches!(bounds, (Bound::Unbounded, Bound::Unbounded));
-        // Number of restricted columns.
+        // Number of logical columns that the scan restricts.
         let restricted = prefix.len() + usize::from(is_bounded);
         let is_fixed = |column: &StoredKeyColumn| {
             let mut hashed = column.hashed().unwrap_or_default().iter();
@@ -207,8 +207,7 @@ impl KeyLayout {
         let mut before = 0;
         self.stored.iter().all(|column| match &column.form {
             Form::Bucket { .. } => true,
-            // A hash does not change the order if all rows of the scan have the same values in its columns, or if its
-            // columns precede it.
+            // A hash does not change the order if each hashed column precedes the hash or has one value in the scan.
             Form::HashPrefix { of, .. } => of.iter().all(|number| *number < before.max(fixed)),
             Form::Value { .. } => {
                 before += 1;

@@ -8,9 +8,9 @@ use super::spread::hex_digit;
 use crate::tuple::complement;
 
 impl KeyLayout {
-    /// Returns `n` − 1 keys, ascending, that split the keys into `n` ranges of about equal size: a range holds the keys
-    /// from one point up to, not including, the next. Returns fewer points if the first column has fewer than `n`
-    /// values, and no points unless the key begins with a hash prefix or a bucket.
+    /// Returns `n` − 1 points, ascending, that split the keys into `n` ranges of about equal size. A range holds the
+    /// keys from one point (inclusive) to the next (exclusive). Returns fewer points if the first column has fewer than
+    /// `n` values. Returns no points unless the key begins with a hash prefix or a bucket.
     ///
     /// The points are first columns of keys, not whole keys.
     pub fn split_points(&self, n: usize) -> Vec<Vec<u8>> {
@@ -45,7 +45,7 @@ impl KeyLayout {
     }
 }
 
-/// Returns the last hexadecimal digits of a number.
+/// Returns the last `digits` hexadecimal digits of a number.
 fn hex_digits(value: u64, digits: u8) -> Vec<u8> {
     let shifts = (0..u32::from(digits)).rev().map(|digit| 4 * digit);
     shifts.map(|shift| hex_digit((value >> shift) as u8)).collect()

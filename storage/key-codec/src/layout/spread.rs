@@ -42,7 +42,7 @@ pub(super) fn bucket_of<'v>(values: impl Iterator<Item = &'v KeyValue<'v>>, coun
     (xxh3_64(&tuple) % u64::from(count)) as u8
 }
 
-/// Appends the text of a value for hashing; for a binary value its bytes.
+/// Appends the text of a value for the MD5. The text of a binary value is its bytes.
 fn push_text(value: &KeyValue<'_>, out: &mut Vec<u8>) {
     // Writing to a vector never fails.
     let _ = match value {

@@ -108,7 +108,7 @@ fn encoded(layout: &KeyLayout, row: &[KeyValue<'_>]) -> Vec<u8> {
     key
 }
 
-/// Columns of a random layout that hold logical values.
+/// Stored column of a random layout that holds logical values.
 #[derive(Debug, Clone)]
 enum Holder {
     Plain(ColumnType),
@@ -238,7 +238,7 @@ fn logical_values(column: &KeyColumnSpec) -> Vec<BoxedStrategy<OwnedValue>> {
     }
 }
 
-/// Generates numbers from 0 on with at most `digits` digits; most are small.
+/// Generates non-negative numbers of at most `digits` digits; two thirds are below 4.
 fn numbers(column_type: ColumnType, digits: u8) -> BoxedStrategy<OwnedValue> {
     let largest = 10_u64
         .checked_pow(digits.into())

@@ -1,7 +1,7 @@
 //! Texts of reversed and spliced columns.
 //!
-//! A string is its own text. An integer is its decimal text, padded with zeros to a fixed width, so that the order of the
-//! texts is the order of the numbers, and each number has one text.
+//! The text of a string is the string itself. The text of an integer is its decimal digits, padded with zeros to a
+//! fixed width. So the order of the texts is the order of the numbers, and each number has one text.
 
 use std::borrow::Cow;
 

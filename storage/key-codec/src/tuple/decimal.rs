@@ -12,8 +12,8 @@ pub const DECIMAL_SCALE_MAX: u8 = 38;
 
 /// Exact number `mantissa × 10^-scale`, with a scale of 0 to [`DECIMAL_SCALE_MAX`].
 ///
-/// It is always normalised to the smallest scale, so that equal numbers are equal values: 1.50 has mantissa 15 and
-/// scale 1, 0.00 has scale 0, 100 has mantissa 100 and scale 0.
+/// A decimal is always normalised to the smallest scale, so that equal numbers are equal values. For example, 1.50 has
+/// mantissa 15 and scale 1, 0.00 has scale 0, and 100 has mantissa 100 and scale 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Decimal {
     mantissa: i128,
@@ -43,8 +43,9 @@ impl Decimal {
         Ok(Self { mantissa, scale })
     }
 
-    /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, and optionally a point with digits and an
-    /// exponent. `None` if the text has another form, or if the number does not fit: it is never rounded.
+    /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, an optional fraction, and an optional
+    /// exponent. Returns `None` if the text has another form. Returns `None` as well if the digits or the scale do not
+    /// fit, because numbers are never rounded.
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, exponent) = match text.split_once(['e', 'E']) {
             Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),

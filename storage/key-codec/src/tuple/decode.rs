@@ -13,11 +13,11 @@ use crate::from_ordered_i64;
 
 impl KeySchema {
     /// Decodes the encoded columns of a key: one value per column. Strings and binary values of ascending columns are
-    /// borrowed from `key` unless they contain zeros.
+    /// borrowed from `key` unless they contain zero bytes.
     ///
     /// # Errors
     ///
-    /// - [`KeyError::Damaged`] if a column is not what the encoder writes for its type;
+    /// - [`KeyError::Damaged`] if the encoder never writes the bytes of a column for its type;
     /// - [`KeyError::TrailingBytes`] if bytes follow the last column;
     /// - [`KeyError::StoredTooLong`] if `key` has more than [`TUPLE_BYTES_MAX`] bytes.
     pub fn decode<'k>(&self, key: &'k [u8]) -> Result<Vec<KeyValue<'k>>, KeyError> {

@@ -4,7 +4,7 @@ use super::decode::ColumnReader;
 use super::encode::complement;
 use super::{Decimal, KeyDamage};
 
-/// First byte of 0. Positive numbers have larger first bytes, negative numbers smaller ones.
+/// Only byte of the number 0. Positive numbers have larger first bytes, negative numbers smaller ones.
 const ZERO: u8 = 0x80;
 
 /// First byte of a positive number minus its exponent. The smallest exponent, −37, has the byte after [`ZERO`].
@@ -61,7 +61,7 @@ pub(super) fn read_decimal(reader: &mut ColumnReader<'_>) -> Result<Decimal, Key
     from_digits(is_negative, digits, count - exponent).ok_or(KeyDamage::Decimal)
 }
 
-/// Reads pairs up to the last one. Returns the digits as a number without a trailing zero, and their count.
+/// Reads pairs up to the last pair. Returns the digits as a number without a trailing zero, and their count.
 fn read_pairs(reader: &mut ColumnReader<'_>, sign_mask: u8) -> Result<(u128, i32), KeyDamage> {
     let (mut digits, mut count) = (0_u128, 0);
     loop {

@@ -100,7 +100,7 @@ pub enum KeyDamage {
     /// The string is not UTF-8.
     #[error("the string is not valid UTF-8")]
     Utf8,
-    /// The boolean is neither 0 nor 1.
+    /// The byte of a boolean is neither 0 nor 1.
     #[error("byte {found:#04x} is not a boolean")]
     Boolean {
         /// The byte, in the ascending form.

@@ -6,7 +6,7 @@ use super::KeyDamage;
 
 /// First byte of an escaped zero and of the terminator.
 const ESCAPE: u8 = 0;
-/// Second byte of the terminator. It is smaller than [`ZERO`], so a value sorts before its extensions.
+/// Second byte of the terminator. This byte is smaller than [`ZERO`], so a value sorts before its extensions.
 const END: u8 = 1;
 /// Second byte of an escaped zero.
 const ZERO: u8 = u8::MAX;
@@ -28,7 +28,7 @@ pub(crate) fn push_escaped_prefix(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Splits the first column off `key`. `mask` is XORed with each of its bytes to get the ascending form. Returns the
-/// unescaped value and the bytes after its terminator. Ascending values without zeros are borrowed.
+/// unescaped value and the bytes after its terminator. Ascending values without zero bytes are borrowed.
 pub(super) fn split_escaped(key: &[u8], mask: u8) -> Result<(Cow<'_, [u8]>, &[u8]), KeyDamage> {
     let mut value = Vec::new();
     let mut rest = key;

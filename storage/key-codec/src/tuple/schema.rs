@@ -20,9 +20,9 @@ pub struct KeySchema {
 /// One column of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyColumn {
-    /// Type of its values.
+    /// Type of the values.
     pub kind: KeyKind,
-    /// Order of its values in an ascending scan.
+    /// Order of the values in a forward scan.
     pub order: ColumnOrder,
 }
 

@@ -18,7 +18,7 @@ use tideline_model::Timestamp;
 
 use super::*;
 
-/// Value that owns its text and bytes.
+/// Value that owns its text or bytes.
 pub(crate) type OwnedValue = KeyValue<'static>;
 
 /// Builds a schema from types and orders.
@@ -62,8 +62,8 @@ fn tuples(
     })
 }
 
-/// Generates values of one type. Most values come from few candidates, so that tuples share columns; some need escapes,
-/// or are the limits of the type.
+/// Generates values of one type. Most values come from few candidates, so that columns of different tuples are often
+/// equal. Some values need escapes, or are the limits of the type.
 pub(crate) fn values(kind: KeyKind) -> BoxedStrategy<OwnedValue> {
     match kind {
         KeyKind::String => texts()

@@ -1,4 +1,5 @@
-//! A small model on the log: named counters that are incremented and deleted.
+//! A small model on the log: named counters that are incremented and deleted. The tests cover restarts, power cuts,
+//! kills, remembered requests, refused entries, unknown models, orphaned parts and job rows.
 //!
 //! A row stores the sequence of the last increment, so an entry that is replayed after its row was written counts once.
 

@@ -33,7 +33,7 @@ pub struct Evicted {
 }
 
 impl Load<'_> {
-    /// Returns the segment to publish for a load.
+    /// Returns the segment to publish for a load; `None` if the load has no points.
     pub(super) fn published(&self, loaded: Option<Segment>) -> Result<Option<Segment>> {
         let Some(loaded) = loaded else { return Ok(None) };
         match (self.rewrite.cause, self.inputs) {
@@ -56,7 +56,8 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the input as copy if its files hold exactly the restored points, which are then not written again.
+    /// Returns the input as copy if its files hold exactly the restored points. These points need not be archived
+    /// again.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };
         let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));

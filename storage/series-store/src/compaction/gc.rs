@@ -22,8 +22,8 @@ impl Shared {
     /// Removes unreferenced objects of a table, and of dropped tables. Returns their number; `0` without an archive or
     /// while the clock is in doubt.
     ///
-    /// Searches all targets in segments, policies and the configuration. A failing target does not prevent the removal
-    /// at other targets.
+    /// Searches all targets in segments, policies and the configuration, and the targets of the adopted objects of the
+    /// table. A failing target does not prevent the removal at other targets.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
         // In a damaged database, missing rows may have referenced these files.
         self.check_not_read_only()?;

@@ -17,7 +17,7 @@ use crate::manifest::ManifestState;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Settings stored in the folders of targets that were checked or written since the start: by table, target and folder.
+/// Settings stored in each target folder that was checked or written since the start, by table, target and folder.
 pub(crate) type SettingsWritten = HashMap<(TableId, String, String), TableSpec>;
 
 /// Returns the targets and folders in which this database owns files of a table.
@@ -48,9 +48,10 @@ impl Shared {
         })
     }
 
-    /// Writes the settings of a table to all folders that have files of the table and other stored settings. Returns
-    /// the number of folders written or checked; `0` without an archive, or if nothing was archived yet. A failing
-    /// folder does not prevent writing to other folders; the first error is returned at the end.
+    /// Writes the settings of a table to each folder with files of the table if the settings stored there differ. Skips
+    /// folders that were checked or written with the same settings since the start. Returns the number of folders
+    /// written or checked; `0` without an archive, or if nothing was archived yet. A failing folder does not prevent
+    /// writing to other folders; the first error is returned at the end.
     pub(crate) fn write_settings(&self, table: TableId) -> Result<u64> {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;

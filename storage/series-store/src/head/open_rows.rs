@@ -341,7 +341,7 @@ mod tests {
         for row in 0..rows as usize {
             open.append(&group, row, SequenceNumber(7 + 100 * row as u64), &mut scratch);
         }
-        // The first row has two full numbers, and the second row the first step.
+        // The first row stores two full numbers, and the second row stores the first step.
         assert!((open.used as usize) < 3 * group.timestamps.len() + 24, "{open:?}");
         assert_eq!(open.to_rows().run.timestamps, group.timestamps);
         assert!(size_of::<OpenRows>() <= 56);

@@ -1,6 +1,6 @@
 //! Merges fragments of one timeline that overlap in time: as rows, or as summaries where summaries are exact.
 //!
-//! A single fragment is decoded directly into one reused buffer. Several fragments are merged first.
+//! A single fragment is decoded directly into one reused buffer. Several fragments are decoded one by one and merged.
 
 use std::ops::ControlFlow;
 

@@ -8,8 +8,8 @@
 //! 3. no delete that is pending for the fragment overlaps this time span,
 //! 4. and, field by field, the summary is known: only numbers have summaries, and a NaN makes a summary unknown.
 //!
-//! All other data is read row by row: the time spans between such buckets in all fields, and within the buckets the
-//! fields whose summaries are not known.
+//! All other data is read row by row: between such buckets all fields, and within the buckets the fields whose
+//! summaries are not known.
 
 use tideline_chunk::{ColumnSummary, SummaryBucket};
 use tideline_model::{FieldId, TimeRange};

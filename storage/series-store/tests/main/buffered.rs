@@ -19,8 +19,8 @@ fn point(at: i64) -> Point {
 }
 
 /// Writes one point after another without a pause. Let write B be sent at least a second after write A was
-/// acknowledged. When B is acknowledged, A must be on stable storage, because the committer has checked its deadline
-/// in between.
+/// acknowledged. When B is acknowledged, A must be on stable storage, because the committer has checked the deadline of
+/// the sync in between.
 #[test]
 fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let disk = MemoryDisk::new(Character::Embedded);

@@ -20,7 +20,8 @@ use crate::moves::all_steps;
 const MOVES: usize = 250;
 /// Number of moves in the slow form.
 const MOVES_SLOW: usize = 10_000;
-/// Number of moves after which everything has its usual size.
+/// Number of moves after which everything has its usual size in a regular run. The slow form waits for ten times as
+/// many.
 const WARM_UP: u64 = 50;
 /// Distance between the points of two moves: a group of cold segments (2^8 windows of 1,000 ns).
 const SPACING: i64 = 256_000;
@@ -144,7 +145,8 @@ fn small_moves_and_drops_leave_files_descriptors_and_memory_flat() {
     assert_eq!(keyspaces(), before);
 }
 
-/// Writes a few points, seals them, moves them to the cold tier, and drops the oldest cold segment.
+/// Writes a few points, seals them and moves them to the cold tier. Then drops the oldest cold segment if there are
+/// more than [`KEPT`].
 fn move_and_drop(store: &SeriesStore, round: u64, cold: &mut VecDeque<SegmentId>) {
     let table = store.table("default").expect("the default table");
     let at = round as i64 * SPACING;

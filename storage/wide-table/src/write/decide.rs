@@ -1,7 +1,8 @@
 //! Decisions about writes: conditions, increments, sizes and images, on the caller's thread.
 //!
-//! Rows that a decision depends on are read once per request, with their revisions, which the committer compares. Writes
-//! that depend on no row read none.
+//! Rows that a decision depends on are read once per request, with their revisions, which the committer compares. Other
+//! writes read at most the stored size of their row. Exceptions are updates that are large, could exceed a size limit,
+//! or follow another update of the same row in the request: these read the row.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +17,8 @@ use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
 use crate::value::CellValue;
 
-/// Size up to which an update does not read its row, in bytes. Larger ones check the size of the resulting row first.
+/// Maximum size in bytes of an update that is decided without its row. For larger updates, the size of the resulting
+/// row is checked first.
 const SMALL_UPDATE_BYTES: usize = 16 << 10;
 
 impl WideStore {
@@ -94,7 +96,8 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Decides one write. Returns its outcome, and the encoded mutation if it is possible.
+    /// Decides one write. Returns its outcome, and its encoded mutation; `None` if the condition fails or the write is
+    /// refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<Bytes>)> {
         let simple = self.simple(write);
         if let Some(mutation) = simple {
@@ -104,7 +107,7 @@ impl Deciding<'_> {
             if let Some(refused) = over_limit(&mutation, bytes) {
                 return Ok((RowOutcome::Refused(refused), None));
             }
-            // A later write of the same request must see this one.
+            // A later write of the same request must start from the result of this one.
             if mutation.effect != Effect::Update {
                 self.updates.remove(&write.key);
                 self.rows
@@ -156,19 +159,19 @@ impl Deciding<'_> {
         }
         match &write.action {
             Action::Update(update) if !update.increments.is_empty() || !update.removed.is_empty() => None,
-            // Reads nothing that can fail.
+            // All other actions can be resolved without the current row, and cannot fail.
             _ => resolve_action(write, None).ok(),
         }
     }
 
-    /// Returns true if neither a row nor a column of it can exceed its limit by a small update: what is stored and what
-    /// the buffer holds of this row leave half of the limit for updates that run at the same time.
+    /// Returns true if a small update cannot bring its row or a column over the limit. The condition is that the stored
+    /// and buffered bytes and the update use at most half of the limit. The other half remains for concurrent updates.
     fn grows_safely(&self, key: &[u8], bytes: usize) -> Result<bool> {
         let state = self.store.state();
         let buffered = crate::state::buffered(&state.buffers(self.table), key);
         let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
         let (row, column) = self.largest;
-        // A column with one version is as large as its newest value.
+        // If one version is kept, a column is only as large as its newest value, so its size is not checked here.
         if self.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
             return Ok(false);
         }
@@ -204,7 +207,7 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns why a row is over a limit; `bytes` is its size.
+/// Returns the limit that a row exceeds; `None` if it exceeds none. `bytes` is the size of the row with its key.
 fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
     if bytes > ROW_BYTES_MAX {
         return Some(Refused::TooLarge(bytes));
@@ -288,7 +291,7 @@ fn resolve_action(
         let current = before.and_then(|row| row.column(name));
         let rest = current.into_iter().flat_map(|column| &column.versions);
         let rest = rest.filter(|stored| stored.time != *version).cloned();
-        // Other changes of the same column in this update are applied to what is left.
+        // Other changes of the same column in this update apply to the remaining versions.
         let column = changed.entry(name.clone()).or_insert_with(|| Column {
             name: name.clone(),
             clears: false,

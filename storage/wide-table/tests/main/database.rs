@@ -19,19 +19,20 @@ use tideline_wide_table::{
 
 pub(crate) const TABLE: TableId = TableId(1);
 
-/// Running database. It is closed by [`close`](Self::close), or left as a crash would by being dropped.
+/// Running database. [`close`](Self::close) ends it cleanly. If the value is dropped, the backend is not closed, as
+/// after a crash.
 pub(crate) struct Database {
     pub(crate) store: Arc<WideStore>,
     pub(crate) threads: LogThreads,
 }
 
 impl Database {
-    /// Opens the database of a backend; creates the table if it does not exist.
+    /// Opens the database of a backend, and stores the manifest row of the table.
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
         Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
     }
 
-    /// Opens the database of a backend with a size above which rows are cut into fragments.
+    /// Opens the database of a backend with the size in bytes above which rows are cut into fragments.
     pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, fragment_bytes: usize) -> Self {
         let opening =
             Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
@@ -224,7 +225,7 @@ fn integer(name: &'static str, time: i64, number: i64) -> Column<'static> {
     Column::with(named(name), time, CellValue::I64(number))
 }
 
-/// Returns the newest value of a column.
+/// Returns the newest value of a column; `None` if the column is missing or holds no `i64`.
 pub(crate) fn number(row: &Mutation<'_>, name: &'static str) -> Option<i64> {
     match row.column(&named(name))?.newest()?.value {
         CellValue::I64(number) => Some(number),

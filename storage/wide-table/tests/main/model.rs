@@ -15,7 +15,7 @@ use tideline_wide_table::{Action, Column, RowOutcome, Update};
 
 use super::database::*;
 
-/// Versions by column and time.
+/// Integers of a row, by column and time of the version.
 type Row = BTreeMap<&'static str, BTreeMap<i64, i64>>;
 
 const COLUMNS: [&str; 3] = ["a", "b", "c"];

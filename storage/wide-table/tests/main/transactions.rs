@@ -1,6 +1,7 @@
 //! Optimistic transactions: a write happens only if the rows and ranges that were read are unchanged.
 //!
-//! Revisions survive flushes and restarts, and concurrent transactions are serializable.
+//! Revisions survive flushes and restarts, the size of a required range is limited, and concurrent transactions are
+//! serializable.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -152,7 +153,7 @@ fn a_range_with_too_many_rows_is_refused() {
     database.close();
 }
 
-/// Four writers move amounts between the rows of a partition, and add rows, while a fifth flushes.
+/// Four threads move amounts between the rows of a partition, and add rows, while the main thread flushes.
 #[test]
 fn concurrent_transactions_keep_a_sum() {
     every_backend(|backend| {
@@ -184,7 +185,8 @@ fn concurrent_transactions_keep_a_sum() {
                                 put(&to, time, &[("n", to_has + 1)]),
                             ];
                             if database.write_unchanged(&writes, vec![read]).changed.is_none() {
-                                // Pages are not a snapshot, but what a transaction has read is one if it commits.
+                                // Pages are not a snapshot, but all rows that a committed transaction has read are of
+                                // one moment.
                                 assert_eq!(total, 200, "a transaction was applied in part");
                                 break;
                             }

@@ -1,4 +1,5 @@
-//! Writes: conditions, increments, images, partitions, concurrency.
+//! Writes: conditions, increments, images, partitions, concurrency, removed versions, limits, and pages of many
+//! columns.
 //!
 //! Most tests run on both in-memory backends and on fjall.
 
@@ -133,7 +134,8 @@ fn increments_of_many_threads_are_all_counted() {
                 scope.spawn(move || {
                     for at in 0..25 {
                         database.write_one(increment("a", thread * 100 + at, "n", 1));
-                        // Also while the row moves from the buffer into its part.
+                        // Flushes in between, so that increments also run while the row moves from the buffer into its
+                        // part.
                         if thread == 0 && at % 10 == 0 {
                             database.flush();
                         }
@@ -195,7 +197,7 @@ fn an_update_whose_condition_passed_is_visible_whatever_the_times() {
     every_backend(|backend| {
         let database = Database::open(backend(), 1);
         database.write_one(put("a", 9, &[("n", 1)]));
-        // Its time was taken before that of the row.
+        // The time of the update is before that of the row.
         let is_one = |row: Option<&Mutation<'_>>| row.and_then(|row| number(row, "n")) == Some(1);
         let mut update = when(set("a", 5, "n", 2), Box::new(is_one));
         if let Action::Update(update) = &mut update.action {
@@ -328,7 +330,7 @@ fn a_row_of_many_columns_is_read_in_pages() {
         assert_eq!((middle.columns.len(), has_more), (2, false));
         let (last, has_more) = page("c029999", None, 10);
         assert_eq!((last.columns.len(), has_more), (1, false));
-        // A smaller row replaces it, and its fragments disappear.
+        // A smaller row replaces the large one, whose fragments disappear.
         database.write_one(put("wide", 3, &[("n", 1)]));
         database.flush();
         assert_eq!(page("", None, 10).0.columns.len(), 1);

@@ -1,11 +1,12 @@
-//! Comparison of histograms within the tolerance of numbers.
+//! Comparison of histograms: counts and sums within the tolerance of numbers.
 
 use tideline_promql::histogram::{Histogram, Span};
 
 use super::almost_equal;
 use crate::api;
 
-/// Compares two histograms. The reset hint is compared only if the script contains one.
+/// Returns true if two histograms are equal: counts and sums within the tolerance, everything else exactly. The reset
+/// hint is compared only if `with_hint` is true.
 pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> bool {
     let (mut expected, mut got) = (expected.clone(), got.clone());
     expected.compact(0);
@@ -26,7 +27,7 @@ pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> b
         && (!with_hint || expected.reset_hint == got.reset_hint)
 }
 
-/// Compares a histogram with one in listed form.
+/// Returns true if a histogram equals one in listed form, with all numbers within the tolerance.
 pub(super) fn equal_as_listed(expected: &Histogram, got: &Histogram) -> bool {
     let expected = api::listed(expected.count, expected.sum, expected.listed_buckets());
     almost_equal(expected.count, got.count)

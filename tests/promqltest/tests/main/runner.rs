@@ -1,4 +1,5 @@
-//! Tests of the runner: it reports every difference from the expectation.
+//! Tests of the runner and of the parser of API responses. The runner must report every difference from the
+//! expectation, and query instants in three ways.
 //!
 //! A target with canned results replaces an engine.
 

@@ -170,7 +170,7 @@ fn points(series: &Value, column: usize) -> Vec<(i64, f64)> {
     .collect()
 }
 
-/// Converts a value to a number; booleans become 0 and 1.
+/// Converts a value to a number; booleans become 0 and 1. `None` for other values.
 fn number(value: &Value) -> Option<f64> {
     value
         .as_f64()

@@ -52,7 +52,7 @@ impl ColumnScan {
         }
     }
 
-    /// Adds whole rows.
+    /// Adds the cells of a block of whole rows to the counts.
     pub(in crate::write) fn add(&mut self, plan: &CsvPlan, block: &RecordBlock) {
         let (mut line, mut counted) = (block.first_line, 0);
         rows(&block.bytes, plan.delimiter, |start, row| {
@@ -92,7 +92,8 @@ impl ColumnScan {
         }
     }
 
-    /// Returns the likely unit of integer times if all are near 1970 when read in `unit`, otherwise `None`.
+    /// Returns the likely unit of integer times if the largest of them is near 1970 when read in `unit`; otherwise
+    /// `None`.
     pub(in crate::write) fn likely_unit(&self, unit: &str) -> Option<&'static str> {
         let largest = self.times.largest()?;
         let is_near = i64::try_from(largest).is_ok_and(|time| is_near_1970(time, unit));
@@ -103,9 +104,9 @@ impl ColumnScan {
     ///
     /// # Errors
     ///
-    /// Returns a usage error with the position of the first bad cell if a column of numbers has other cells or
-    /// no time can be parsed. Returns a usage error without a position if `unit` is `None` and the times are
-    /// numbers that suggest several units.
+    /// Returns a usage error with the position of the first bad cell if a column of mostly numbers has other cells, or
+    /// if no time can be parsed. Returns a usage error without a position if `unit` is `None` and the times are numbers
+    /// that suggest several units.
     pub(in crate::write) fn decide(
         &self,
         plan: &mut CsvPlan,

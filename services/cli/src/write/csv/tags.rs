@@ -66,7 +66,7 @@ fn unpacked(name: &str) -> &str {
     plain.unwrap_or(name)
 }
 
-/// Returns the part of a name that the star of a pattern matches.
+/// Returns the part of a name that the star of a pattern matches; `None` if the name does not match.
 fn between<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     let (before, after) = pattern.split_once('*')?;
     name.strip_prefix(before)?.strip_suffix(after)

@@ -1,8 +1,7 @@
 //! Times of the Parquet type INT96: a day and its nanoseconds, with a larger range than nanoseconds since 1970.
 //!
-//! The decoder overflows silently when it converts them to nanoseconds. A second reader therefore decodes such
-//! columns as seconds, which cannot overflow. If both values differ, the time is outside of the supported
-//! range.
+//! The decoder overflows silently when it converts such times to nanoseconds. A second reader therefore decodes such
+//! columns as seconds, which cannot overflow. If both values differ, the time is outside of the supported range.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

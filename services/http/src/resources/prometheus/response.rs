@@ -51,7 +51,8 @@ impl From<PromqlError> for Failure {
     }
 }
 
-/// Error responses of every route of the Prometheus API, for the OpenAPI document.
+/// Error responses of the routes of the Prometheus API, except imports and writes of samples, for the OpenAPI
+/// document.
 pub(super) struct PrometheusFailures;
 
 impl IntoResponses for PrometheusFailures {

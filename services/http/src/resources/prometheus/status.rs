@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// Read the configuration of Prometheus
 ///
-/// Always an empty configuration.
+/// Always returns an empty configuration.
 #[utoipa::path(
     get, path = "/api/v1/status/config", tag = "prometheus",
     responses((status = 200, description = "The YAML text", body = Answer<ConfigText>), PrometheusFailures)
@@ -111,7 +111,7 @@ async fn build_info(_: KnownTable) -> Response {
 
 /// Read the progress of the journal replay
 ///
-/// Always complete, because the service accepts requests only after the replay.
+/// The replay is always complete, because the service accepts requests only after the replay.
 #[utoipa::path(
     get, path = "/api/v1/status/walreplay", tag = "prometheus",
     responses((status = 200, description = "Replay complete", body = Answer<WalReplay>), PrometheusFailures)

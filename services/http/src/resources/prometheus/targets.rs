@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// List scrape targets
 ///
-/// Always empty, because Tideline does not scrape; clients write to it.
+/// The lists are always empty, because Tideline does not scrape; clients write to it.
 #[utoipa::path(
     get, path = "/api/v1/targets", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<TargetDiscovery>), PrometheusFailures)
@@ -41,7 +41,7 @@ async fn targets(_: KnownTable) -> Response {
 
 /// Read metadata of scrape targets
 ///
-/// Always empty; `/api/v1/metadata` returns the metadata of metrics.
+/// The list is always empty; `/api/v1/metadata` returns the metadata of metrics.
 #[utoipa::path(
     get, path = "/api/v1/targets/metadata", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
@@ -62,7 +62,7 @@ async fn scrape_pools(_: KnownTable) -> Response {
 
 /// List rules
 ///
-/// Always empty: rules are evaluated by clients such as Grafana or vmalert.
+/// The list is always empty, because clients such as Grafana or vmalert evaluate the rules.
 #[utoipa::path(
     get, path = "/api/v1/rules", tag = "prometheus",
     responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)

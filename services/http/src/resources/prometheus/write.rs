@@ -20,9 +20,9 @@ use crate::failure::{Failure, Result};
 /// Media type of both versions; the parameter `proto` selects the version.
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
-/// Header with the number of stored samples. A sender of version 2.0 treats a response without these headers as
-/// the response of a version 1.0 receiver that stored nothing. All responses to a supported message therefore
-/// have them, including errors.
+/// Header with the number of stored samples. The two headers below contain the numbers of stored native histograms
+/// and exemplars. A sender of version 2.0 treats a response without these headers as the response of a version 1.0
+/// receiver that stored nothing. All responses to a supported message therefore have them, including errors.
 const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");

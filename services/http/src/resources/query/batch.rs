@@ -169,7 +169,8 @@ impl Left {
         }
     }
 
-    /// Returns the budget of a query: its own limits, reduced to the remaining budget of the request.
+    /// Returns the budget of a query: its own limits, reduced to the remaining budget of the request. The limits of
+    /// cells and held memory are not used up; they apply to each query separately.
     fn share(&self, app: &App, requested: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);

@@ -33,7 +33,7 @@ pub(super) fn string(value: &[u8]) -> Option<&[u8]> {
 
 /// Appends the text of a value. A value of no known type has an empty text.
 ///
-/// The text is not checked to be UTF-8; that is done when its series is registered.
+/// The text is not checked to be UTF-8; the registration of its series checks it.
 pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reason>> {
     let start = out.len();
     Ok(match kind(value)? {
@@ -66,7 +66,8 @@ pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reas
     }))
 }
 
-/// Returns the last known field of a value: its number is the type, its payload the content.
+/// Returns the last known field of a value: its number is the type, its payload the content. `None` without a known
+/// field.
 fn kind(value: &[u8]) -> Read<Option<(u32, Payload<'_>)>> {
     let mut kind = None;
     let mut fields = Fields::new(value);
@@ -177,7 +178,7 @@ fn push_map(map: &[u8], depth: usize, out: &mut Vec<u8>) -> Read<Result<(), Unfi
     Ok(Ok(()))
 }
 
-/// Appends a JSON string. Like Go, it escapes the characters that have a meaning in HTML.
+/// Appends a JSON string. Like Go, escapes the characters that have a meaning in HTML.
 fn push_string(text: &[u8], out: &mut Vec<u8>) -> Result<(), Unfit> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Err(Unfit::Refused(

@@ -6,7 +6,7 @@
 //!
 //! Data points of a metric usually have the same attribute names in the same order. Translated names are therefore kept
 //! as a [`Plan`] of such a sequence: for a known sequence, a data point costs one comparison per name and one copy per
-//! value. A sequence with overlapping, invalid or reserved labels, and a point with an empty value, take the path of
+//! value. A sequence with overlapping, invalid or reserved labels, and a point with an empty value, are encoded by
 //! [`Labels::merged`], which applies the rules of Prometheus one by one.
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(super) fn key_value(message: &[u8]) -> Read<Attribute<'_>> {
 }
 
 impl<'a> Attribute<'a> {
-    /// Returns the name.
+    /// Returns the attribute name without its length.
     pub(super) fn key_text(&self) -> &'a [u8] {
         let mut fields = Fields::new(self.key);
         match fields.varint() {
@@ -138,13 +138,13 @@ type LabelMap = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug)]
 pub(super) struct Labels<'s> {
     settings: &'s OtlpSettings,
-    /// Translated names.
+    /// Label name of each attribute name, or the reason why it has none.
     names: HashMap<Box<[u8]>, LabelName>,
-    /// Labels of the resource.
+    /// Labels of the current resource.
     of_resource: Vec<OuterLabel>,
-    /// Labels of resource and scope.
+    /// Labels of the current resource and scope.
     outer: Vec<OuterLabel>,
-    /// Encoded labels of resource and scope.
+    /// Encoded labels of the current resource and scope.
     suffix: Vec<u8>,
     plans: Vec<Plan>,
     /// Index of the plan of the previous data point.
@@ -408,8 +408,8 @@ impl<'s> Labels<'s> {
     }
 
     /// Encodes the labels of `target_info`: the attributes of a resource, `job` and `instance`. Identifying attributes
-    /// are left out unless a setting keeps them. Returns `false` if the resource has only identifying attributes, or
-    /// neither `job` nor `instance`.
+    /// are left out unless a setting keeps them. Returns `false` if the resource has no attributes other than the
+    /// identifying ones, or has neither `job` nor `instance`.
     pub(super) fn set_target(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<bool, Reason>> {
         self.encoded.clear();
         let describes = attributes
@@ -480,7 +480,7 @@ impl Service {
         }
     }
 
-    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Empty ones are left out.
+    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Labels with an empty value are left out.
     fn labels(self) -> impl Iterator<Item = (&'static [u8], Vec<u8>)> {
         let job = self.name.map(|name| match self.namespace {
             Some(namespace) => [&*namespace, b"/", &*name].concat(),

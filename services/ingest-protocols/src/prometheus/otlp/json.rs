@@ -438,8 +438,8 @@ fn double(value: &str) -> Option<f64> {
     }
 }
 
-/// Returns an integer. It may be written with a fraction or exponent, as JavaScript writes large numbers, if its value
-/// is whole.
+/// Parses an integer. A fraction or an exponent, with which JavaScript writes large numbers, is accepted if the value
+/// is whole. `None` for any other text.
 fn integer(value: &str) -> Option<i128> {
     let digits = digits(value);
     if let Ok(integer) = digits.parse() {

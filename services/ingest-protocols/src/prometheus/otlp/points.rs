@@ -32,7 +32,8 @@ const NO_RECORDED_VALUE: u64 = 1;
 const EXEMPLARS_MAX: usize = 1_024;
 /// Maximum number of quantiles of a summary.
 const QUANTILES_MAX: usize = 1_024;
-/// Maximum number of characters of the labels of an exemplar. Above it, only the ids are kept, as in Prometheus.
+/// Maximum number of characters of the labels of an exemplar. Above this number, only the ids are kept, as in
+/// Prometheus.
 const EXEMPLAR_CHARS_MAX: usize = 128;
 /// Labels of trace and span, with the length of their ids in bytes.
 const TRACE_ID: (&str, usize) = ("trace_id", 16);
@@ -47,7 +48,7 @@ pub(super) struct Buckets {
     labelled: Vec<f64>,
     /// Encoded labels `le` of all bounds and of `+Inf`, one after another.
     labels: Vec<u8>,
-    /// End of each label.
+    /// End of each label in `labels`.
     ends: Vec<usize>,
 }
 
@@ -455,8 +456,8 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
     }
 
     /// Decodes `Exemplar { 2: fixed64 time, 3: double, 4: bytes span_id, 5: bytes trace_id, 6: sfixed64, 7: KeyValue*
-    /// }` into the text under construction. Returns the value, or the reason to reject the exemplar, and the time in
-    /// milliseconds; 0 without a time.
+    /// }` into the text under construction. Returns the value (or the reason to reject the exemplar) and the time in
+    /// milliseconds; the time is 0 if it is missing.
     fn read_exemplar(&mut self, message: &'a [u8]) -> Read<(Result<f64, Reason>, i64)> {
         let (mut value, mut nanos) = (Err(Reason::from("an exemplar has no value")), 0);
         let (mut span, mut trace) = (&b""[..], &b""[..]);

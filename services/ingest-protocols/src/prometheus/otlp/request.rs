@@ -27,7 +27,7 @@ const ROW_BYTES: usize = 96;
 /// Maximum number of `target_info` samples before the last one of a resource. At the default interval they fill 42
 /// hours.
 const TARGET_SAMPLES_MAX: i64 = 1_024;
-/// Number of such samples of one request above which each further resource has only its last one.
+/// Number of `target_info` samples of one request above which each further resource gets only its last sample.
 const TARGET_SAMPLES_OF_ALL_MAX: usize = 1 << 16;
 const TARGET_INFO: &str = "target_info";
 const DELTA: u64 = 1;
@@ -92,11 +92,11 @@ pub(super) struct SeriesName {
 /// Metric whose data points are being read.
 #[derive(Debug, Default)]
 pub(super) struct Metric<'a> {
-    /// Translated name.
+    /// Translated name of the metric.
     family: String,
     /// Names of the series, indexed by [`Part`].
     pub(super) names: [SeriesName; 4],
-    /// Type in metadata.
+    /// Metric type in the metadata.
     kind: &'static str,
     help: &'a str,
     unit: &'a str,
@@ -126,9 +126,10 @@ pub(super) struct Request<'a, 'r, 's, R> {
     pub(super) buckets: super::points::Buckets,
     /// First and last timestamp of the stored points of the current resource, in milliseconds.
     pub(super) stored: Option<(i64, i64)>,
-    /// Stored samples of `target_info`: several resources of a request may be equal.
+    /// Samples of `target_info` stored so far. Several resources of a request may be equal; their samples are stored
+    /// once.
     targets: HashSet<(Ordinal, i64)>,
-    /// Number of data points.
+    /// Number of data points of the request.
     points: u64,
     /// Number of rejected data points without a reject of their own.
     unlisted_points: u64,

@@ -14,15 +14,15 @@ pub struct OtlpSettings {
     pub promote_resource_attributes: Vec<String>,
     /// True if all resource attributes become labels, except those in `ignore_resource_attributes`. Default false.
     pub promote_all_resource_attributes: bool,
-    /// Resource attributes that do not become labels if all others do. Default: none.
+    /// Resource attributes that do not become labels if `promote_all_resource_attributes` is true. Default: none.
     pub ignore_resource_attributes: Vec<String>,
     /// True if `target_info` keeps `service.name`, `service.namespace` and `service.instance.id`, in addition to
     /// `job` and `instance`. Default false.
     pub keep_identifying_resource_attributes: bool,
     /// True if name, version, schema URL and attributes of the scope become labels. Default false.
     pub promote_scope_metadata: bool,
-    /// True if histograms with explicit bounds are stored as native histograms with custom buckets. Default false:
-    /// they are stored as classic series.
+    /// True if histograms with explicit bounds are stored as native histograms with custom buckets. Default false: such
+    /// histograms are stored as classic series.
     pub convert_histograms_to_nhcb: bool,
     /// True if label names that begin with one underscore get the prefix `key`. Applies to strategies that escape
     /// names. Default true.
@@ -72,7 +72,7 @@ pub enum TranslationStrategy {
     /// get suffixes for unit and type.
     #[default]
     UnderscoreEscapingWithSuffixes,
-    /// Characters are replaced in the same way; metric names get no suffixes.
+    /// Characters are replaced as with `UnderscoreEscapingWithSuffixes`; metric names get no suffixes.
     UnderscoreEscapingWithoutSuffixes,
     /// Characters are kept; metric names get suffixes for unit and type.
     NoUtf8EscapingWithSuffixes,
@@ -134,10 +134,11 @@ impl FromStr for TranslationStrategy {
 /// Treatment of points with delta temporality: differences since the previous point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeltaTemporality {
-    /// They are rejected: functions of counters would give wrong results.
+    /// Such points are rejected: functions of counters would give wrong results.
     #[default]
     Refuse,
-    /// They are stored as they are, with the metric type `unknown`. Queries must add them up with `sum_over_time`.
+    /// Such points are stored as they are, with the metric type `unknown`. Queries must add up the values with
+    /// `sum_over_time`.
     Store,
 }
 

@@ -15,8 +15,8 @@ impl Heap {
         self.0.clear();
     }
 
-    /// Inserts a value if fewer than `count` values are held. Otherwise, a value larger than the
-    /// smallest one replaces the smallest one. `count` must be at least 1.
+    /// Inserts a value if fewer than `count` values are held. Otherwise, a larger value replaces the smallest held
+    /// value. `count` must be at least 1.
     pub(super) fn offer(&mut self, value: f64, position: usize, count: usize) {
         if self.0.len() < count {
             self.0.push((value, position));

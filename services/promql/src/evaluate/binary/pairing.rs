@@ -1,6 +1,6 @@
 //! Vector matching: joins the series of both operands, group by group.
 //!
-//! A group contains the series with equal matching labels. Its pairs are joined in the order of the "many"
+//! A group contains the series with equal matching labels. Pairs of these series are joined in the order of the "many"
 //! side. Steps at which pairs matched are tracked only if duplicates or fill values require it.
 
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub(super) struct Pairing<'a> {
     /// Steps at which both sides have at least one series. Duplicates matter only there. `None` means all
     /// steps.
     pub(super) shared_steps: Option<Vec<bool>>,
-    /// Result columns, each with a sort position: that of its series on the "many" side. A series of the "one"
+    /// Result columns, each with a sort position: the position of its series on the "many" side. A series of the "one"
     /// side that is joined with a fill value is positioned after all series of the "many" side.
     pub(super) result: Vec<(usize, Column)>,
     /// Cost of the result. With many series on both sides, there may be as many result series as pairs.
@@ -141,8 +141,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Computes the labels of all pairs; returns no labels for more than [`PAIRS_KEPT`] pairs. The flag is true
-    /// if results of different series may have equal labels. Equal labels at the same step are an error.
+    /// Computes the labels of all pairs; returns no labels for more than [`PAIRS_KEPT`] pairs. The flag is true if
+    /// results of different series of the "many" side may conflict at a step. Their steps must then be tracked.
     fn labels_of(&self, group: Group<'_>) -> Result<(Vec<Labels>, bool)> {
         if group.pair_count() > PAIRS_KEPT {
             return Ok((Vec::new(), true));

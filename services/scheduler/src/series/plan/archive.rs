@@ -1,13 +1,13 @@
 //! Archive: the cold segments of a window become files once the whole window is old enough.
 //!
-//! Files are never extended, so segments of the same window that were archived before are rewritten with the new
-//! ones. To avoid rewriting a window again and again for a trickle of late points, late points stay in cold segments
-//! until they reach 1/8 of the archived points ([`LATE_PARTS`]), or until a week has passed since the files were
-//! written ([`LATE_EVERY`]).
+//! Files are never extended, so segments of the same window that were archived earlier are rewritten together with the
+//! new segments. A trickle of late points must not rewrite a window again and again. Late points therefore stay in cold
+//! segments until they reach 1/8 of the archived points ([`LATE_PARTS`]), or until a week has passed since the files
+//! were written ([`LATE_EVERY`]).
 //!
-//! A cold window of several days, from a backfill or a join, is cut once whole days of it are old enough, and these
-//! days are archived. Apart from late points and waits for the schedule, no point stays in the cold tier for longer
-//! than a day beyond the policy.
+//! A cold window of several days, from a backfill or a join, is cut once whole days of it are old enough. These days
+//! are archived. Apart from late points and waits for the schedule, no point stays in the cold tier for longer than a
+//! day beyond the policy.
 //!
 //! If the policy also keeps points in the cold tier for a while, a window becomes one cold segment with a copy in
 //! files. Eviction later only replaces the segment by its copy.
@@ -48,7 +48,7 @@ pub(super) fn plan(
     let evicted = evicted(facts, table, taken);
     let is_evicted = |segment: &&SegmentFacts| evicted.iter().any(|other| other.id == segment.id);
     let mut moving = moving(facts, table, taken);
-    // Eviction turns these segments into archived ones; later moves of their windows are planned after it.
+    // Eviction turns these segments into archived ones; later moves of their windows are planned after the eviction.
     moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
     plan_eviction(facts, table, &evicted, taken, planned);
     moving.extend(cutting(facts, table, taken));
@@ -88,7 +88,7 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Mov
     runs.collect()
 }
 
-/// Returns the cold segments with a copy whose time in the cold tier is over, oldest first, at most
+/// Returns the cold segments that have a copy in files and whose time in the cold tier is over: oldest first, at most
 /// [`EVICTED_AT_ONCE`].
 fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<&'a SegmentFacts> {
     let is_over = |segment: &&SegmentFacts| {
@@ -160,7 +160,7 @@ fn is_there(segment: &SegmentFacts) -> bool {
     segment.tier == Tier::Archive || segment.is_copied
 }
 
-/// Returns the mode of a move. The points stay in the cold tier only if `stays` is true and no input is archived yet.
+/// Returns the mode of a move. The points stay in the cold tier only if `stays` is true and no input has left it yet.
 fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     let segments = &inputs.segments;
     if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {
@@ -196,7 +196,8 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
 }
 
 /// Returns the segments whose points move to the archive under the policy, including hot segments that are old enough
-/// for both moves. A segment that is cut counts only with the estimated part that moves.
+/// for migration and archive. Late points that wait are left out. A segment that is cut counts only with the estimated
+/// part that moves.
 pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Claimed) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
@@ -225,9 +226,10 @@ pub struct ArchiveProgress {
     pub copied: Amount,
     /// Points that are old enough for files but not in any, without `late`.
     pub waiting: Amount,
-    /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch.
+    /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch; `None` = no points
+    /// wait.
     pub waiting_since: Option<i64>,
-    /// Late points that wait until there are more.
+    /// Late points that wait until there are more of them, or until a week has passed.
     pub late: Amount,
 }
 

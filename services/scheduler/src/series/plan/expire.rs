@@ -1,9 +1,9 @@
 //! Expire: drops segments whose points have all been hidden for a while.
 //!
 //! Points are hidden automatically when they exceed the age in the policy. Their bytes are kept for the purge delay
-//! after that, and for the same time after a policy change, so that a wrong policy can be corrected. Nothing expires
-//! while the clock is in doubt, or within the purge delay after a jumped clock was accepted only because it was
-//! steady.
+//! after that. After a policy change, bytes are kept for the same time, so that a wrong policy can be corrected.
+//! Nothing expires while the clock is in doubt. If a jumped clock was accepted only because it was steady, nothing
+//! expires within the purge delay after that.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Facts: the input of the planner, as plain values, so that it can be tested without a store.
+//! Facts: the input of the planner, as plain values, so that the planner can be tested without a store.
 //!
-//! In production they are converted from a survey of the store.
+//! In production, facts are converted from a survey of the store.
 
 use hashbrown::HashMap;
 use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange};
@@ -54,11 +54,11 @@ pub struct SegmentFacts {
     pub id: SegmentId,
     /// Tier of the segment.
     pub tier: Tier,
-    /// Window that contains its points.
+    /// Window that contains the points of the segment.
     pub window: Window,
-    /// Timestamp of its first point.
+    /// Timestamp of the first point, nanoseconds since the epoch.
     pub first: i64,
-    /// Timestamp of its last point.
+    /// Timestamp of the last point, nanoseconds since the epoch.
     pub last: i64,
     /// Number of timelines.
     pub timelines: u64,
@@ -66,19 +66,19 @@ pub struct SegmentFacts {
     pub points: u64,
     /// Number of field values.
     pub values: u64,
-    /// Encoded bytes.
+    /// Number of encoded bytes.
     pub bytes: u64,
-    /// Range of its writes.
+    /// Range of the segment's writes.
     pub written: WriteSpan,
     /// Time when its files were written, trusted nanoseconds since the epoch; `None` = no files, or unknown.
     pub archived: Option<i64>,
-    /// True if its points are also in files, which replace it when it leaves the cold tier.
+    /// True if the points of the segment are also in files, which replace the segment when it leaves the cold tier.
     pub is_copied: bool,
-    /// Time until which policies leave it in its tier, trusted nanoseconds since the epoch.
+    /// Time until which policies leave the segment in its tier, trusted nanoseconds since the epoch; `None` = not held.
     pub stays_until: Option<i64>,
-    /// True if it may hold deleted points.
+    /// True if the segment may hold deleted points.
     pub has_deletes: bool,
-    /// True if it is being rewritten.
+    /// True if the segment is being rewritten.
     pub is_moving: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct SegmentFacts {
 pub struct History {
     /// Timestamp up to which the schedule of a (table, job kind) pair was served.
     pub served: Served,
-    /// Time when a segment was first seen with deletes.
+    /// Time when a segment was first found with deletes, trusted nanoseconds since the epoch.
     pub deletes_since: HashMap<SegmentId, i64>,
 }
 
@@ -130,13 +130,13 @@ impl TableFacts {
         age.map_or(i64::MIN, |age| now.saturating_sub(age))
     }
 
-    /// Returns true if a point of the segment is visible. Other segments are not worth rewriting.
+    /// Returns true if at least one point of the segment is visible. Other segments are not worth rewriting.
     pub(super) fn is_visible(&self, segment: &SegmentFacts, now: i64) -> bool {
         segment.last >= self.visible_from(now)
     }
 
-    /// Returns the timestamp before which all points are old enough for the cold tier, the start of a day; `None` =
-    /// no point ever is.
+    /// Returns the start of a day before which all points are old enough for the cold tier; `None` = the policy has no
+    /// `hot_ttl`.
     pub(super) fn cold_before(&self, facts: &Facts) -> Option<i64> {
         let age = self.policy.hot_ttl?;
         Some(cold_boundary(facts.now().saturating_sub(age), facts.window_nanos))

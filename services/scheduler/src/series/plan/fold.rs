@@ -1,7 +1,7 @@
 //! Fold: merges several segments of a window into one, so that a read opens few segments.
 //!
 //! A read at a timestamp opens every segment whose window contains the timestamp: its *stack*. Folding lowers stacks,
-//! but writes bytes again. The two are balanced as in size-tiered compaction:
+//! but writes bytes again. The height of stacks and the written bytes are balanced as in size-tiered compaction:
 //!
 //! 1. A stack may be as high as its tier allows ([`Shape::height`]). Above that, a run of neighbours in write order
 //!    is folded: the one with the fewest bytes per segment saved.
@@ -48,7 +48,7 @@ const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
 /// Hot windows that migrate within 1/8 of `hot_ttl` are not folded, because the migration rewrites them anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;
 /// Maximum number of runs that are tried before a stack is left unchanged. A run fails if a segment between its inputs
-/// cannot be included, or if the output would grow too little with it.
+/// cannot be included, or if the output would grow too little with that segment.
 const RUNS_TRIED_MAX: usize = 64;
 
 /// Limits of stacks in a tier.
@@ -239,8 +239,8 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claime
     targets.iter().filter_map(within).collect()
 }
 
-/// Returns true if neighbours may become this window: it is old enough, and does not keep points for much longer than
-/// the policy does.
+/// Returns true if neighbours may become this window: the window is old enough, and does not keep points for much
+/// longer than the policy does.
 fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) -> bool {
     let span = window.range(facts.window_nanos);
     let width = span.end.saturating_sub(span.start);
@@ -261,11 +261,11 @@ fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) 
     width <= width_max && span.end <= facts.now().saturating_sub(young)
 }
 
-/// Returns the run of neighbours in write order with the fewest bytes per segment saved, and that cost.
+/// Returns the run of neighbours in write order with the lowest cost (bytes per segment saved), and the cost.
 ///
 /// The output is at least `growth` times the largest input. Segments between the inputs join the run, but are not
-/// counted in its cost. If one of them is claimed or not among `members`, or if the output would grow too little with
-/// them, the next cheapest run is tried. `None` if no run is found.
+/// counted in its cost. The next cheapest run is tried if a segment between the inputs is claimed or not among
+/// `members`, or if the output would grow too little with such segments. `None` if no run is found.
 fn cheapest<'a>(
     mut stack: Vec<&'a SegmentFacts>,
     table: &'a TableFacts,

@@ -9,8 +9,8 @@ use super::writes::Inputs;
 use super::{Claimed, begins, work};
 use crate::maintenance::{Mode, Planned, Urgency};
 
-/// A move that starts within this time, in nanoseconds, claims its segments before folds and purges, because the move
-/// also does the work of a fold or purge.
+/// Time within which a move must start to claim its segments before folds and purges, in nanoseconds. Such a move also
+/// does the work of a fold or purge.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Kind of move.
@@ -36,7 +36,7 @@ pub(super) struct Moving<'a> {
 pub(super) struct Waits {
     /// End of the wait, trusted nanoseconds since the epoch.
     pub(super) until: i64,
-    /// Reason, for users.
+    /// Reason of the wait, for users.
     pub(super) why: String,
 }
 

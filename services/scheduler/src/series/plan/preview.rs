@@ -1,6 +1,6 @@
-//! Preview of a policy: amounts that it would move, hide and free now.
+//! Preview of a policy: amounts that the policy would move, hide and free now.
 //!
-//! It uses the functions of the planner and changes nothing.
+//! The preview uses the functions of the planner and changes nothing.
 
 use tideline_engine::model::{JobKind, Policy, Tier, TimeRange};
 use tideline_engine::moves::Unsealed;
@@ -51,13 +51,14 @@ pub struct Preview {
 /// Unsealed points of a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedPoints {
-    /// Points that go to the cold tier when they are sealed.
+    /// Number of points that go to the cold tier when they are sealed.
     pub migrates: u64,
-    /// Points that are old enough for files.
+    /// Number of points that are old enough for files.
     pub archives: u64,
-    /// Points that are hidden.
+    /// Number of points that are hidden.
     pub hides: u64,
-    /// Hidden points of days that are hidden completely. They are freed with the segments they are sealed into.
+    /// Number of hidden points in days that are hidden completely. They are freed with the segments into which they are
+    /// sealed.
     pub drops: u64,
 }
 
@@ -117,7 +118,8 @@ impl UnsealedBefore {
     }
 }
 
-/// Subtracts the counts of `oldest` from those of `all`.
+/// Subtracts the points and values of `oldest` from those of `all`. The span stays while points are left, and so does
+/// the number of timelines.
 fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     let points = all.points.saturating_sub(oldest.points);
     Unsealed {
@@ -215,7 +217,8 @@ fn with(mut amount: Amount, unsealed: &Unsealed) -> Amount {
     amount
 }
 
-/// Returns the moves into files: cold windows, and hot ones that are old enough for both moves.
+/// Returns the moves into files: cold windows, and hot windows that are old enough for migration and archive. `None` if
+/// the policy has no archive.
 fn archives(
     facts: &Facts,
     table: &TableFacts,
@@ -257,7 +260,8 @@ fn windows<'a>(
     windows
 }
 
-/// Returns when the first of the expired segments may be dropped.
+/// Returns when the first of the expired segments may be dropped; `None` while expiry is paused, or if there is
+/// nothing to drop.
 fn drops_at(
     facts: &Facts,
     table: &TableFacts,

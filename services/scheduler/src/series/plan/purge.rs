@@ -1,7 +1,7 @@
 //! Purge: rewrites a segment without its deleted points.
 //!
-//! Deleted points are invisible at once. A purge only frees their bytes and the record of the delete. It waits a
-//! little, because deletes often arrive in groups, and one rewrite applies them all.
+//! Deleted points are invisible at once. A purge only frees their bytes and the record of the delete. A purge waits a
+//! little, because deletes often arrive in groups, and one rewrite then applies the whole group.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::model::time::NANOS_PER_SECOND;

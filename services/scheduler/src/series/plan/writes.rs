@@ -1,8 +1,8 @@
 //! Segments that may be merged: a merge must preserve the write order of segments that overlap in time.
 //!
-//! The output of a rewrite has one position in the write order of a table. A segment that overlaps the
-//! inputs in time and was written between the oldest and the newest of them has no valid position relative to the
-//! output. It must be an input too, or the inputs must be split.
+//! The output of a rewrite has one position in the write order of a table. A segment that overlaps the inputs in time
+//! and was written between the oldest and the newest of them has no valid position relative to the output. Such a
+//! segment must be an input too, or the inputs must be split.
 
 use tideline_engine::model::{SegmentId, TimeRange};
 use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
@@ -45,7 +45,8 @@ impl<'a> Inputs<'a> {
             .is_ok()
     }
 
-    /// Returns a further segment that overlaps the inputs in time and was written between them.
+    /// Returns a further segment that overlaps the inputs in time and was written between the oldest and the newest of
+    /// them; `None` without such a segment.
     pub(super) fn between(&self, all: &'a [SegmentFacts]) -> Option<&'a SegmentFacts> {
         all.iter().find(|other| {
             other.written.interleaves(&self.written)

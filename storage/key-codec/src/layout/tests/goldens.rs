@@ -9,7 +9,7 @@ use crate::tuple::Decimal;
 
 const FORMAT: &str = include_str!("../../../FORMAT.md");
 
-/// Checks that the document has a line.
+/// Checks that `FORMAT.md` contains the line.
 #[track_caller]
 fn assert_documented(line: &str) {
     assert!(
@@ -30,7 +30,7 @@ fn layout_before(values: &[OwnedValue], first: impl Fn(&[&str]) -> KeyColumnSpec
     layout_of(&columns)
 }
 
-/// Returns the hashed values of the document, with their names in it.
+/// Returns the hashed values of `FORMAT.md`, each with the description it has there.
 fn vectors() -> [(&'static str, Vec<OwnedValue>); 7] {
     let time = Timestamp::from_nanos(1_700_000_000_000_000_000).expect("in range");
     let price = Decimal::new(-12_340, 3).expect("in range");

@@ -1,4 +1,4 @@
-//! Conditions by name, and the rule of the leftmost prefix.
+//! Tests of conditions by column name: order, missing columns, unknown and repeated names.
 
 use super::*;
 

@@ -28,7 +28,7 @@ fn is_within((lower, upper): &OwnedBounds, value: &OwnedValue) -> bool {
     after_lower && before_upper
 }
 
-/// Returns a bound: none for form 0, inclusive for form 1, otherwise exclusive.
+/// Returns a bound: unbounded for form 0, inclusive for form 1, otherwise exclusive.
 fn bound(form: u8, value: &OwnedValue) -> Bound<OwnedValue> {
     match form {
         0 => Bound::Unbounded,
@@ -83,8 +83,8 @@ fn cmp_rows(layout: &KeyLayout, left: &[OwnedValue], right: &[OwnedValue]) -> Or
     orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Returns true if a scan is refused: values or bounds follow a hash prefix whose columns are not all fixed, or the
-/// bounds apply to a reversed column.
+/// Returns true if a scan must be refused. The reason is that values or bounds follow a hash prefix whose columns are
+/// not all fixed, or that the bounds apply to a reversed column.
 fn is_refused(columns: &[KeyColumnSpec], fixed: usize, is_bounded: bool) -> bool {
     let names = logical_names(columns);
     let restricted = fixed + usize::from(is_bounded);
@@ -240,7 +240,7 @@ fn a_bucket_whose_columns_are_fixed_is_scanned_alone() {
     assert_eq!(alone.ranges.len(), 1);
     let key = encoded(&layout, &["c1".into(), tideline_model::Timestamp::EPOCH.into()]);
     assert!(alone.contains(&key));
-    // Bounds that select one value are an equality.
+    // Bounds that select one value act as an equality.
     let value = KeyValue::from("c1");
     let one = (Bound::Included(value.clone()), Bound::Included(value));
     assert_eq!(layout.ranges(&[], one), Ok(alone));

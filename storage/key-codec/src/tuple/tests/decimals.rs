@@ -1,4 +1,4 @@
-//! Decimals: normal form, range, order, and the bytes that are refused.
+//! Tests of decimals: normal form, range, order, refused bytes, formatting and parsing.
 //!
 //! The order is compared with the order of the decimal digits as text.
 

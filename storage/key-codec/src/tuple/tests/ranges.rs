@@ -18,7 +18,7 @@ fn key_after(base: &[u8], schema: &KeySchema, values: &[OwnedValue]) -> Vec<u8> 
     key
 }
 
-/// Returns a bound: none for form 0, inclusive for form 1, otherwise exclusive.
+/// Returns a bound: unbounded for form 0, inclusive for form 1, otherwise exclusive.
 fn bound(form: u8, value: &OwnedValue) -> Bound<OwnedValue> {
     match form {
         0 => Bound::Unbounded,

@@ -1,6 +1,6 @@
 //! Tests of the planner, case by case.
 //!
-//! There is one section for each kind of jobs, and one for previews.
+//! There are sections for migrate, fold and expire, one for purge, catalog and seal together, and one for previews.
 
 use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
 
@@ -354,7 +354,7 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
         joined.iter().all(|work| work.range.start < START + 16 * DAY),
         "the oldest are joined"
     );
-    // Points of a joined window would stay eight days too long.
+    // Points of a joined window would stay up to eight days too long.
     let short = Policy {
         retention: Some(30 * DAY),
         ..Policy::default()

@@ -90,7 +90,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Plans and performs due work until none is left.
+    /// Plans and performs work until no due work is left.
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let planned = plan(&self.facts, &self.past, &SETTINGS);
