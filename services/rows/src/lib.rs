@@ -25,5 +25,5 @@ pub mod write;
 
 pub use error::{Result, RowsError};
 pub use read::{Count, Page, PageLimits, Scan};
-pub use selection::Selection;
+pub use selection::{RowEncoder, Selection};
 pub use write::{Outcomes, WriteSettings};

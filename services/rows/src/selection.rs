@@ -16,6 +16,16 @@ use crate::{key, value};
 /// Maximum number of names and prefixes in a request.
 const NAMES_MAX: usize = 10_000;
 
+/// Form in which a read returns its rows.
+pub trait RowEncoder {
+    /// Appends a row as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Damaged`] if the stored key is damaged.
+    fn write_row(&self, table: &WideTable, key: &[u8], row: &Mutation<'_>, out: &mut Vec<u8>) -> Result<()>;
+}
+
 /// Columns and versions that a request returns, and the form of integers.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
@@ -127,19 +137,11 @@ impl Selection {
                 .iter()
                 .any(|prefix| name.starts_with(prefix.as_str()))
     }
+}
 
+impl RowEncoder for Selection {
     /// Appends a row as `{"key": {…}, "columns": {…}}`.
-    ///
-    /// # Errors
-    ///
-    /// [`RowsError::Damaged`] if the stored key is damaged.
-    pub fn write_row(
-        &self,
-        table: &WideTable,
-        key: &[u8],
-        row: &Mutation<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn write_row(&self, table: &WideTable, key: &[u8], row: &Mutation<'_>, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(b"{\"key\":");
         write_key(table, key, self.integers, out)?;
         out.extend_from_slice(b",\"columns\":{");

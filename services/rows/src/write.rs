@@ -29,7 +29,7 @@ use tideline_openapi::row::{
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::key;
-use crate::selection::{Selection, write_key};
+use crate::selection::{RowEncoder, Selection, write_key};
 use crate::value::{GivenValue, parse_column};
 
 /// Maximum number of rows of a request that is not a body of lines.
