@@ -10,7 +10,6 @@ use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tideline_openapi::row::{RowIntegers, RowsNotWritten};
 use tideline_openapi::sql::{SqlAction, SqlDone, SqlEnd, SqlRequest, SqlResult};
 use tideline_openapi::table::Durability;
@@ -136,7 +135,7 @@ async fn run(
         Statement::Explain(select) => {
             respond(&app, is_lines, id, move |app, _, rows| {
                 let plan = ReadPlan::new(&app.engine, select)?;
-                rows.all(&[serde_json::to_value(reading::explain(&plan)).unwrap_or_default()])
+                rows.all(&[reading::explain(&plan)])
             })
             .await
         }
@@ -304,11 +303,10 @@ impl RowsWriter<'_> {
     }
 
     /// Writes a result that is in memory.
-    fn all(&mut self, rows: &[Value]) -> Result<()> {
+    fn all(&mut self, rows: &[String]) -> Result<()> {
         self.begin()?;
         for row in rows {
-            self.row(row.to_string().as_bytes())
-                .map_err(stream::client_left)?;
+            self.row(row.as_bytes()).map_err(stream::client_left)?;
         }
         self.end(&SqlEnd {
             scanned: 0,

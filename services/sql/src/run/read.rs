@@ -267,7 +267,7 @@ fn other_statement() -> SqlError {
 
 /// Plan of a `SELECT`, as `EXPLAIN` shows it.
 #[derive(Debug, Serialize)]
-pub struct Explanation {
+struct Explanation {
     /// `keys`, `ranges` or `table`.
     access: &'static str,
     /// Number of keys to read.
@@ -294,8 +294,8 @@ pub struct Explanation {
     limit: Option<u64>,
 }
 
-/// Describes a plan.
-pub fn explain(plan: &ReadPlan) -> Explanation {
+/// Describes a plan, as a JSON object.
+pub fn explain(plan: &ReadPlan) -> String {
     let texts =
         |predicates: Vec<&crate::statement::Predicate>| predicates.iter().map(ToString::to_string).collect();
     let (access, keys, ranges) = match &plan.path {
@@ -310,7 +310,7 @@ pub fn explain(plan: &ReadPlan) -> Explanation {
             true => format!("{} DESC", quoted(name)),
             false => quoted(name),
         });
-    Explanation {
+    super::table::row(&Explanation {
         access,
         keys,
         ranges,
@@ -321,5 +321,5 @@ pub fn explain(plan: &ReadPlan) -> Explanation {
         order: order.collect(),
         direction: plan.direction,
         limit: plan.limit,
-    }
+    })
 }

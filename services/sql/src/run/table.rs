@@ -2,7 +2,7 @@
 //!
 //! The caller serialises changes of settings, because a change reads and writes all settings of a table.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
 use tideline_engine::model::{TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, ErrorKind};
@@ -40,12 +40,12 @@ pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange>
     }
 }
 
-/// Executes a statement that shows tables and columns. Returns the rows.
+/// Executes a statement that shows tables and columns. Returns the rows as JSON objects.
 ///
 /// # Errors
 ///
 /// The errors of [`Engine::wide_table`].
-pub fn show(engine: &Engine, statement: &ShowStatement) -> Result<Vec<Value>> {
+pub fn show(engine: &Engine, statement: &ShowStatement) -> Result<Vec<String>> {
     match statement {
         ShowStatement::Tables => Ok(show_tables(engine)),
         ShowStatement::Columns(table) => describe(engine, table),
@@ -132,7 +132,7 @@ fn drop_table(engine: &Engine, table: &Name, if_exists: bool) -> Result<TableCha
 }
 
 /// Returns the tables of rows, sorted by name.
-fn show_tables(engine: &Engine) -> Vec<Value> {
+fn show_tables(engine: &Engine) -> Vec<String> {
     let tables = engine.tables();
     let mut names: Vec<String> = tables
         .iter()
@@ -140,31 +140,69 @@ fn show_tables(engine: &Engine) -> Vec<Value> {
         .map(|table| table.name().to_string())
         .collect();
     names.sort();
-    names.into_iter().map(|name| json!({"table": name})).collect()
+    names.into_iter().map(|table| row(&Shown { table })).collect()
 }
 
 /// Returns the columns of a table: first those of the key.
-fn describe(engine: &Engine, table: &Name) -> Result<Vec<Value>> {
+fn describe(engine: &Engine, table: &Name) -> Result<Vec<String>> {
     let table = engine.wide_table(&table.text)?;
     let rows = table.settings();
     let key = key_columns(rows).into_iter().zip(1_u64..);
-    let key = key.map(|((name, column_type, order), place)| {
-        let order = if order == KeyOrder::Descending {
+    let key = key.map(|((name, column_type, order), place)| ShownColumn {
+        column: name,
+        column_type: type_name(column_type),
+        key: Some(place),
+        order: Some(if order == KeyOrder::Descending {
             "DESC"
         } else {
             "ASC"
-        };
-        json!({"column": name, "type": type_name(column_type), "key": place, "order": order})
+        }),
     });
-    let others = rows.columns.iter().map(|column| {
-        json!({"column": column.name, "type": type_name(column.column_type), "key": null, "order": null})
+    let others = rows.columns.iter().map(|column| ShownColumn {
+        column: &column.name,
+        column_type: type_name(column.column_type),
+        key: None,
+        order: None,
     });
-    Ok(key.chain(others).collect())
+    Ok(key.chain(others).map(|column| row(&column)).collect())
 }
 
 /// Returns the statement that creates a table.
-fn show_create_table(engine: &Engine, table: &Name) -> Result<Vec<Value>> {
+fn show_create_table(engine: &Engine, table: &Name) -> Result<Vec<String>> {
     let found = engine.wide_table(&table.text)?;
     let statement = create_table(&table.text, &found.table().spec(), found.settings());
-    Ok(vec![json!({"table": table.text, "statement": statement})])
+    Ok(vec![row(&ShownStatement {
+        table: &table.text,
+        statement: &statement,
+    })])
+}
+
+/// Row of `SHOW TABLES`.
+#[derive(Serialize)]
+struct Shown {
+    table: String,
+}
+
+/// Row of `DESCRIBE`.
+#[derive(Serialize)]
+struct ShownColumn<'t> {
+    column: &'t str,
+    #[serde(rename = "type")]
+    column_type: &'static str,
+    /// Place in the key, from 1.
+    key: Option<u64>,
+    /// Order in the key.
+    order: Option<&'static str>,
+}
+
+/// Row of `SHOW CREATE TABLE`.
+#[derive(Serialize)]
+struct ShownStatement<'t> {
+    table: &'t str,
+    statement: &'t str,
+}
+
+/// Returns a row as a JSON object, with its members in their order.
+pub(super) fn row(row: &impl Serialize) -> String {
+    serde_json::to_string(row).unwrap_or_default()
 }

@@ -76,10 +76,12 @@ impl Database {
             }
             Statement::Explain(statement) => {
                 let plan = ReadPlan::new(engine, statement)?;
-                let row = serde_json::to_value(explain(&plan)).expect("plain data");
-                Done::Rows(vec![row], End::default())
+                Done::Rows(vec![parsed(&explain(&plan))], End::default())
             }
-            Statement::Show(statement) => Done::Rows(show(engine, &statement)?, End::default()),
+            Statement::Show(statement) => {
+                let rows = show(engine, &statement)?;
+                Done::Rows(rows.iter().map(|row| parsed(row)).collect(), End::default())
+            }
             Statement::Write(statement) => {
                 let plan = WritePlan::new(engine, statement)?;
                 match plan.run(engine, text.as_bytes(), None, RowIntegers::Number, None)? {
@@ -116,4 +118,8 @@ impl Database {
             Ok(done) => panic!("{text}: {done:?}"),
         }
     }
+}
+
+fn parsed(row: &str) -> Value {
+    serde_json::from_str(row).expect("a row is JSON")
 }
