@@ -13,39 +13,38 @@ mod cursor;
 mod key;
 mod select;
 mod table;
+mod tokens;
 mod value;
 mod write;
 
 use serde_json::value::RawValue;
 use sqlparser::dialect::GenericDialect;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use sqlparser::tokenizer::Tokenizer;
 
-use crate::error::{Position, Result, SqlError};
+use crate::error::{Result, SqlError};
 use crate::statement::{ShowStatement, Statement, WriteStatement};
 use cursor::Cursor;
 
 /// Maximum length of a statement, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of tokens of a statement.
+pub const TOKENS_MAX: usize = 100_000;
 /// Maximum number of parameters.
 pub const PARAMETERS_MAX: usize = 100_000;
 /// Maximum number of rows of an `UPSERT`.
 pub const ROWS_MAX: usize = tideline_rows::write::ROWS_MAX;
-/// Maximum number of tokens of an expression, without lists in parentheses that are complete.
-const EXPRESSION_TOKENS_MAX: usize = 2_000;
 /// Maximum nesting of an expression.
 const NESTING_MAX: usize = 32;
 
-/// Returns a bound of the memory that parsing a statement of `bytes` bytes takes, in bytes: a token of one byte takes
-/// about 100 bytes, and a value 72.
+/// Returns a bound of the memory that parsing a statement of `bytes` bytes takes, in bytes: a token with its value was
+/// measured at up to 400 bytes.
 pub const fn memory_bytes(bytes: usize) -> u64 {
-    160 * bytes as u64
+    let tokens = if bytes < TOKENS_MAX { bytes } else { TOKENS_MAX };
+    2 * bytes as u64 + 400 * tokens as u64
 }
 
 /// Values of the placeholders of a statement, in their order.
 pub type Parameters = [Box<RawValue>];
-
-/// Words that a hint can contain, in lower case. The second one is the name of Lindorm.
-const SCAN_HINTS: [&str; 2] = ["allow_scan", "_l_allow_filtering_"];
 
 /// Parses one statement.
 ///
@@ -68,14 +67,15 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Statement> {
             parameters.len() as u64,
         ));
     }
+    tokens::check_number(text)?;
     let mut tokens = Tokenizer::new(&GenericDialect, text)
         .tokenize_with_location()
         .map_err(|error| SqlError::invalid(error.location, error.message))?;
-    let mut allow_scan = remove_space(&mut tokens)?;
-    number_placeholders(&mut tokens, parameters.len())?;
-    check_expressions(&tokens)?;
-    end_statement(&mut tokens)?;
-    allow_scan |= strip_allow_filtering(&mut tokens);
+    let mut allow_scan = tokens::remove_space(&mut tokens)?;
+    tokens::number_placeholders(&mut tokens, parameters.len())?;
+    tokens::check_expressions(&tokens)?;
+    tokens::end_statement(&mut tokens)?;
+    allow_scan |= tokens::strip_allow_filtering(&mut tokens);
     let mut cursor = Cursor::new(tokens, parameters, allow_scan);
     let statement = statement(&mut cursor)?;
     cursor.end()?;
@@ -132,154 +132,6 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
         )),
         false => statement,
     }
-}
-
-/// Removes white space and comments. Returns whether a hint allows to read the whole table.
-fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
-    let mut allow_scan = false;
-    let mut before: Option<&Token> = None;
-    for token in tokens.iter() {
-        let Token::Whitespace(space) = &token.token else {
-            before = Some(&token.token);
-            continue;
-        };
-        let Whitespace::MultiLineComment(comment) = space else {
-            continue;
-        };
-        if let Some(hint) = comment.strip_prefix('+') {
-            let word = before.and_then(plain_word);
-            if !matches!(word.as_deref(), Some("SELECT" | "DELETE")) {
-                return Err(SqlError::invalid(
-                    token.span,
-                    "a hint follows SELECT or DELETE directly; move it there",
-                ));
-            }
-            allow_scan |= read_hint(hint, token.span.into())?;
-        }
-    }
-    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-    Ok(allow_scan)
-}
-
-/// Returns whether a hint allows to read the whole table.
-fn read_hint(hint: &str, at: Position) -> Result<bool> {
-    let mut words = hint
-        .split([',', ' ', '\n', '\t', '\r'])
-        .filter(|word| !word.is_empty())
-        .peekable();
-    let is_empty = words.peek().is_none();
-    for word in words {
-        if !SCAN_HINTS.contains(&word.to_ascii_lowercase().as_str()) {
-            let short: String = word.chars().take(40).collect();
-            return Err(SqlError::refused(
-                at,
-                format!("the hint {short:?} is not supported; the hint is ALLOW_SCAN"),
-            ));
-        }
-    }
-    Ok(!is_empty)
-}
-
-/// Returns an unquoted word in upper case.
-fn plain_word(token: &Token) -> Option<String> {
-    match token {
-        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
-        _ => None,
-    }
-}
-
-/// Numbers the placeholders, because the parser does not keep their order.
-fn number_placeholders(tokens: &mut [TokenWithSpan], given: usize) -> Result<()> {
-    let mut count = 0;
-    for token in tokens {
-        let at = Position::from(token.span);
-        match &mut token.token {
-            Token::Placeholder(name) if name == "?" => {
-                *name = format!("?{count}");
-                count += 1;
-            }
-            Token::Placeholder(name) => {
-                return Err(SqlError::invalid(
-                    at,
-                    format!("the placeholder {name} is not supported; use ?"),
-                ));
-            }
-            _ => {}
-        }
-    }
-    match count == given {
-        true => Ok(()),
-        false => Err(SqlError::invalid(
-            Position::default(),
-            format!(
-                "the statement has {count} placeholders and {given} parameters; give one parameter for each ?"
-            ),
-        )),
-    }
-}
-
-/// Checks the number of tokens of each expression.
-fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
-    // Tokens since the last comma, of each list that is open.
-    let mut lists = vec![0_usize];
-    let mut total = 0;
-    for token in tokens {
-        match token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => lists.push(0),
-            Token::RParen | Token::RBracket | Token::RBrace if lists.len() > 1 => {
-                total -= lists.pop().unwrap_or_default();
-            }
-            Token::Comma => {
-                let last = lists.last_mut().map(std::mem::take);
-                total -= last.unwrap_or_default();
-            }
-            _ => {}
-        }
-        if let Some(last) = lists.last_mut() {
-            *last += 1;
-            total += 1;
-        }
-        if total > EXPRESSION_TOKENS_MAX {
-            return Err(SqlError::OverLimit {
-                message: format!(
-                    "{}an expression has more than {EXPRESSION_TOKENS_MAX} words and signs; use IN for many values of \
-                     a column, or send several statements",
-                    Position::from(token.span)
-                ),
-                limit: EXPRESSION_TOKENS_MAX as u64,
-                actual: total as u64,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Removes the semicolon at the end, and refuses a second statement.
-fn end_statement(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
-    tokens.retain(|token| token.token != Token::EOF);
-    while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
-        tokens.pop();
-    }
-    match tokens.iter().find(|token| token.token == Token::SemiColon) {
-        None => Ok(()),
-        Some(token) => Err(SqlError::invalid(
-            token.span,
-            "a request has one statement; send each statement in a request of its own",
-        )),
-    }
-}
-
-/// Removes the suffix `ALLOW FILTERING`. Returns whether the statement had it.
-fn strip_allow_filtering(tokens: &mut Vec<TokenWithSpan>) -> bool {
-    let [.., first, second] = tokens.as_slice() else {
-        return false;
-    };
-    let words = [plain_word(&first.token), plain_word(&second.token)];
-    let is_suffix = words[0].as_deref() == Some("ALLOW") && words[1].as_deref() == Some("FILTERING");
-    if is_suffix {
-        tokens.truncate(tokens.len() - 2);
-    }
-    is_suffix
 }
 
 /// Returns true if an unquoted name would be read as a part of the grammar.

@@ -27,6 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
+use crate::audit::Changed;
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
@@ -75,7 +76,7 @@ struct Parsed {
 /// `/*+ ALLOW_SCAN */` allows it. Rows come in the order of the key or in the opposite order. A statement that needs
 /// anything else is refused by 422 `plan_refused` with the reason.
 ///
-/// Rows come in pages. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read, and `next` continues. With `Accept:
+/// Rows come in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read, and `next` continues. With `Accept:
 /// application/x-ndjson`, all rows are streamed, one per line, and the last line has the members `scanned`, `returned` and
 /// `next`. If the client disconnects, the read stops.
 ///
@@ -121,11 +122,11 @@ async fn run(
     let key = request_key(request.headers())?;
     let parsed = parse(&app, request).await?;
     let integers = query.integers.unwrap_or_default();
-    let description = describe(id.clone(), "", "sql", &parsed.text);
     match parsed.statement {
         Statement::Select(select) => {
             let token = parsed.page_token;
             let memory = parsed.memory;
+            let description = describe(id.clone(), &select.table.text, "sql", &parsed.text);
             respond(&app, is_lines, id, move |app, cancel, rows| {
                 let _listed = app.running.list(&app.engine, description, cancel.clone());
                 select_rows(app, select, token.as_deref(), integers, cancel, rows, memory)
@@ -153,11 +154,14 @@ async fn run(
                 let (_permit, _memory) = (permit, memory);
                 let plan = WritePlan::new(&engine, write)?;
                 let result = plan.run(&engine, &body, query.durability.map(Into::into), integers, key)?;
-                Ok((result, plan.ignores_existing))
+                Ok((result, plan))
             });
             Ok(match written.await? {
-                (WriteResult::Rows(outcomes), ignores_existing) => report(outcomes, id, ignores_existing),
-                (WriteResult::RangesDeleted, _) => done(SqlAction::Deleted, id),
+                (WriteResult::Rows(outcomes), plan) => report(outcomes, id, plan.ignores_existing),
+                (WriteResult::RangesDeleted, plan) => {
+                    let change = format!("DELETE FROM {}", plan.table().table().name());
+                    done(SqlAction::Deleted, &change, id)
+                }
             })
         }
         Statement::Change(change) => change_table(&app, change, id).await,
@@ -320,6 +324,11 @@ impl RowsWriter<'_> {
 /// Runs a statement that changes tables.
 async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Result<Response> {
     let altering = app.clone();
+    let text = match &statement {
+        TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
+        TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),
+        TableStatement::Drop { table, .. } => format!("DROP TABLE {}", table.text),
+    };
     let change = app.change(move |engine| {
         // Concurrent changes of a table must not be overwritten.
         let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,15 +341,22 @@ async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Re
         TableChange::Dropped => SqlAction::Dropped,
         TableChange::Missing => SqlAction::Missing,
     };
-    Ok(done(action, id))
+    Ok(done(action, &text, id))
 }
 
-fn done(action: SqlAction, id: RequestId) -> Response {
-    JsonResponse(SqlDone {
+/// Returns the response of a statement without rows. `change` is its text in the audit log.
+fn done(action: SqlAction, change: &str, id: RequestId) -> Response {
+    let mut response = JsonResponse(SqlDone {
         done: action,
         request_id: id.into(),
     })
-    .into_response()
+    .into_response();
+    if !matches!(action, SqlAction::Exists | SqlAction::Missing) {
+        response
+            .extensions_mut()
+            .insert(Changed(format!("/v1/sql {change}")));
+    }
+    response
 }
 
 impl From<SqlError> for Failure {

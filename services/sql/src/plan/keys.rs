@@ -263,7 +263,8 @@ impl KeyTests {
                 let [lower, upper] = [key(&ends[0])?, key(&ends[1])?];
                 self.bounds(number, Some(Bound::Included(lower)), Some(Bound::Included(upper)));
             }
-            ColumnTest::Prefix(text, false) if kind == KeyKind::String => {
+            // Every text has the empty prefix, so that it bounds nothing.
+            ColumnTest::Prefix(text, false) if kind == KeyKind::String && !text.is_empty() => {
                 let upper = after_prefix(text).map(|text| Bound::Excluded(KeyValue::String(text.into())));
                 self.bounds(
                     number,

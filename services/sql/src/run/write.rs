@@ -66,6 +66,11 @@ impl WritePlan {
         }
     }
 
+    /// Returns the table.
+    pub fn table(&self) -> &WideTable {
+        &self.table
+    }
+
     fn upsert(engine: &Engine, upsert: &Upsert) -> Result<Self> {
         let table = engine.wide_table(&upsert.table.text)?;
         let rows = upsert.rows.iter().map(|values| upserted(&table, upsert, values));

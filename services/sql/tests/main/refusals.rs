@@ -28,6 +28,7 @@ fn kind(error: &SqlError) -> Kind {
 fn statements_without_a_plan_are_refused_by_name() {
     let database = Database::new();
     database.succeed("CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, j JSON, PRIMARY KEY (a, b))");
+    database.succeed("CREATE TABLE s (a VARCHAR, PRIMARY KEY (a))");
     for (statement, said) in [
         (
             "SELECT * FROM t JOIN u ON t.a = u.a WHERE a = 1",
@@ -94,6 +95,8 @@ fn statements_without_a_plan_are_refused_by_name() {
         ),
         ("SELECT * FROM t WHERE n = 1", "Three ways out"),
         ("SELECT * FROM t", "Three ways out"),
+        ("SELECT * FROM t WHERE b LIKE '%'", "Three ways out"),
+        ("SELECT * FROM s WHERE a LIKE '%'", "Three ways out"),
         ("SELECT * FROM t WHERE b = 'x'", "first key column \"a\""),
         ("SELECT * FROM t WHERE a = 1 ORDER BY n", "rows are not sorted"),
         ("SELECT * FROM t WHERE a > 1 ORDER BY b", "in the order a, b"),
