@@ -199,6 +199,9 @@ async fn parse(app: &App, request: Request) -> Result<Parsed> {
         });
         let memory = memory.transpose()?;
         let statement = tideline_sql::parse(&request.statement, &request.params)?;
+        if request.page_token.is_some() && !matches!(statement, Statement::Select(_)) {
+            return Err(Failure::invalid("page_token is for SELECT; omit it"));
+        }
         Ok(Parsed {
             statement,
             body: body.to_vec(),

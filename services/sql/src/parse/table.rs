@@ -115,6 +115,21 @@ fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) ->
     }
 }
 
+/// Returns the name of a computed column: the one after `AS`, or that of its function, with a number if it is taken.
+fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
+    if let Some(alias) = &part.alias {
+        return alias.text.clone();
+    }
+    let function = part.modifier.clone().unwrap_or_default();
+    let is_used =
+        |name: &str| taken.iter().any(|other| other == name) || key.iter().any(|column| column.name == name);
+    let mut numbered = (2_usize..).map(|number| format!("{function}_{number}"));
+    match is_used(&function) {
+        true => numbered.find(|name| !is_used(name)).unwrap_or_default(),
+        false => function,
+    }
+}
+
 /// Returns the settings of the rows of a new table.
 fn to_spec(
     mut columns: Vec<(Name, ColumnType)>,
@@ -153,18 +168,7 @@ fn to_spec(
         });
     }
     for place in computed {
-        let part = &parts[place];
-        let base = part.modifier.clone().unwrap_or_default();
-        let wanted = part.alias.as_ref().map_or(base, |alias| alias.text.clone());
-        let is_used = |name: &str| {
-            taken.iter().any(|other| other == name) || key.iter().any(|column| column.name == name)
-        };
-        let mut numbered = (2_usize..).map(|number| format!("{wanted}_{number}"));
-        let name = match is_used(&wanted) && part.alias.is_none() {
-            true => numbered.find(|name| !is_used(name)).unwrap_or_default(),
-            false => wanted,
-        };
-        key[place].name = name;
+        key[place].name = computed_name(&parts[place], &key, &taken);
     }
     if let Some(name) = required.iter().find(|name| !taken.contains(&name.text)) {
         return Err(SqlError::refused(
