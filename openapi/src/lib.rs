@@ -20,6 +20,7 @@
 //! | [`table`] | tables and their settings |
 //! | [`wide`] | settings of wide tables |
 //! | [`row`] | rows of wide tables |
+//! | [`sql`] | SQL statements on wide tables |
 //! | [`policy`] | policies for aging points |
 //! | [`preview`] | effects of a policy, without applying it |
 //! | [`statistics`] | stored points, hot key ranges and largest machines of a table |
@@ -78,6 +79,7 @@ pub mod prometheus;
 pub mod query;
 pub mod row;
 pub mod search;
+pub mod sql;
 pub mod statistics;
 pub mod table;
 pub mod tier;

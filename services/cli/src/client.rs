@@ -169,6 +169,17 @@ impl Client {
 
     /// Sends POST with a JSON body and returns a reader of the successful response's body.
     pub(crate) fn stream(&self, path: &str, accept: &str, body: &str) -> Result<impl Read + use<>> {
+        let (_, reader) = self.stream_typed(path, accept, body)?;
+        Ok(reader)
+    }
+
+    /// Sends POST like [`stream`](Self::stream), and returns the content type too.
+    pub(crate) fn stream_typed(
+        &self,
+        path: &str,
+        accept: &str,
+        body: &str,
+    ) -> Result<(String, impl Read + use<>)> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
             .header("content-type", "application/json")
@@ -177,7 +188,11 @@ impl Client {
         if !response.status().is_success() {
             return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }
-        Ok(response.into_body().into_with_config().limit(u64::MAX).reader())
+        let content_type = response.headers().get("content-type");
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
+        Ok((content_type, reader))
     }
 
     /// Sends points. Returns the response whatever its status. After an error the points may or may not be

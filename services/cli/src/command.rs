@@ -18,12 +18,13 @@ use crate::commands::queries::QueriesCommand;
 use crate::commands::query::QueryArguments;
 use crate::commands::ready::ReadyArguments;
 use crate::commands::searches::SearchesCommand;
+use crate::commands::sql::SqlArguments;
 use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
     attributes, delete, explain, export, facets, find, jobs, latest, names, promql, queries, query, ready,
-    searches, tables, top, watch,
+    searches, sql, tables, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -44,6 +45,8 @@ enum Command {
     Explain(ExplainArguments),
     /// Evaluate a PromQL query, at one time or over a range.
     Promql(PromqlArguments),
+    /// Run SQL statements on wide tables, or start a prompt.
+    Sql(SqlArguments),
     /// List or cancel running queries.
     #[command(subcommand)]
     Queries(QueriesCommand),
@@ -94,6 +97,7 @@ impl ClientCommand {
             Command::Query(arguments) => query::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::Promql(arguments) => promql::run(arguments),
+            Command::Sql(arguments) => sql::run(arguments),
             Command::Queries(command) => queries::run(command),
             Command::Find(arguments) => find::run(arguments),
             Command::Facets(arguments) => facets::run(arguments),

@@ -22,6 +22,7 @@ pub(crate) mod ready;
 pub(crate) mod searches;
 pub(crate) mod selection;
 pub mod shell;
+pub(crate) mod sql;
 pub(crate) mod tables;
 pub(crate) mod top;
 pub(crate) mod watch;

@@ -42,6 +42,7 @@ const PAGES: &[Page] = pages![
     "searches",
     "queries",
     "rows",
+    "sql",
     "watch",
     "tables",
     "jobs",

@@ -30,6 +30,6 @@ pub mod write;
 pub use columns::ColumnPages;
 pub use error::{Result, RowsError};
 pub use read::{Count, Page, PageLimits, Scan};
-pub use selection::Selection;
+pub use selection::{RowEncoder, Selection};
 pub use transaction::Transaction;
 pub use write::{Outcomes, WriteSettings};

@@ -18,7 +18,7 @@ use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, Sc
 
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
-use crate::selection::Selection;
+use crate::selection::{RowEncoder, Selection};
 use crate::transaction::one_partition;
 use crate::{key, token, transaction};
 
@@ -152,6 +152,19 @@ pub struct ScanTerms<'a> {
     pub allow_scan: bool,
 }
 
+/// Terms of a scan of given ranges.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeTerms<'a> {
+    /// Direction.
+    pub direction: ScanDirection,
+    /// Condition on rows.
+    pub filter: Option<&'a ValueCondition>,
+    /// Token of the page before.
+    pub page_token: Option<&'a str>,
+    /// Bytes that identify the form of the rows in page tokens.
+    pub encoder_terms: &'a [u8],
+}
+
 /// Limits of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimits {
@@ -204,6 +217,27 @@ impl Scan {
         selection: &Selection,
     ) -> Result<Self> {
         let ranges = key::ranges(table, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
+        let terms = RangeTerms {
+            direction: terms.direction,
+            filter: terms.filter,
+            page_token: terms.page_token,
+            encoder_terms: selection.terms(),
+        };
+        Self::of_ranges(engine, table, ranges, &terms)
+    }
+
+    /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
+    /// keys without the bucket.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the token belongs to another request, and the errors of [`RowMatcher::new`].
+    pub fn of_ranges(
+        engine: &Engine,
+        table: &WideTable,
+        ranges: Ranges,
+        terms: &RangeTerms<'_>,
+    ) -> Result<Self> {
         let matcher = terms.filter.map(|filter| RowMatcher::new(engine, table, filter));
         let matcher = matcher.transpose()?;
         let direction = match terms.direction {
@@ -223,7 +257,7 @@ impl Scan {
         let filter = serde_json::to_vec(&terms.filter).unwrap_or_default();
         bytes.extend_from_slice(&(filter.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&filter);
-        bytes.extend_from_slice(selection.terms());
+        bytes.extend_from_slice(terms.encoder_terms);
         let after = terms.page_token.map(|token| token::decode(&bytes, token));
         Ok(Self {
             ranges,
@@ -262,10 +296,10 @@ impl Scan {
     }
 
     /// Returns the digest of the range to compute; `None` if the scan returns none.
-    fn digest(&self, table: &WideTable, selection: &Selection) -> Option<RangeDigest> {
+    fn digest(&self, table: &WideTable, encoder: &dyn RowEncoder) -> Option<RangeDigest> {
         let is_whole = self.direction == Direction::Ascending && self.after.is_none();
         let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
-        (selection.has_revisions && is_whole && is_one()).then(RangeDigest::default)
+        (encoder.has_revisions() && is_whole && is_one()).then(RangeDigest::default)
     }
 
     /// Reads a page and passes each of its rows, as JSON, to `take`.
@@ -277,7 +311,7 @@ impl Scan {
         &self,
         engine: &Engine,
         table: &Arc<WideTable>,
-        selection: &Selection,
+        encoder: &dyn RowEncoder,
         limits: PageLimits,
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
@@ -286,7 +320,7 @@ impl Scan {
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
         let mut last: Option<StoredRow> = None;
         let mut json = Vec::new();
-        let mut digest = self.digest(table, selection);
+        let mut digest = self.digest(table, encoder);
         let reason = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
@@ -309,7 +343,7 @@ impl Scan {
             }
             if self.matches(table, &row)? {
                 json.clear();
-                write_row(table, &row, selection, &mut json)?;
+                write_row(table, &row, encoder, &mut json)?;
                 returned += 1;
                 bytes += json.len() as u64;
                 take(&json)?;
@@ -387,10 +421,10 @@ pub fn delete(
     Ok(engine.delete_rows(table, ranges.ranges, durability)?)
 }
 
-fn write_row(table: &WideTable, row: &StoredRow, selection: &Selection, out: &mut Vec<u8>) -> Result<()> {
+fn write_row(table: &WideTable, row: &StoredRow, encoder: &dyn RowEncoder, out: &mut Vec<u8>) -> Result<()> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-    let revision = selection.has_revisions.then(|| row.digest());
-    selection.write_row(table, &row.key, &columns, revision, out)
+    let revision = encoder.has_revisions().then(|| row.digest());
+    encoder.write_row(table, &row.key, &columns, revision, out)
 }
 
 fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {

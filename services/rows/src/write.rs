@@ -30,7 +30,7 @@ use tideline_openapi::row::{
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::key;
-use crate::selection::{Selection, write_key};
+use crate::selection::{RowEncoder, Selection, write_key};
 use crate::transaction::Transaction;
 use crate::value::{GivenValue, parse_column};
 

@@ -42,7 +42,7 @@ use crate::resources::{Failures, QueryFailures, page_limit};
 use crate::stream::{self, ResponseWriter, WriteContext};
 
 /// Media type of a body or response with one JSON value per line.
-const NDJSON: &str = "application/x-ndjson";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -197,21 +197,23 @@ async fn write(
         settings.transaction = Transaction::new(&table, &unchanged)?;
         Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
     });
-    Ok(report(outcomes.await?, id))
+    Ok(report(outcomes.await?, id, false))
 }
 
 fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if the request has rows and no row was written.
-fn report(outcomes: Outcomes, id: RequestId) -> Response {
+/// Returns the response to a write: an error if the request has rows and no row was written, unless
+/// conditions were not met and that is expected.
+pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) -> Response {
     let Outcomes {
         counts,
         rows,
         repeated,
     } = outcomes;
-    if counts.written > 0 || rows.is_empty() {
+    let is_expected = expects_failed && counts.condition_failed as usize == rows.len();
+    if counts.written > 0 || rows.is_empty() || is_expected {
         return JsonResponse(RowsReport {
             counts,
             rows,
@@ -512,7 +514,7 @@ async fn delete(
 }
 
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
-async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
+pub(crate) async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
 where
     F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,
 {
@@ -527,18 +529,18 @@ where
     .await
 }
 
-fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
     writer.write_all(bytes).map_err(stream::client_left)
 }
 
 /// Writes a line of JSON. It is sent when the chunk is full.
-fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
+pub(crate) fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }
 
 /// Ends the list of rows and appends the members of an object.
-fn put_end(writer: &mut ResponseWriter, end: &impl Serialize) -> Result<()> {
+pub(crate) fn put_end(writer: &mut ResponseWriter, end: &impl Serialize) -> Result<()> {
     let members = serde_json::to_vec(end).unwrap_or_default();
     put(writer, b"],")?;
     put(writer, members.strip_prefix(b"{").unwrap_or(b"}"))

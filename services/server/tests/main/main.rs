@@ -16,6 +16,7 @@ mod process;
 mod query;
 mod serve;
 mod shell;
+mod sql;
 mod tls;
 mod write;
 mod write_again;
