@@ -11,14 +11,20 @@
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
+//! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
+//! | [`estimate`] | estimated counts |
+//! | [`explain`](mod@explain) | access paths, and advice on keys |
 //! | [`token`] | page tokens |
 //! | [`error`] | [`RowsError`] |
 
 pub mod condition;
 pub mod error;
+pub mod estimate;
+pub mod explain;
 pub mod key;
 pub mod read;
 pub mod selection;
+pub mod tabular;
 pub mod token;
 pub mod value;
 pub mod write;

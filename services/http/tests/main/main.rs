@@ -18,6 +18,8 @@ mod policies;
 mod prometheus;
 mod refusals;
 mod rows;
+mod rows_estimates;
+mod rows_formats;
 mod running;
 mod service;
 mod shares;
