@@ -279,6 +279,24 @@ pub struct RowsEnd {
     pub counts: RowCounts,
 }
 
+/// Last line of the response to an import of rows.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"written": 999, "condition_failed": 0, "not_applied": 0, "refused": 1, "omitted": 0, "stopped": null, "retryable": false, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct ImportEnd {
+    /// Numbers of records by outcome.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+    /// Number of records that were not written and have no line, because the response lists at most 10,000.
+    pub omitted: u64,
+    /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after those
+    /// that are counted were not written.
+    pub stopped: Option<String>,
+    /// True if the same import can succeed later, after it was stopped.
+    pub retryable: bool,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
 /// Row of a wide table.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "columns": {"total": "5.32"}}))]

@@ -14,6 +14,7 @@
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
+//! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
 //! | [`error`] | [`RowsError`] |
 
@@ -21,6 +22,7 @@ pub mod condition;
 pub mod error;
 pub mod estimate;
 pub mod explain;
+pub mod import;
 pub mod key;
 pub mod read;
 pub mod selection;

@@ -4,6 +4,7 @@
 
 mod explain;
 mod formats;
+mod import;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(scan))
         .routes(routes!(count))
         .routes(routes!(explain::explain))
+        .routes(routes!(import::import))
         .routes(routes!(delete))
 }
 
@@ -168,6 +170,7 @@ async fn write(
         durability: query.durability.map(Into::into),
         integers: query.integers.unwrap_or_default(),
         key: request_key(request.headers())?,
+        is_independent: false,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     let permit = app.writes.take(current_client()).await?;

@@ -20,6 +20,7 @@ mod refusals;
 mod rows;
 mod rows_estimates;
 mod rows_formats;
+mod rows_import;
 mod running;
 mod service;
 mod shares;
