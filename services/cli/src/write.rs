@@ -5,6 +5,8 @@
 //! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`concurrency`).
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
 //!    (`rejects`).
+//!
+//! `rows` imports rows of wide tables with the same parts, but without converting records.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -28,6 +30,7 @@ mod progress;
 mod record;
 mod rejects;
 mod resume;
+pub(crate) mod rows;
 mod sender;
 
 use crate::client::{Client, TableArguments, duration};
