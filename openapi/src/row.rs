@@ -286,7 +286,8 @@ pub struct ImportEnd {
     /// Numbers of records by outcome.
     #[serde(flatten)]
     pub counts: RowCounts,
-    /// Number of records that were not written and have no line, because the response lists at most 10,000.
+    /// Number of records that were not written and have no line, because the response lists at most 10,000 and
+    /// 3 MiB.
     pub omitted: u64,
     /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after those
     /// that are counted were not written.

@@ -29,6 +29,7 @@ mod promql_scripts;
 mod real_data;
 mod rebuild;
 mod rows;
+mod rows_pyarrow;
 mod scenarios;
 mod slow_readers;
 mod syscall_faults;

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_ipc::writer::StreamWriter;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
@@ -120,6 +120,10 @@ fn files_of_other_tools_are_imported_by_the_declared_types() {
         ("n", Arc::new(Int64Array::from(vec![Some(7), Some(-7)]))),
         ("total", Arc::new(StringArray::from(vec![Some("1.50"), None]))),
         (
+            "note",
+            Arc::new(BinaryArray::from(vec![b"bytes".as_slice(), b""])),
+        ),
+        (
             "extra",
             Arc::new(TimestampMillisecondArray::from(vec![Some(0), None])),
         ),
@@ -146,7 +150,7 @@ fn files_of_other_tools_are_imported_by_the_declared_types() {
         assert_eq!(
             rows(&server, "t"),
             [
-                r#"{"key":{"id":"a","at":"1970-01-01T00:00:01Z"},"columns":{"total":"1.5","n":7,"extra":{"type":"timestamp","value":"1970-01-01T00:00:00Z"}}}"#
+                r#"{"key":{"id":"a","at":"1970-01-01T00:00:01Z"},"columns":{"total":"1.5","n":7,"note":"bytes","extra":{"type":"timestamp","value":"1970-01-01T00:00:00Z"}}}"#
             ]
         );
     }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use tideline_engine::WideTable;
 use tideline_engine::model::ColumnType;
@@ -171,11 +173,20 @@ fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<Raw
         FileValue::Text(text) => json_of_text(text, declared)?,
         FileValue::Json(json) => json,
         FileValue::Typed(column_type, json) => match declared {
+            Some(ColumnType::String) if column_type == ColumnType::Binary => text_of_bytes(&json)?,
             Some(_) => json,
             None => format!("{{\"type\":\"{column_type}\",\"value\":{json}}}"),
         },
     };
     RawValue::from_string(json).map_err(|error| format!("found a value that is not JSON: {error}"))
+}
+
+/// Returns bytes, in the base64 of a JSON text, as a JSON text. Some tools write texts as bytes.
+fn text_of_bytes(json: &str) -> Result<String, String> {
+    let bytes = STANDARD.decode(json.trim_matches('"')).unwrap_or_default();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| "the column has the type string; found bytes that are not UTF-8")?;
+    serde_json::to_string(&text).map_err(|error| error.to_string())
 }
 
 /// Returns a text as JSON by the declared type of its column. Texts of undeclared columns stay texts.

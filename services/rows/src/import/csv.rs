@@ -185,6 +185,10 @@ enum State {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::{option, prop_assert_eq, proptest};
+    use tideline_results::put_csv_text;
+
     use super::*;
 
     fn records(text: &str, capacity: usize) -> Vec<Vec<Option<String>>> {
@@ -214,6 +218,31 @@ mod tests {
             );
         }
         assert!(records("", 8).is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(300))]
+
+        #[test]
+        fn written_records_are_read_back(
+            rows in vec(vec(option::of("[a\",\r\n ]{0,6}"), 2..4), 1..5),
+            capacity in 1_usize..9,
+        ) {
+            let mut text = Vec::new();
+            for row in &rows {
+                for (number, cell) in row.iter().enumerate() {
+                    if number > 0 {
+                        text.push(b',');
+                    }
+                    if let Some(cell) = cell {
+                        put_csv_text(cell, &mut text);
+                    }
+                }
+                text.extend_from_slice(b"\r\n");
+            }
+            let text = String::from_utf8(text).expect("text");
+            prop_assert_eq!(records(&text, capacity), rows);
+        }
     }
 
     #[test]

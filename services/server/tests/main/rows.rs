@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Pretender, at_home, ended};
 
 fn create(lab: &Lab, table: &str) {
     lab.ok(&[
@@ -311,4 +311,51 @@ fn rejected_rows_are_in_a_file_with_their_reasons() {
     );
     assert_eq!(fed.code, 0, "{fed:?}");
     assert_eq!(lab.ok(&["rows", "count", "target", "id=p"]), "1\n");
+}
+
+#[test]
+fn a_busy_server_is_waited_for_and_gets_each_batch_under_its_key() {
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::write(home.path().join("a.csv"), "id,at\na,1\nb,2\n").expect("a file");
+    let busy = Pretender::start(|number, _| {
+        let stopped =
+            r#"{"written":1,"refused":0,"omitted":0,"stopped":"the disk is busy","retryable":true}"#;
+        match number {
+            0 => (
+                503,
+                "retry-after: 1\r\n",
+                r#"{"code":"overloaded","message":"too much","retryable":true}"#.into(),
+            ),
+            1 => (200, "", stopped.into()),
+            _ => (
+                200,
+                "",
+                r#"{"written":2,"refused":0,"omitted":0,"stopped":null,"retryable":false}"#.into(),
+            ),
+        }
+    });
+    let begun = std::time::Instant::now();
+    let arguments = ["rows", "import", "t", "a.csv", "--json", "--server", &busy.url];
+    let run = ended(at_home(&arguments, home.path()));
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(
+        begun.elapsed().as_secs_f64() >= 1.0,
+        "as long as the server requests"
+    );
+    let summary: Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!((&summary["retries"], &summary["written"]), (&json!(2), &json!(2)));
+    let requests = busy.requests();
+    let keys: BTreeSet<_> = requests
+        .iter()
+        .map(|request| request.header("idempotency-key"))
+        .collect();
+    assert!(
+        requests.len() == 3 && keys.len() == 1 && !keys.contains(&None),
+        "{keys:?}"
+    );
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.body == b"id,at\na,1\nb,2\n")
+    );
 }

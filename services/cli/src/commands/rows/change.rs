@@ -1,4 +1,6 @@
 //! Writes of single rows, lines of writes from standard input, and deletes.
+//!
+//! Keys and columns are passed on as texts of JSON, so that numbers keep their digits.
 
 use std::io::{IsTerminal, Read};
 

@@ -1,4 +1,6 @@
 //! Reads of rows: a table on a terminal, lines of JSON in a pipe, or the chosen format.
+//!
+//! Tables read one page as a whole; other formats are streamed as the server sends them.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};

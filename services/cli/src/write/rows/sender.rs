@@ -43,6 +43,8 @@ struct Report {
     written: u64,
     /// Number in the batch and reason of each row that was not written; the key where the server knows it.
     rejected: Vec<(usize, String, String)>,
+    /// Number of further rows that were not written. They are after the last one in the list.
+    omitted: u64,
 }
 
 impl RowSender<'_> {
@@ -149,7 +151,11 @@ impl RowSender<'_> {
         }
         let written = end["written"].as_u64();
         let written = written.ok_or_else(|| self.client.strange("the response has no counts"))?;
-        Ok(Some(Report { written, rejected }))
+        Ok(Some(Report {
+            written,
+            rejected,
+            omitted: end["omitted"].as_u64().unwrap_or_default(),
+        }))
     }
 
     /// Records rejects, then the acknowledgement. A crash in between sends the batch again, but loses nothing.
@@ -175,10 +181,12 @@ impl RowSender<'_> {
                 row,
             });
         }
-        if !rows.is_empty() {
-            self.rejects.add(&batch.path, &rows, 0, &[])?;
+        let last = report.rejected.last().and_then(|(index, ..)| starts.get(*index));
+        let behind = last.map_or(&[][..], |(_, end)| &bytes[*end..]);
+        if !rows.is_empty() || report.omitted > 0 {
+            self.rejects.add(&batch.path, &rows, report.omitted, behind)?;
         }
-        let rejected = report.rejected.len() as u64;
+        let rejected = report.rejected.len() as u64 + report.omitted;
         if let Some(resume) = self.resume {
             resume.acknowledge(&batch.path, &batch.block, batch.hash, rejected)?;
         }

@@ -22,7 +22,7 @@ use tideline_rows::import::{
 use tideline_rows::{RowsError, WriteSettings};
 use utoipa::IntoParams;
 
-use super::{NDJSON, RowsPath};
+use super::{NDJSON, RowsPath, columnar_example};
 use crate::app::{App, Waiting, blocking};
 use crate::body;
 use crate::context::{RequestId, current_client};
@@ -33,6 +33,8 @@ use crate::resources::Failures;
 
 /// Maximum number of records that were not written and are listed in a response.
 const LISTED_MAX: u64 = 10_000;
+/// Bytes of the list after which it ends. The list is held until the end of the import.
+const LISTED_BYTES_MAX: usize = 3 << 20;
 
 /// Options of an import of rows.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -79,8 +81,8 @@ impl AsRef<[u8]> for Whole {
 /// group by 256 MiB. A record of text has at most 8 MiB, a batch of Arrow 32 MiB. The server cuts the records into entries of
 /// 1,000 rows or 1 MiB. A record that is not valid is refused by itself.
 ///
-/// The response is sent after the whole file was read: one line per record that was not written, at most 10,000, with its
-/// number from 0, and a last line with the counts. If the import stops after rows were written, `stopped` has the error; if
+/// The response is sent after the whole file was read: one line per record that was not written, at most 10,000 and 3 MiB, with
+/// its number from 0, and a last line with the counts. If the import stops after rows were written, `stopped` has the error; if
 /// none was written, the response is the error. With an `Idempotency-Key`, a repeated import writes each entry once.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/import", tag = "rows", operation_id = "import_rows",
@@ -94,8 +96,8 @@ impl AsRef<[u8]> for Whole {
         content(
             (String = "text/csv", example = "customer,placed,total\r\nacme,2026-11-20T12:00:00Z,5.32\r\n"),
             (String = "application/x-ndjson", example = "{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\",\"total\":\"5.32\"}\n"),
-            (Vec<u8> = "application/vnd.apache.arrow.stream"),
-            (Vec<u8> = "application/vnd.apache.parquet")
+            (Vec<u8> = "application/vnd.apache.arrow.stream", example = columnar_example),
+            (Vec<u8> = "application/vnd.apache.parquet", example = columnar_example)
         )
     ),
     responses(
@@ -145,7 +147,7 @@ pub(super) async fn import(
             &settings,
             &|| cancel.is_cancelled(),
             &mut |outcome| {
-                if listed == LISTED_MAX {
+                if listed == LISTED_MAX || lines.len() >= LISTED_BYTES_MAX {
                     omitted += 1;
                     return Ok(());
                 }
