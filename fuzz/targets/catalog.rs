@@ -1,6 +1,6 @@
 //! The catalog: arbitrary bytes as a journal entry, and rows with arbitrary content and valid checksums, both in the
-//! backend and in an entry. Decoding returns an error or a catalog and never panics. A catalog that was loaded, and
-//! the same catalog replayed from an entry, are written as rows that load as the same catalog.
+//! backend and in an entry. Decoding returns an error or a catalog and never panics. A catalog replayed from an entry
+//! is equal to the catalog loaded from the same rows, also after it was written and loaded again.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ enum Row {
 type RowKey = (Space, Vec<u8>, u8, Vec<u8>);
 
 impl Row {
-    /// Returns the key of the row, and its value with a valid checksum.
+    /// Returns the key of the row, and its value with a valid checksum; `None` as value deletes the row.
     fn stored(self) -> (RowKey, Option<Vec<u8>>) {
         match self {
             Self::Timeline {
@@ -96,7 +96,7 @@ fn options() -> CatalogOptions {
     }
 }
 
-/// Everything that a catalog holds, in a comparable form.
+/// Content of a catalog, in a comparable form.
 #[derive(Debug, PartialEq)]
 struct Content {
     timelines: Vec<Timeline>,

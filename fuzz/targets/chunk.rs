@@ -1,6 +1,6 @@
-//! Arbitrary bytes as a chunk of either version, with the checksum ignored. Opening returns an error or a run
-//! with one summary per bucket, and never panics. Encoding a decoded run, with default or tight effort,
-//! yields a chunk that decodes to the same run.
+//! Arbitrary bytes as a chunk of either version, with the checksum ignored. Opening and decoding return an error
+//! or a run, and never panic. A column with summaries has one per bucket. If a decoded run can be encoded, with
+//! default or tight effort, the chunk decodes to the same run.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -46,7 +46,7 @@ fn order<'k, T: Ord>(one: &'k [u8], other: &'k [u8], parse: impl Fn(&'k [u8]) ->
     }
 }
 
-/// Checks that the order of buckets is the order of ids.
+/// Checks that buckets are in the order of ids, and that the bucket of lists is the last one.
 fn buckets(one: TimelineId, other: TimelineId) {
     let (low, high) = (one.min(other), one.max(other));
     for bits in 0..=BUCKET_BITS_MAX {

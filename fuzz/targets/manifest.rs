@@ -47,7 +47,7 @@ enum Row {
 /// New value of a member.
 #[derive(Debug, Arbitrary)]
 enum Replacement {
-    /// The member is removed.
+    /// The member is removed; an item of a list becomes null.
     Absent,
     Null,
     Boolean(bool),
@@ -57,7 +57,7 @@ enum Replacement {
     Text(String),
     List,
     Object,
-    /// The value of another member.
+    /// The value of another member; null if an earlier edit has removed that member.
     Other(u8),
 }
 
@@ -80,7 +80,7 @@ fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
     }
 }
 
-/// Replaces one value of a row, unless an earlier edit has removed it.
+/// Replaces or removes one value of a row, unless an earlier edit has already removed it.
 fn edit(row: &mut Value, pointers: &[String], member: u8, replacement: &Replacement) {
     let pointer = |member: u8| &pointers[usize::from(member) % pointers.len()];
     let other = match replacement {
@@ -136,7 +136,7 @@ fn stored(row: Row, name: usize) -> ManifestRow {
     }
 }
 
-/// Reads a description that may be a segment, and checks that the segment reads back.
+/// Reads arbitrary bytes as the description of a segment. A valid description must read back as the same segment.
 fn describe(detail: &[u8]) {
     let Ok(description) = serde_json::from_slice::<Value>(detail) else {
         return;

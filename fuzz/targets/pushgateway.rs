@@ -1,6 +1,6 @@
 //! Pushes of Pushgateway clients: arbitrary labels as the path of a group, and arbitrary bytes as the body in every
 //! format. Parsing returns an error or a group and never panics. A group that was parsed reads back from another
-//! spelling of its path, and every series of the body has the labels of the group.
+//! spelling of its path. Every series of the body has all non-empty labels of the group.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ type Group = BTreeMap<String, String>;
 struct Push {
     job: Value,
     labels: Vec<(String, Value)>,
-    /// End of the path, not structured.
+    /// Unstructured end of the path.
     rest: String,
     millis: Option<i64>,
     body: Vec<u8>,
@@ -80,7 +80,8 @@ fn spelled(group: &Group) -> String {
     path
 }
 
-/// Series resolver that validates each name like the engine, and checks that each series has the labels of a group.
+/// Series resolver that validates each name like the engine, and checks that each series has all non-empty labels of
+/// a group.
 struct Parse<'g>(&'g Group);
 
 impl SeriesResolver for Parse<'_> {

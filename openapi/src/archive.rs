@@ -24,9 +24,9 @@ pub struct RestoreArchived {
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     #[schema(rename = "for", example = "7d")]
     pub lasting: Option<DurationText>,
-    /// Name of another, existing table. The points of the range are copied into it as queries return them now, from
-    /// all tiers, with the identities and attributes of their timelines; nothing moves. A repeated request overwrites
-    /// the same points.
+    /// Name of another, existing table. The points of the range are copied into that table with the values that
+    /// queries return now, from all tiers, with the identities and attributes of their timelines; nothing
+    /// moves. A repeated request overwrites the same points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
     /// True if the response is sent when the job has ended. Default `false`.
@@ -71,8 +71,7 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Largest number of consecutive failed moves of a table to this target; 0 = the last move of each table
-    /// succeeded.
+    /// Largest number of consecutive failed moves of a table to this target; 0 = no table's last move failed.
     pub failures: u32,
     /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
@@ -109,7 +108,7 @@ pub struct ArchiveTarget {
 pub struct TableArchive {
     /// Name of the table.
     pub table: String,
-    /// Archive policy of the table; `null` if it has none any more.
+    /// Archive policy of the table; `null` if the table has no archive policy any more.
     pub archive: Option<ArchivePolicy>,
     /// Number of files at targets, without their descriptions.
     pub files: u64,
@@ -125,8 +124,8 @@ pub struct TableArchive {
     pub copied: Amount,
     /// Points that are old enough for the archive but not in files yet.
     pub waiting: Amount,
-    /// Late points of archived windows. They stay in the cold tier until there are more of them or enough time has
-    /// passed.
+    /// Late points of archived windows. They stay in the cold tier until enough late points have arrived or
+    /// enough time has passed.
     pub late: Amount,
     /// Time when the first of the waiting points became old enough, RFC 3339.
     pub waiting_since: Option<String>,
@@ -202,14 +201,14 @@ pub struct OrphanObject {
     pub key: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Time of its last change by the target's clock, RFC 3339.
+    /// Time of the last change of the object by the target's clock, RFC 3339.
     pub modified: String,
     /// Content: `points`, `timelines`, `description` or `settings`.
     pub content: String,
-    /// Origin of the database that wrote it.
+    /// Origin of the database that wrote the object.
     pub origin: String,
-    /// Id of the segment for which it was written.
+    /// Id of the segment for which the object was written.
     pub segment: u64,
-    /// Reason why it is unused.
+    /// Reason why the object is unused.
     pub reason: String,
 }

@@ -12,8 +12,9 @@ use crate::job;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"target": "default", "table": "metrics", "as": "metrics_before"}))]
 pub struct AttachArchive {
-    /// Location of the archive: an address such as `s3://bucket/prefix`, or `default` for the target in the server's
-    /// configuration. It must be that target, a location below it, or below an address of `archive.allowed_targets`.
+    /// Location of the archive: an address such as `s3://bucket/prefix`, or `default` for the target in the
+    /// server's configuration. It must be the configured target, an address of `archive.allowed_targets`, or a
+    /// location below one of these.
     pub target: String,
     /// Name of one table in the archive. Default: all tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +58,7 @@ pub struct AttachProgress {
     pub points: u64,
     /// Segments that were skipped because later segments contain the same points.
     pub superseded: u64,
-    /// Segments that were attached before or written by this database itself.
+    /// Segments that were attached before or that this database has written itself.
     pub known: u64,
     /// Parts that could not be attached, with the reason. First 20.
     pub problems: Vec<String>,

@@ -50,7 +50,8 @@ pub struct ChangeProgress {
     pub unchanged: u64,
     /// Timelines that were removed after they had been selected.
     pub gone: u64,
-    /// Timelines that cannot take the change, because the key has another type or they have too many attributes.
+    /// Timelines that were not changed, because an attribute key has another type or they would have too many
+    /// attributes.
     pub refused: u64,
     /// Reason of the first refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]

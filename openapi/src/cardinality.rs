@@ -13,7 +13,7 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CardinalityQuery {
-    /// Number of largest measurements, tag keys and tags to list, 1 to 1,000. Default 10.
+    /// Maximum number of measurements, of tag keys and of tags to list, largest first, 1 to 1,000. Default 10.
     #[serde(default)]
     #[param(example = 5)]
     pub top: Option<usize>,
@@ -21,7 +21,7 @@ pub struct CardinalityQuery {
     #[serde(default)]
     #[param(value_type = Option<String>, example = "1d")]
     pub window: Option<DurationText>,
-    /// Number of growth windows up to the current one, 1 to 1,000. Default 30.
+    /// Number of growth windows, including the current one, 1 to 1,000. Default 30.
     #[serde(default)]
     #[param(example = 7)]
     pub windows: Option<usize>,
@@ -41,7 +41,7 @@ pub struct CardinalityQuery {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct CardinalityReport {
-    /// Timelines of the table.
+    /// Number of timelines of the table.
     pub timelines: u64,
     /// Measurements.
     pub measurements: MeasurementCardinality,
@@ -80,7 +80,7 @@ pub struct CountedKey {
     pub key: String,
     /// Number of its distinct values.
     pub values: u64,
-    /// Timelines with this key.
+    /// Number of timelines with this key.
     pub timelines: u32,
 }
 
@@ -100,23 +100,24 @@ pub struct CountedTag {
     pub key: String,
     /// Tag value.
     pub value: String,
-    /// Timelines with this tag.
+    /// Number of timelines with this tag.
     pub timelines: u32,
 }
 
-/// Timelines by the time when they were first seen, which is the timestamp of their oldest point. It changes when
-/// older points arrive, expire or are deleted. The time of registration is not stored.
+/// Timelines by the time when they were first seen, which is the timestamp of their oldest point. This time
+/// changes when an older point arrives, or when the oldest point expires or is deleted. The time of
+/// registration is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrowthReport {
-    /// Time that is counted: `first_seen`.
+    /// Time by which timelines are counted: `first_seen`.
     pub by: String,
     /// Windows, oldest first, aligned to the epoch. The last one contains the current time.
     pub windows: Vec<GrowthWindow>,
-    /// Timelines first seen before the first window.
+    /// Number of timelines first seen before the first window.
     pub earlier: u64,
-    /// Timelines first seen after the last window.
+    /// Number of timelines first seen after the last window.
     pub later: u64,
-    /// Timelines without points.
+    /// Number of timelines without points.
     pub never: u64,
 }
 
@@ -125,6 +126,6 @@ pub struct GrowthReport {
 pub struct GrowthWindow {
     /// Start of the window, RFC 3339.
     pub start: String,
-    /// Timelines first seen in the window.
+    /// Number of timelines first seen in the window.
     pub timelines: u64,
 }

@@ -26,7 +26,7 @@ pub struct ClockView {
     /// Time by which expired bytes are freed, RFC 3339. It is never far beyond the newest point. `null` while the
     /// clock is in doubt or nothing is stored; then nothing is freed.
     pub expires_by: Option<String>,
-    /// Reason why the wall clock is not trusted; `null` while it is.
+    /// Reason why the wall clock is not trusted; `null` while it is trusted.
     pub doubt: Option<ClockDoubt>,
     /// Id of the request, as in the server log.
     pub request_id: String,

@@ -54,8 +54,8 @@ pub enum Property {
     Measurement,
     /// Source (machine): the value of the first source tag present.
     Source,
-    /// All texts of a timeline together: measurement, tags and text attributes. Only for `text` and `phrase`. The
-    /// words of `text` may be in different texts; a phrase must be in one.
+    /// All texts of a timeline together: measurement, tags and text attributes. Only for `text` and `phrase`.
+    /// The words of `text` may be in different texts; a phrase must be in a single text.
     Any,
     /// Timeline id, 32 hexadecimal digits. Only for `equals`, `not_equals` and `in`.
     Id,
@@ -98,7 +98,7 @@ pub enum FieldValue {
     Boolean(bool),
     /// Signed 64-bit integer.
     Signed(i64),
-    /// Unsigned integer above the range of a signed one.
+    /// Unsigned integer above the range of a signed 64-bit integer.
     Unsigned(u64),
     /// Other number.
     Float(f64),

@@ -1,7 +1,7 @@
 //! Deletes of points and of timelines.
 //!
-//! A delete names its selection and both ends of its range explicitly, so that a forgotten member cannot delete
-//! everything.
+//! A request contains its selection explicitly, and a delete of points also both ends of its range, so that a
+//! forgotten member cannot delete everything.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -62,7 +62,7 @@ pub struct DeleteTimelines {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"timelines": 12, "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct DeleteReport {
-    /// Selected timelines, with or without points in the range.
+    /// Number of selected timelines, with or without points in the range.
     pub timelines: u64,
     /// Names in the condition that the table does not have, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! Error body of all routes except those of InfluxDB and Prometheus.
+//! Error body of all routes except those of InfluxDB, Prometheus and OTLP.
 //!
 //! Clients decide by [`ErrorCode`], which is stable across versions; messages may change.
 
@@ -46,7 +46,7 @@ pub enum ErrorCode {
     Invalid,
     /// None of the points or rows of a write could be stored.
     AllRejected,
-    /// No row of a write was written, because conditions were not met.
+    /// No row of a write was written, and at least one condition was not met.
     ConditionFailed,
     /// Part of the request exceeds a limit.
     OverLimit,
@@ -60,8 +60,8 @@ pub enum ErrorCode {
     NotAcceptable,
     /// The token is missing or wrong.
     Unauthenticated,
-    /// The request is not allowed: a browser sent it for a page of another site, its `Host` header names an unlisted
-    /// host, or it names an archive target that the operator does not allow.
+    /// The request is not allowed: a browser sent it for a page of another site, its `Host` header contains a
+    /// host that is not allowed, or it contains an archive target that the operator does not allow.
     Forbidden,
     /// The resource does not exist.
     NotFound,
@@ -82,11 +82,13 @@ pub enum ErrorCode {
     /// All points of a write belong to new timelines, and the table accepts only a limited number of new timelines
     /// per minute. Nothing was stored.
     TooManyTimelines,
-    /// The server temporarily cannot give its guarantees. The outcome of a write is unknown; repeating it is safe.
+    /// The server temporarily cannot give its guarantees, for example while its clock is in doubt. The outcome
+    /// of a write can be unknown; repeating the write is safe.
     Unavailable,
     /// A query needed more than its budget, such as time, memory, points or rows.
     OverBudget,
-    /// The job that the request waited for failed. The planner schedules its work again, unless it is a `restore`.
+    /// The job that the request waited for failed. The planner schedules the work again, unless the job is a
+    /// `restore`.
     JobFailed,
     /// Fault of the service.
     Internal,

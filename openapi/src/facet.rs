@@ -21,7 +21,8 @@ pub struct FacetSearch {
     pub condition: Option<Condition>,
     /// Keys, 1 to 4. Groups of the first key contain groups of the second, and so on.
     pub by: Vec<FacetKey>,
-    /// Maximum number of groups per level, 1 to 10,000; at most 100,000 in total. Default 10.
+    /// Maximum number of groups in each list, 1 to 10,000; at most 100,000 groups in all lists together.
+    /// Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Order of groups.
@@ -52,7 +53,7 @@ pub enum FacetOrder {
     /// Most timelines first; groups of equal count by value.
     #[default]
     Count,
-    /// By value: missing values, texts by bytes, numbers, booleans, times, geo points, lists.
+    /// Order by value: first missing values, then texts by bytes, numbers, booleans, times, geo points, lists.
     Value,
 }
 
@@ -67,7 +68,7 @@ pub enum FacetOrder {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct FacetList {
-    /// Timelines that match the condition.
+    /// Number of timelines that match the condition.
     pub timelines: u64,
     /// Number of groups, including those beyond the limit.
     pub distinct: u64,
@@ -83,10 +84,10 @@ pub struct FacetList {
 /// Timelines with one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FacetGroup {
-    /// Value; `null` for timelines without one.
+    /// Value; `null` for timelines without a value.
     #[schema(required)]
     pub value: Option<AttributeValue>,
-    /// Timelines with this value.
+    /// Number of timelines with this value.
     pub timelines: u64,
     /// Number of groups inside this one, including those beyond the limit. Absent on the last level.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,7 @@ pub struct Place {
     pub lon: f64,
 }
 
-/// Circle around a geo point. Distances are those on a sphere of the earth's mean radius.
+/// Circle around a geo point. Distances are measured on a sphere of the earth's mean radius.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"lat": 52.52, "lon": 13.405, "meters": 5000}))]

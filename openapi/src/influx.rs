@@ -15,7 +15,7 @@ pub struct InfluxV1Error {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"code": "invalid", "message": "unable to parse 'cpu': missing fields"}))]
 pub struct InfluxV2Error {
-    /// `invalid`, `not found`, `unauthorized`, `unavailable`, `request too large`, …
+    /// Error code: `invalid`, `not found`, `unauthorized`, `unavailable`, `request too large`, …
     pub code: String,
     /// Human-readable description.
     pub message: String,
@@ -56,7 +56,7 @@ pub struct ResultSeries {
     pub values: Vec<Vec<String>>,
 }
 
-/// Buckets of InfluxDB 2. Each table is a bucket.
+/// Buckets of InfluxDB 2. Each table with the model series is a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"buckets": [{
     "id": "default", "orgID": "tideline", "type": "user", "name": "default", "retentionRules": []

@@ -27,7 +27,8 @@ pub struct StartJobs {
     /// Only jobs of this table. Default: all tables. Not allowed with `seal`, which applies to all tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// True if the response is sent when the jobs have ended. Default `true` for `seal`, `false` for all others.
+    /// True if the response is sent when the jobs have ended. Default `true` for `seal`, `false` for all other
+    /// kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
 }
@@ -59,7 +60,7 @@ pub enum JobState {
     Paused,
     /// The job succeeded.
     Done,
-    /// The job failed. The planner schedules the same work again after a wait.
+    /// The job failed. Work that the planner has scheduled is scheduled again after a wait.
     Failed,
     /// The job ended early: it was cancelled, interrupted by the end of the process, or made obsolete by other work.
     Cancelled,
@@ -88,9 +89,10 @@ pub struct StartedJobs {
     /// Started jobs. Empty if there was nothing to do. A `seal` that the request waits for runs at once, without
     /// waiting for other jobs.
     pub jobs: Vec<JobView>,
-    /// Unsealed points of all tables. After a seal: those that have arrived meanwhile.
+    /// Number of unsealed points of all tables. After a seal, only the points that have arrived since its start
+    /// remain.
     pub head_points: u64,
-    /// Segments of all tables.
+    /// Number of segments of all tables.
     pub segments: u64,
     /// Bytes of the chunks and keys of these segments.
     pub segment_bytes: u64,
@@ -147,7 +149,7 @@ pub struct JobView {
     pub started: Option<String>,
     /// End, RFC 3339.
     pub finished: Option<String>,
-    /// Time windows that the job processes; `null` = none in particular.
+    /// Time windows that the job processes; `null` if the job is not limited to time windows.
     pub span: Option<Span>,
     /// Tier of the output.
     pub tier: Tier,
@@ -231,7 +233,7 @@ pub(crate) fn waits() -> bool {
     true
 }
 
-/// Returns true if `wait` has this default. Serialization then omits it.
+/// Returns true if `wait` has the default of [`waits`]. Serialization then omits `wait`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_waiting(wait: &bool) -> bool {
     *wait

@@ -14,7 +14,7 @@
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |
 //! | [`geo`] | geo points and areas |
-//! | [`error`] | [`ErrorBody`]: the error body of all routes except those of InfluxDB and Prometheus |
+//! | [`error`] | [`ErrorBody`]: the error body of all routes except those of InfluxDB, Prometheus and OTLP |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
 //! | [`table`] | tables and their settings |
 //! | [`wide`] | settings of wide tables |
@@ -40,6 +40,7 @@
 //! | [`plain`] | error messages for JSON bodies and parameters |
 //! | [`influx`] | response bodies of the InfluxDB routes |
 //! | [`prometheus`] | response bodies of the Prometheus routes |
+//! | [`otlp`] | response bodies of the OTLP routes |
 //!
 //! # Examples
 //!

@@ -49,7 +49,7 @@ pub struct NameList {
 pub struct CountedName {
     /// Measurement, tag key or tag value.
     pub name: String,
-    /// Timelines that have it.
+    /// Number of timelines with this name.
     pub timelines: u32,
 }
 
@@ -71,21 +71,22 @@ pub struct AttributeKeyList {
 pub struct AttributeKey {
     /// Key.
     pub key: String,
-    /// Types of its values. Several only if they were set by a build that did not enforce one type per key.
+    /// Types of its values. A key has several types only if a build that did not enforce one type per key has
+    /// set them.
     pub types: Vec<CountedType>,
 }
 
 /// Attribute type and the number of timelines that have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CountedType {
-    /// `string`, `number`, `boolean`, `time`, `geo point`, `list of strings` or `list of numbers`.
+    /// Type: `string`, `number`, `boolean`, `time`, `geo point`, `list of strings` or `list of numbers`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Timelines with a value of this type.
+    /// Number of timelines with a value of this type.
     pub timelines: u32,
 }
 
-/// Fields of all measurements, or of the requested one.
+/// Fields of all measurements, or of the requested measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "fields": [{"measurement": "cpu", "field": "usage_user", "types": ["float"]}],
@@ -108,8 +109,8 @@ pub struct Field {
     pub measurement: String,
     /// Name of the field.
     pub field: String,
-    /// Types that were written: `float`, `integer`, `unsigned`, `boolean`, `string`. A field may have several numeric
-    /// types.
+    /// Types that were written: `float`, `integer`, `unsigned`, `boolean`, `string`, `histogram`. A field may
+    /// have several numeric types.
     pub types: Vec<String>,
 }
 

@@ -78,7 +78,7 @@ pub struct ReopeningTier {
     pub reads: bool,
     /// True while an attempt is running.
     pub is_running: bool,
-    /// Failed attempts.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// Error of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Response bodies of OTLP. The protocol defines their form; they exist as Protocol Buffers too.
+//! Response bodies of OTLP. The protocol defines their form, in JSON and as Protocol Buffers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
     "errorMessage": "1 of 20 data points rejected: {__name__=\"queue\"}: the data point has no time"
 }}))]
 pub struct ExportMetricsServiceResponse {
-    /// Absent if all data points were stored.
+    /// Absent if no part of the request was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_success: Option<ExportMetricsPartialSuccess>,
 }

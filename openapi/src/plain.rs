@@ -220,7 +220,7 @@ fn shown(found: &str) -> String {
     }
 }
 
-/// Describes the expected value in terms of JSON. Other texts stay unchanged.
+/// Describes the expected value in terms of JSON. Unknown texts stay unchanged.
 pub fn expected(wanted: &str) -> String {
     let count = |text: &str| {
         let digits = text

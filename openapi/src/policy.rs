@@ -1,7 +1,8 @@
 //! Policies: how the points of a table age.
 //!
-//! [`Policy`] is the complete policy in responses, [`PolicyChanges`] a partial one in requests. A member that is
-//! missing in a request stays unchanged, and `null` removes it. Wrong members are reported by name.
+//! [`Policy`] is the complete policy in responses, [`PolicyChanges`] a partial policy in requests. A member
+//! that is missing in a request stays unchanged, and `null` removes it; for a schedule, `null` selects
+//! `continuous`. Wrong members are reported by name.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::time::DurationText;
 /// Maximum number of characters of a wrong value in a message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Policy of a table. Ages count back from now; `null` = forever, or no limit.
+/// Policy of a table. Ages count back from now; a `null` age means never.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "hot_ttl": "7d",
@@ -43,10 +44,10 @@ pub struct Policy {
     pub migrate: Schedule,
     /// Schedule for freeing the bytes of expired points and timelines.
     pub expire: Schedule,
-    /// Maximum read rate of moves of this table, bytes per second.
+    /// Maximum read rate of moves of this table, bytes per second; `null` = no limit.
     pub move_bytes_per_second: Option<u64>,
-    /// Maximum number of new timelines per minute. Lines beyond it are rejected; the reason names the tag with the
-    /// most new values.
+    /// Maximum number of new timelines per minute; `null` = the server's limit, `tables.timelines_per_minute`.
+    /// Lines beyond the limit are rejected, and the reason contains the tag with the most new values.
     pub timelines_per_minute: Option<u64>,
 }
 
@@ -67,8 +68,9 @@ pub struct ArchivePolicy {
     /// Schedule of these moves. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
-    /// Time for which points stay in the cold tier after `after`, in addition to their verified files. Queries read
-    /// them there meanwhile. `null` = points leave the cold tier when their files are verified.
+    /// Time for which points stay in the cold tier after `after`, in addition to their verified files. Queries
+    /// read the points from the cold tier during this time. `null` = points leave the cold tier when their
+    /// files are verified.
     #[serde(default)]
     pub keep_cold: Option<DurationText>,
     /// Age at which archived points expire; above `after` and at most `retention`. They are hidden at once, and their
@@ -91,7 +93,7 @@ fn continuous() -> Schedule {
 pub enum Schedule {
     /// Start as soon as there is something to move.
     Word(ScheduleWord),
-    /// Start at the times of a cron expression, and after a restart if one of them was missed.
+    /// Start at the times of a cron expression, and after a restart if such a time was missed.
     Cron(CronSchedule),
 }
 
@@ -180,7 +182,7 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Members as they were sent, so that an error can name the wrong one.
+/// Members as they were sent, so that an error can name the wrong member.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {

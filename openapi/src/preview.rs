@@ -20,8 +20,8 @@ pub struct PreviewPolicy {
     pub policy: Option<PolicyChanges>,
 }
 
-/// Effects of a policy from now on: points moved, hidden and freed. Points, values and timelines include unsealed
-/// ones. Windows, segments and bytes are those of sealed points.
+/// Effects of a policy from now on: points moved, hidden and freed. Points, values and timelines include
+/// unsealed data. Windows, segments and bytes count only sealed points.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "now": "2026-11-20T12:00:00Z",

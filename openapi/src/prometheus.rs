@@ -1,6 +1,7 @@
 //! Response bodies of the Prometheus routes. Prometheus defines their form.
 //!
-//! The types exist for the OpenAPI document; `tideline-prometheus` writes the bodies itself.
+//! The types describe the bodies in the OpenAPI document. Small bodies are serialized from them;
+//! `tideline-prometheus` writes query results itself.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use utoipa::ToSchema;
 pub struct PrometheusError {
     /// Always `error`.
     pub status: String,
-    /// `bad_data`, `execution`, `timeout`, `canceled`, `internal`, `unavailable`, `not_found` or `not_acceptable`.
+    /// Error class: `bad_data`, `execution`, `timeout`, `canceled`, `internal`, `unavailable`, `not_found` or
+    /// `not_acceptable`.
     #[serde(rename = "errorType")]
     pub error_type: String,
     /// Human-readable description.
@@ -209,7 +211,8 @@ pub struct ConfigText {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildInfo {
-    /// Version of Prometheus whose language and API are implemented. Clients select their features by it.
+    /// Version of Prometheus whose language and API are implemented. Clients select their features by this
+    /// version.
     #[schema(example = "3.14.0")]
     pub version: String,
     /// Version of Tideline.
@@ -225,7 +228,7 @@ pub struct BuildInfo {
     pub go_version: String,
 }
 
-/// State of the process. Members about Go have the closest equivalent.
+/// State of the process. Members about Go contain the closest equivalent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeInfo {

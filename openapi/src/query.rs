@@ -54,11 +54,12 @@ pub struct PointQuery {
     /// Time range; a missing bound is open. Windows and rates need a `start`; their default `end` is now.
     #[serde(default)]
     pub range: TimeSpan,
-    /// Condition on the values of points. Default: all points. It applies before aggregation.
+    /// Condition on the values of points. Default: all points. The condition applies before aggregation.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub values: Option<ValueCondition>,
     /// Fields computed from each point. They can be returned, tested, ranked and aggregated by name like stored
-    /// fields. A measurement has a computed field if it has at least one of the fields used in it.
+    /// fields. A measurement has a computed field if it has at least one of the fields that the expression
+    /// uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compute: Vec<Computation>,
     /// Tiers to read.
@@ -67,9 +68,9 @@ pub struct PointQuery {
     /// Aggregation. Default: the points themselves are returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
-    /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart (largest
-    /// triangle three buckets; the first and last points stay). Only for numeric fields, and not with pages or
-    /// `aggregate`. A row contains only the fields that selected its timestamp.
+    /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart
+    /// (largest triangle three buckets; the first and last points stay). Only for numeric fields, and not with
+    /// pages, `sort` or `aggregate`. A row contains only the fields that selected its timestamp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
     /// Order of rows by a value, over all timelines, instead of by time. Returns the first `limit` rows: default
@@ -90,7 +91,7 @@ pub struct PointQuery {
     /// for the first page. Not for aggregates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
-    /// True to add the query plan to the cost of the result. Only in JSON and NDJSON.
+    /// True to add the query plan to the cost of the result. CSV and Arrow omit the cost.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plan: bool,
     /// Format of timestamps.
@@ -114,7 +115,7 @@ pub struct RowOrder {
     pub first: RankEnd,
 }
 
-/// Returns true if the flag has its default. Serialization then omits it.
+/// Returns true if the flag is false, which is the default. Serialization then omits the flag.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_false(value: &bool) -> bool {
     !value

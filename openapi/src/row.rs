@@ -78,6 +78,30 @@ impl<'de> Deserialize<'de> for Members {
 pub struct RowsBody {
     /// Writes, applied in their order; at most 10,000.
     pub rows: Vec<RowWrite>,
+    /// Rows and ranges that must be unchanged since they were read; at most 1,000, whose ranges have at most 10,000 rows
+    /// together. If one has changed, nothing is written. All of them and all `rows` must belong to one partition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchanged: Vec<RequiredRead>,
+}
+
+/// Row or range that must be unchanged since it was read: `key`, or `prefix` and `range` of a scan.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "revision": null}))]
+pub struct RequiredRead {
+    /// Key of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub key: Option<Members>,
+    /// Values of the first key columns of the scan.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub prefix: Members,
+    /// Bounds of the scan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<KeyBounds>,
+    /// Revision that the read returned; `null` if the row must not exist.
+    pub revision: Option<String>,
 }
 
 /// Write of one row.
@@ -89,10 +113,10 @@ pub struct RowWrite {
     /// Values of all key columns. A generated column may be omitted in a `put`.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub key: Members,
-    /// Columns to set, by name. A value has the declared type of its column. In an undeclared column, text is `string`, an
-    /// integer `i64` (above its range `u64`), another number `f64`, and a boolean `bool`. All types have the form
-    /// `{"type": "binary", "value": "AAE=", "version": "2026-11-20T12:00:00Z"}`; `version` is optional, and a list of
-    /// such objects sets several versions.
+    /// Columns to set, by name. A value has the declared type of its column. In an undeclared column, text is
+    /// `string`, an integer `i64` (above its range `u64`), another number `f64`, and a boolean `bool`. A value
+    /// of any type can have the form `{"type": "binary", "value": "AAE=", "version": "2026-11-20T12:00:00Z"}`;
+    /// `version` is optional, and a list of such objects sets several versions.
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
@@ -105,7 +129,7 @@ pub struct RowWrite {
     /// Single versions to remove. Only for `update`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_versions: Vec<ColumnVersion>,
-    /// Condition; the row is written only if it is met.
+    /// Condition; the row is written only if the condition is met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<RowCondition>,
     /// Row that the outcome contains. Default `none`.
@@ -140,7 +164,7 @@ pub struct ColumnVersion {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"exists": true, "where": {"field": "state", "equals": "open"}}))]
 pub struct RowCondition {
-    /// Whether the row must exist.
+    /// True if the row must exist, false if the row must not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
     /// Condition on the newest values of the columns and on the key columns. A row that does not exist has no columns.
@@ -178,12 +202,12 @@ pub enum RowIntegers {
 pub enum RowStatus {
     /// The row was written.
     Written,
-    /// Its condition is not met.
+    /// The condition of the write was not met.
     ConditionFailed,
-    /// It was not written because another row of its partition was not, or because an earlier part of an NDJSON body
-    /// could not be stored.
+    /// The row was not written because another row of its partition was not written, or because an earlier part
+    /// of an NDJSON body could not be stored.
     NotApplied,
-    /// It is not valid, or its result would not be; `reason` describes why.
+    /// The write is not valid, or the resulting row would not be valid; `reason` describes why.
     Refused,
 }
 
@@ -198,11 +222,12 @@ pub struct RowOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub key: Option<Box<RawValue>>,
-    /// Requested row; after a failed condition the current one. Omitted if it does not exist.
+    /// Row requested by `return`; after a failed condition the current row. Omitted if the row was not
+    /// requested or does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Row>)]
     pub row: Option<Box<RawValue>>,
-    /// Why the row was not written.
+    /// Reason why the row was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// True if the same write can succeed later. Omitted otherwise.
@@ -256,7 +281,7 @@ pub struct RowsReport {
     pub request_id: String,
 }
 
-/// Error of a write of which no row was written, with the outcome of each row.
+/// Error of a request that has written no row, with the outcome of each row.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RowsNotWritten {
     /// Error.
@@ -305,11 +330,17 @@ pub struct Row {
     /// Values of the key columns.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub key: Members,
-    /// Columns. A value whose type cannot be recognised from its column has the form
-    /// `{"type": …, "value": …}`, as in a write. With `versions` or `version_range`, each column is a list of
-    /// `{"type": …, "value": …, "version": …}`, newest first.
+    /// Columns. A value whose type does not follow from its column has the form `{"type": …, "value": …}`, as
+    /// in a write. With `versions` or `version_range`, each column is a list of `{"type": …, "value": …,
+    /// "version": …}`, newest first.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
+    /// Revision of the row. Omitted unless `revisions` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// First column of the range that was not returned because of `column_limit`. Omitted if all were returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_column: Option<String>,
 }
 
 /// Rows to read by their keys: `keys` or `in`.
@@ -335,6 +366,29 @@ pub struct GetRows {
     /// Time range of the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_range: Option<TimeSpan>,
+    /// Range of the names of the columns to return, in their order. Instead of `columns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_range: Option<ColumnRange>,
+    /// Maximum number of columns of a row, 1 to 10,000. A row with more columns has `next_column`, with which
+    /// `column_range` continues. Instead of `columns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_limit: Option<u32>,
+    /// Returns the revision of each row. A write can require that it is unchanged. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revisions: bool,
+}
+
+/// Range of column names, in the order of their bytes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"from": "reading_2026-11"}))]
+pub struct ColumnRange {
+    /// First name. Default: the first of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// First name after the range. Default: no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// Rows read by their keys.
@@ -349,25 +403,25 @@ pub struct RowsFound {
     pub request_id: String,
 }
 
-/// Bounds of a key column: the first one after those of `prefix`.
+/// Bounds of the first key column after the key columns in `prefix`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "placed", "from": "2026-11-20T00:00:00Z", "to": "2026-11-21T00:00:00Z"}))]
 pub struct KeyBounds {
     /// Name of the key column.
     pub column: String,
-    /// Smallest value; missing = no lower bound.
+    /// Lower bound, included by default; missing = no lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub from: Option<Box<RawValue>>,
-    /// Excludes the value of `from`. Default false.
+    /// True to exclude the value of `from`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_exclusive: bool,
-    /// Largest value, excluded; missing = no upper bound.
+    /// Upper bound, excluded by default; missing = no upper bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub to: Option<Box<RawValue>>,
-    /// Includes the value of `to`. Default false.
+    /// True to include the value of `to`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_inclusive: bool,
 }
@@ -397,7 +451,7 @@ pub struct ScanRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
     /// Direction. Default `forward`.
@@ -419,23 +473,27 @@ pub struct ScanRows {
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<ValueCondition>,
-    /// Token `next` of the page before. The other members, except `limit`, must be unchanged.
+    /// Token `next` of the previous page. The other members, except `limit`, must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Allows a scan of the whole table, without `prefix` and `range`. Default false.
+    /// True to allow a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
+    /// Returns the revision of each row, and the revision of the range if the page is a complete forward scan within one
+    /// partition. A write can require that they are unchanged. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revisions: bool,
 }
 
-/// Reason why a page ended before the scan.
+/// Reason why a page ended before the end of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PageEnd {
     /// The page has the requested number of rows.
     Limit,
-    /// The page has read 100,000 rows, most of which did not meet the condition.
+    /// The scan has read 100,000 rows and deletions for this page.
     Scanned,
-    /// The rows of the page have 4 MiB.
+    /// The rows of the page have reached 4 MiB.
     Bytes,
 }
 
@@ -462,8 +520,12 @@ pub struct RowsPage {
     pub returned: u64,
     /// Token of the next page; `null` at the end of the scan. It stays valid after a restart of the server.
     pub next: Option<String>,
-    /// Reason why the page ended before the scan. Omitted at its end.
+    /// Reason why the page ended before the end of the scan. Omitted if the scan has ended.
     pub reason: Option<PageEnd>,
+    /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page is
+    /// a complete forward scan within one partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -477,9 +539,12 @@ pub struct ScanEnd {
     pub returned: u64,
     /// Token of the next page; `null` at the end of the scan.
     pub next: Option<String>,
-    /// Reason why the response ended before the scan. Omitted at its end.
+    /// Reason why the response ended before the end of the scan. Omitted if the scan has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<PageEnd>,
+    /// Revision of the range; as in a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// Rows to count.
@@ -491,20 +556,20 @@ pub struct CountRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<ValueCondition>,
-    /// Token `next` of the count before. The other members must be unchanged.
+    /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
     /// Estimates the count: exact up to 20,000 rows read, beyond that from a sample. The response then has an `interval`.
     /// Without `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
-    /// Allows a count of the whole table, without `prefix` and `range`. Default false.
+    /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
 }
@@ -536,10 +601,10 @@ pub struct DeleteRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
-    /// Allows to delete all rows of the table, without `prefix` and `range`. Default false.
+    /// True to allow a delete of all rows of the table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_all: bool,
 }

@@ -88,7 +88,7 @@ pub struct TierStatistics {
     pub hot: HeldPoints,
     /// Points of the cold tier.
     pub cold: HeldPoints,
-    /// Points in archive files. `bytes` are those of the files.
+    /// Points in archive files. `bytes` is the size of the files.
     pub archive: HeldPoints,
 }
 
@@ -124,7 +124,7 @@ pub struct HeldPoints {
     pub newest: Option<String>,
 }
 
-/// Key ranges with much more load than the others.
+/// Key ranges with much more load than other ranges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "hot_ranges": [{
@@ -150,7 +150,7 @@ pub struct HotRange {
     pub share_of_writes: f64,
     /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// Busiest known machines in the range, busiest first.
+    /// Busiest known machines in the range, busiest first, at most 3.
     pub sources: Vec<String>,
 }
 
@@ -173,9 +173,10 @@ pub struct PartitionList {
 /// Points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
-    /// Source (machine), or the measurement for timelines without one. `null` if its timelines were removed.
+    /// Source (machine), or the measurement of timelines without a source. `null` if the timelines were
+    /// removed.
     pub source: Option<String>,
-    /// Prefix of its timeline ids: 16 hexadecimal digits.
+    /// Prefix of the timeline ids: 16 hexadecimal digits.
     pub prefix: String,
     /// Sealed bytes in all tiers, as a lower bound.
     pub bytes: u64,

@@ -95,7 +95,7 @@ pub struct TableDetail {
 pub struct CreateTable {
     /// Name: 1 to 64 characters of `a-z`, `0-9`, `_` and `-`.
     pub name: String,
-    /// Key, columns and versions of the rows: required for the model `wide`, and refused for others.
+    /// Key, columns and versions of the rows: required for the model `wide`, and refused for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideSettings>,
     /// Settings.

@@ -1,6 +1,7 @@
 //! Timestamps and durations in requests.
 //!
-//! Timestamps accept several text forms and integers, durations only text. Both serialize to one form.
+//! Timestamps accept several text forms and integers, durations only text. Each type serializes to a single
+//! form.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ impl TimeInput {
         TimeExpression::parse(text).map(Self)
     }
 
-    /// Returns the timestamp, relative to `now`.
+    /// Returns the timestamp. A relative time is resolved against `now`.
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         self.0.resolve(now)
     }
@@ -75,7 +76,7 @@ pub struct DurationText(
     pub i64,
 );
 
-/// The text is not a duration.
+/// Error: the text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationTextError;
 

@@ -27,7 +27,7 @@ pub struct TimelineSearch {
     /// Condition on timelines. Default: all timelines.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// Sort keys by decreasing priority, at most 8. Timelines equal in all of them are ordered by id.
+    /// Sort keys by decreasing priority, at most 8. Timelines with equal values of all keys are ordered by id.
     #[serde(default)]
     pub sort: Vec<SortKey>,
     /// Tag to collapse by. Of all timelines with the same value, only the first in the order is returned;

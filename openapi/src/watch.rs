@@ -37,8 +37,8 @@ pub struct WatchRequest {
     /// Id of the last event received: the watch continues right after it. Default: from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Duration after which the watch ends. `0s`: send the pending events and end. Default: until the client
-    /// disconnects.
+    /// Duration after which the watch ends, at most `7d`. `0s`: send the pending events and end. Default: until
+    /// the client disconnects.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub time: Option<DurationText>,
     /// Format of timestamps.
@@ -62,11 +62,11 @@ pub struct WatchQuery {
     /// exemplars (`_exemplar`).
     #[serde(default)]
     pub sample_details: bool,
-    /// `points`, `timelines`, `deletes`, separated by commas. Default: all.
+    /// Kinds of events (`points`, `timelines`, `deletes`), separated by commas. Default: all.
     pub tell: Option<String>,
     /// Id of the last event received: the watch continues right after it. Same as the header `Last-Event-ID`.
     pub from: Option<String>,
-    /// Duration after which the watch ends. `0s`: send the pending events and end.
+    /// Duration after which the watch ends, at most `7d`. `0s`: send the pending events and end.
     #[param(example = "0s", value_type = Option<String>)]
     #[serde(rename = "for")]
     pub time: Option<DurationText>,
@@ -86,7 +86,7 @@ pub enum WatchKind {
     Points,
     /// New timelines and timelines with changed attributes: events `timelines`.
     Timelines,
-    /// Deleted points: events `deleted`.
+    /// Deleted points and deleted timelines: events `deleted`.
     Deletes,
 }
 

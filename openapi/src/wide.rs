@@ -27,7 +27,7 @@ use crate::time::DurationText;
     "columns": [{"name": "total", "type": "decimal"}]
 }))]
 pub struct WideSettings {
-    /// Key columns in the order in which rows are sorted, 1 to 8. Fixed.
+    /// Key columns in the order in which rows are sorted, 1 to 8. They cannot be changed.
     pub key: Vec<KeyColumn>,
     /// Declared columns. Other columns can be written too.
     #[serde(default)]
@@ -43,7 +43,8 @@ pub struct WideSettings {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub version_guard: Option<Option<DurationText>>,
-    /// Accepts a first key column that rises with time, although all writes then go to one place. Default false.
+    /// True to accept a first key column that rises with time, although all writes then go to the end of the
+    /// keys. Default false.
     #[serde(default)]
     pub allow_rising_key: bool,
 }
@@ -60,8 +61,8 @@ pub struct WideChanges {
     /// Columns to declare. Values that rows hold in a column of this name stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_columns: Vec<RowColumn>,
-    /// Names of declared columns and patterns to remove. Values of a column that was declared with the table are hidden
-    /// for good; those of a column that was declared later become values of an undeclared column.
+    /// Names of declared columns and patterns to remove. Values of a column that was declared with the table
+    /// are hidden for good; values of a column that was declared later become values of an undeclared column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_columns: Vec<String>,
     /// Number of versions that are kept per column, 1 to 1,000.
@@ -103,14 +104,14 @@ pub struct KeyColumn {
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ColumnTypeSchema>)]
     pub column_type: Option<ColumnType>,
-    /// Column of type `i64` with strictly rising ids, which the server assigns to rows that give none.
+    /// Column of type `i64` with strictly rising ids, which the server assigns to rows without an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<KeyGenerated>,
     /// Computed column with the first hexadecimal digits of the MD5 of other key columns: spreads load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_prefix: Option<KeyHashPrefix>,
-    /// Computed column with a number chosen by the hash of other key columns: spreads load, and scans merge the buckets
-    /// in order. Only the first column.
+    /// Computed column with a number chosen by the hash of other key columns: spreads load, and scans merge the
+    /// buckets in order. Only for the first key column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<KeyBucket>,
     /// Column whose text is stored with its characters in reverse order.
@@ -202,7 +203,7 @@ pub struct SplicedColumn {
     pub pad: Option<u8>,
 }
 
-/// Declared column, or a pattern for many.
+/// Declared column, or a pattern for several columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"name": "total", "type": "decimal"}))]
@@ -257,7 +258,8 @@ impl WideSettings {
     ///
     /// # Errors
     ///
-    /// A message if a key column has none or several of the members of which it needs one.
+    /// Returns a message if a key column does not have exactly one of the members `type`, `generated`,
+    /// `hash_prefix`, `bucket`, `reverse` and `splice`.
     pub fn into_spec(self) -> Result<WideSpec, String> {
         let key = self.key.into_iter().map(KeyColumn::into_spec);
         Ok(WideSpec {
@@ -279,7 +281,7 @@ impl WideChanges {
     ///
     /// # Errors
     ///
-    /// A message if a column to remove is not declared.
+    /// Returns a message if a column to remove is not declared.
     pub fn apply_to(self, spec: &mut WideSpec) -> Result<(), String> {
         for name in self.remove_columns {
             let count = spec.columns.len();

@@ -17,7 +17,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Maximum length of the path of an entry.
+/// Maximum length of the path of an entry, in bytes.
 const PATH_BYTES_MAX: usize = 4_096;
 /// zstd level: the data is small and unpacked often.
 const LEVEL: i32 = 12;

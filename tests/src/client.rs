@@ -22,7 +22,8 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// Missing response: the connection was refused, reset or timed out. The outcome of the request is unknown.
+/// Missing response, for example because the connection was refused, reset or timed out. The outcome of the request is
+/// unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path} got no response: {source}")]
 pub struct NoResponse {

@@ -33,8 +33,8 @@ pub enum Packing {
     Zstd,
 }
 
-/// Returns a small body that decompresses to a line protocol comment of `len` bytes, rounded up to 64 KiB. The
-/// server would store nothing but would have to decompress everything.
+/// Returns a small body that decompresses to a line protocol comment of `len` bytes, rounded up to a multiple of
+/// 64 KiB. The server would store nothing but would have to decompress everything.
 pub fn bomb(packing: Packing, len: u64) -> Vec<u8> {
     let block = [b'#'; 1 << 16];
     let blocks = len.div_ceil(block.len() as u64);

@@ -5,7 +5,7 @@
 //! like on a full thin volume. The file contains what has reached the disk and nothing of the page cache, so
 //! a copy of it is the state after a power cut.
 //!
-//! Requires root, loop devices and ext4; [`ThinDisk::make`] returns what is missing.
+//! Requires root, loop devices and ext4; the error of [`ThinDisk::make`] describes the missing prerequisite.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 //! | fate | means | after a restart |
 //! |---|---|---|
 //! | acknowledged | the write succeeded | the point is stored once, with its value |
-//! | unknown | no response was received | it is absent, or stored with its value |
+//! | unknown | no response, or an error that does not exclude a write | it is absent, or stored with its value |
 //! | refused | the response reported that nothing was written | it is absent |
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub type Place = (String, i64);
 pub enum Fate {
     /// The response reported that nothing was written.
     Refused,
-    /// No response was received.
+    /// No response was received, or the response does not exclude that the point was written.
     Unknown,
     /// The write was acknowledged.
     Acknowledged,

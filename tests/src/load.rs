@@ -93,7 +93,7 @@ impl Load {
         let mut silent = 0;
         while !stop.load(Ordering::Relaxed) && silent < 3 {
             let places = self.next_places(writer);
-            // Recorded before sending: a concurrent reader may already see these points.
+            // Recorded before sending: a concurrent reader may already receive these points.
             self.ledger().note(&places, Fate::Unknown);
             match self.send(client, &places, &mut random) {
                 Ok(fate) => {
@@ -154,7 +154,8 @@ impl Load {
 }
 
 impl Writers {
-    /// Waits until all writers have ended because the server no longer responds.
+    /// Waits until all writers have ended because the server no longer responds or they were stopped. Returns the sums
+    /// of their counters.
     pub fn join(self) -> Written {
         let mut all = Written::default();
         for thread in self.threads {
@@ -166,7 +167,7 @@ impl Writers {
         all
     }
 
-    /// Stops all writers after their current request and waits for them.
+    /// Stops all writers after their current request and waits for them. Returns the sums of their counters.
     pub fn stop(self) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         self.join()

@@ -1,4 +1,4 @@
-//! JSON bodies of points, with every value in typed form.
+//! JSON bodies of points, with every number in typed form.
 
 use std::collections::BTreeMap;
 

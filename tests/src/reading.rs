@@ -54,7 +54,7 @@ pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, No
     rows(client, table, query)
 }
 
-/// Like [`all`], but returns no points for a measurement that was never written.
+/// Returns all points of a measurement, as [`all`] does, or no points if it was never written.
 ///
 /// # Panics
 ///

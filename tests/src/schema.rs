@@ -6,15 +6,15 @@ use serde_json::Value;
 
 /// Returns all violations of the schema, each with its path in the value; empty if the value is valid.
 ///
-/// References (`$ref`) are resolved in `document`. Formats and descriptions are ignored. An unknown keyword
-/// is also a violation: ignoring it would make the check worthless.
+/// References (`$ref`) are resolved in `document`. The keywords in `SILENT` are ignored. An unknown keyword is also
+/// a violation: ignoring it would make the check worthless.
 pub fn violations(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     Check { document }.check(schema, value, "$", &mut found);
     found
 }
 
-/// Keywords that do not restrict a value.
+/// Keywords that are ignored.
 const SILENT: [&str; 6] = ["description", "example", "examples", "format", "default", "title"];
 
 struct Check<'a> {

@@ -81,7 +81,7 @@ pub struct Failure {
     pub line: usize,
     /// Name of the step.
     pub step: String,
-    /// Difference from the expected response, or why the request could not be made.
+    /// Difference from the expected response, or the error of the request.
     pub reason: String,
 }
 

@@ -133,7 +133,7 @@ impl DataFolder {
         }
     }
 
-    /// Returns the path for `--data-dir`. It does not exist before the first start.
+    /// Returns the path for `--data-dir`; neither constructor creates it.
     pub fn path(&self) -> PathBuf {
         self.folder.join("data")
     }

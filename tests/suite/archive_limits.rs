@@ -57,7 +57,7 @@ fn write(client: &Client, table: &str, lines: &str) {
     client.post_lines(&path, lines).expect_status(200);
 }
 
-/// Returns lines of one timeline at even intervals; the last point is `last_days_ago` days old.
+/// Returns lines of one timeline at even intervals; the last point is at midnight UTC, `last_days_ago` days ago.
 fn every(step: i64, count: i64, last_days_ago: i64) -> String {
     let last = (SystemClock.now().nanos() / DAY - last_days_ago) * DAY;
     let line = |at: i64| format!("level,port=a value={at}.25 {}\n", last - (count - 1 - at) * step);
@@ -219,7 +219,7 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
     assert_eq!(table["policy"]["retention"], "100d", "{table}");
 }
 
-/// Returns the settings that are stored with the files of a table.
+/// Returns the settings that are stored with the files of the table `metrics`; empty if they are missing.
 fn settings(files: &Path) -> String {
     let folder = files.join("metrics/_settings");
     let entries = fs::read_dir(folder).into_iter().flatten();

@@ -389,7 +389,7 @@ fn otlp_of_many_small_or_large_parts() {
         );
         println!("{what}: {}", answer.status);
     }
-    // Lists of short JSON elements that are longer in Protocol Buffers, to which the service converts them.
+    // Lists of short JSON elements, which the service converts to Protocol Buffers. Numbers are longer there.
     for (open, element, close) in [
         (r#"{"resourceMetrics":["#, "{},", "{}]}"),
         (

@@ -126,7 +126,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
 struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Returns the latency at this quantile, from 0 to 1.
+    /// Returns the latency at this quantile, from 0 to less than 1.
     fn at(&self, part: f64) -> Duration {
         self.0[(self.0.len() as f64 * part) as usize % self.0.len()]
     }

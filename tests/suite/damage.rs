@@ -305,7 +305,7 @@ fn damages_of(kind: &str) -> Vec<(String, Damage)> {
     all.iter().map(|damage| (kind.to_owned(), *damage)).collect()
 }
 
-/// Damages a file, or removes a folder. Returns a description, or `None` if the file has only zeros.
+/// Damages a file, or removes a folder. Returns a description, or `None` if the file is empty or has only zeros.
 fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     if damage == Damage::Missing {
         match path.is_dir() {

@@ -28,6 +28,7 @@ mod prometheus_openapi;
 mod promql_scripts;
 mod real_data;
 mod rebuild;
+mod row_faults;
 mod rows;
 mod rows_pyarrow;
 mod scenarios;

@@ -130,7 +130,8 @@ fn archive_metrics(launch: &Launch) {
     assert!(server.terminate().status.success());
 }
 
-/// Writes a small fleet and the machines that the examples use; returns the id of one timeline.
+/// Writes a small fleet and the machines that the examples use, and creates the wide table of the examples. Returns
+/// the id of one timeline.
 fn fill(client: &Client) -> String {
     let now = SystemClock.now().nanos();
     let step = 10_000_000_000;
@@ -291,7 +292,7 @@ impl Example {
             .collect();
         let request = format!("{} {} {}", self.method, self.path, self.body);
         if self.method == "DELETE" {
-            // Creates what the example deletes, in case no other example has created it.
+            // Creates a table of this name, in case the example deletes a table that no other example has created.
             let name = self.path.rsplit('/').next().unwrap_or_default();
             let _ = client.post_json("/v1/tables", &json!({"name": name}));
         }

@@ -31,8 +31,8 @@ const ABSENT: [(&str, &str); 12] = [
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations with Protocol Buffers bodies, for which the document has no examples. Errors of OTLP have the form of that
-/// protocol.
+/// Operations with Protocol Buffers bodies, for which the document has no examples. Errors of OTLP have the form of
+/// that protocol.
 const BINARY: [&str; 3] = ["/read", "/write", "/otlp/v1/metrics"];
 
 /// Request of the document.
@@ -116,7 +116,8 @@ fn tideline_now() -> i64 {
 }
 
 /// Returns one request per example of a form. An operation without forms gives a request with the required
-/// parameters, one with all parameters, and one per further example of a parameter.
+/// parameters, one with all parameters, one per example of an optional parameter, and one per further example of a
+/// required parameter.
 fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
     let path = path.replace("{name}", "job");
     let case = |query: Vec<String>, form: Option<String>| Case {

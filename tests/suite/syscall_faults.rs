@@ -6,8 +6,8 @@
 //!
 //! 1. starts the service on a separate folder, because comparing one ledger of all rounds would take longer
 //!    than writing;
-//! 2. writes, seals, and makes a span of calls fail: the groups of calls take turns, error and position are
-//!    random;
+//! 2. writes, seals, and makes a span of calls fail: each round uses the next group of calls; error and
+//!    position are random;
 //! 3. compares `/ready` with the responses to writes and reads during the fault;
 //! 4. ends the fault, waits until the service is ready, writes, and compares all points with the ledger;
 //! 5. kills the process, restarts it without a fault, and compares again.
@@ -28,7 +28,7 @@ use tideline_tests::{Client, Launch, Server, is_slow, reading, rounds, seed, ski
 
 /// Threads that write and sync. The threads of fjall are traced only until the store is reopened.
 const THREADS: [&str; 4] = ["committer", "sealer", "maintenance", "fjall:worker"];
-/// Groups of calls that fail together; the rounds use them in turn.
+/// Groups of calls that fail together; each round uses the next group.
 const CALLS: [&str; 6] = [
     "fdatasync,fsync",
     "write,writev,pwrite64",
@@ -184,7 +184,7 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     server.kill();
 }
 
-/// Small heads, so that the sealer and the fjall threads have work.
+/// Returns a launch with small heads, so that the sealer and the fjall threads have work.
 fn launch() -> Launch {
     Launch::default().environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
 }

@@ -147,7 +147,7 @@ fn while_writing<T>(load: &Load, server: &Server, next: &mut i64, body: impl FnO
                 write_new_timelines(load, &client, *next);
                 *next += 1;
                 if *next % 2 == 0 {
-                    // A seal adds the timelines to the catalog, and so to fjall's log.
+                    // A seal writes the rows of the timelines, and so adds to fjall's log.
                     seal(&client);
                 }
             }
@@ -196,7 +196,7 @@ fn a_folder_with_holes_in_its_logs_opens_when_the_loss_is_accepted() {
         for number in 0..20 {
             write_new_timelines(&load, &client, number);
             if damaged == "store" && number < 15 {
-                // A seal adds the timelines to the catalog, and so to fjall's log.
+                // A seal writes the rows of the timelines, and so adds to fjall's log.
                 seal(&client);
             }
         }

@@ -28,7 +28,8 @@ pub struct TypedError(String);
 ///
 /// # Errors
 ///
-/// [`TypedError`] if the text has no operator, no name before it, an invalid value, or is invalid JSON.
+/// [`TypedError`] if the text has no operator, no name before it, an operator that the subject does not support, or
+/// an invalid value, or if it is an invalid tree in JSON.
 ///
 /// # Examples
 ///

@@ -12,7 +12,7 @@ use crate::operators::{Equals, Test};
 pub const DEPTH_MAX: usize = 64;
 /// Maximum number of nodes of a tree. Each value of an `In` counts as one node.
 pub const NODES_MAX: usize = 10_000;
-/// Longest prefix, wildcard or regular expression, in bytes.
+/// Maximum length of a prefix, suffix, wildcard pattern, regular expression or text search, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
 /// Maximum number of words of a text search.
 pub const WORDS_MAX: usize = 32;
@@ -25,8 +25,8 @@ pub const FUZZY_BYTES_MAX: usize = 96;
 pub const FUZZY_STATES_MAX: usize = 16_384;
 /// Size of an automaton state in bytes: one transition per byte value.
 pub const STATE_BYTES: u64 = 1_024;
-/// Maximum memory of one compiled regular expression, in bytes, as estimated before compilation. All expressions of a
-/// condition together may take [`tideline_pattern::REQUEST_BYTES_MAX`].
+/// Maximum estimated size of one automaton of a regular expression, in bytes. All expressions of a condition together
+/// may take [`tideline_pattern::REQUEST_BYTES_MAX`].
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Selection of records: timelines, or points by their values. [`crate::Matcher::new`] checks it.
@@ -77,7 +77,7 @@ pub enum Subject {
     Field(String),
 }
 
-/// Property of every timeline, named as in JSON and on the command line.
+/// Property of every timeline, named as in JSON. The command line has all of them except `any`, under the same names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {

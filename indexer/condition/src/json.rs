@@ -41,7 +41,7 @@ pub struct Member {
 /// Form of a member in one domain.
 #[derive(Debug)]
 pub struct Form {
-    /// Shape of its value.
+    /// Shape of the member's value.
     pub shape: Shape,
     /// Description in the OpenAPI document.
     pub doc: &'static str,

@@ -155,7 +155,7 @@ impl StableBytes {
             Subject::FirstSeen => self.choice(5),
             Subject::LastSeen => self.choice(6),
             Subject::Any => self.choice(7),
-            // Conditions on values have no other subject.
+            // All subjects of conditions on values are fields, so a field needs no code there.
             Subject::Field(name) => {
                 if self.domain == Domain::Timelines {
                     self.choice(8);

@@ -1,6 +1,6 @@
 //! Upper bound of the compiled size of an expression, computed from its syntax tree.
 //!
-//! The figures are those of the `regex` crate 1.13, rounded up. A test compares them with the actual sizes.
+//! The figures are those of the `regex` crate 1.13, rounded up. A test checks that they are upper bounds.
 //! Arithmetic saturates, so nested repetitions cannot overflow.
 
 use regex_syntax::ast::{
@@ -41,13 +41,13 @@ pub(crate) fn cost(ast: &Ast) -> Cost {
 }
 
 struct Estimate {
-    /// True if a part of the expression is case-insensitive; then all of it is estimated as such.
+    /// True if the expression contains the flag `i`. The whole expression is then estimated as case-insensitive.
     is_folded: bool,
     groups: u64,
 }
 
 impl Estimate {
-    /// Recurses only as deep as the nesting limit of the parser.
+    /// Returns the size of a part in bytes. The nesting limit of the parser bounds the recursion.
     fn of(&mut self, ast: &Ast) -> u64 {
         match ast {
             Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => STATE_BYTES,

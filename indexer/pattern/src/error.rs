@@ -1,6 +1,6 @@
 //! Reasons for rejecting a regular expression.
 
-/// Number of characters of an expression that an error shows.
+/// Maximum number of characters of an expression in an error.
 const SHOWN_CHARS: usize = 80;
 
 /// Reason for rejecting a regular expression, or all expressions of a request.
@@ -62,7 +62,7 @@ impl PatternError {
     }
 }
 
-/// Returns the beginning of an expression, as errors show it.
+/// Returns the beginning of an expression for an error.
 pub(crate) fn shown(pattern: &str) -> String {
     let mut shown: String = pattern.chars().take(SHOWN_CHARS).collect();
     if shown.len() < pattern.len() {

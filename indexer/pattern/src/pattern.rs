@@ -14,7 +14,7 @@ use crate::error::shown;
 use crate::texts::{takes_empty, texts};
 use crate::{PatternError, Result};
 
-/// Deepest nesting of groups and repetitions.
+/// Maximum nesting depth of groups and repetitions.
 const DEPTH_MAX: u32 = 100;
 /// Nesting depth that the anchoring frame adds.
 const FRAME_DEPTH: u32 = 2;
@@ -27,9 +27,9 @@ const GROUP_SHARE: u64 = 2;
 /// Limits of one expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest expression text, in bytes.
+    /// Maximum length of an expression, in bytes.
     pub text_bytes_max: usize,
-    /// Maximum memory of the compiled expression, in bytes.
+    /// Maximum estimated size of one compiled automaton, in bytes.
     pub compiled_bytes_max: u64,
 }
 
@@ -116,7 +116,8 @@ impl Pattern {
         (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)
     }
 
-    /// Returns all matching texts, sorted, if they are few.
+    /// Returns all matching texts, sorted. Returns `None` if they are too many or too long, or if the expression
+    /// contains a repetition or an assertion.
     ///
     /// # Examples
     ///
@@ -133,8 +134,8 @@ impl Pattern {
         self.texts.as_deref()
     }
 
-    /// Returns true if the whole text matches. Unless the expression was expanded into texts, the first call compiles
-    /// it. That takes milliseconds, so do not make the first call on an async thread.
+    /// Returns true if the whole text matches. Unless the expression was expanded into texts, the first call with a
+    /// non-empty text compiles it. That takes milliseconds, so do not make the first call on an async thread.
     pub fn matches(&self, text: &[u8]) -> bool {
         match &self.texts {
             _ if text.is_empty() => self.takes_empty,

@@ -7,11 +7,12 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 /// Maximum number of texts that an expression is expanded into.
 pub const TEXTS_MAX: usize = 1_000;
 
-/// Maximum number of bytes of these texts together.
+/// Maximum total length of concatenated texts, in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
-/// Returns all matching texts, sorted and distinct. Returns `None` if there are more than [`TEXTS_MAX`], if they are
-/// too long, or if the expression contains a repetition or an assertion.
+/// Returns all matching texts, sorted and distinct. Returns `None` if there are more than [`TEXTS_MAX`], if
+/// concatenated texts exceed `BYTES_MAX`, or if the expression contains a repetition, an assertion or a byte that is
+/// not UTF-8.
 pub(crate) fn texts(hir: &Hir) -> Option<Vec<String>> {
     let mut texts = written_out(hir)?;
     texts.sort_unstable();

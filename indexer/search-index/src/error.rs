@@ -27,7 +27,7 @@ pub enum SearchError {
     /// The caller stopped the search.
     #[error("the search was stopped: the client disconnected or the time limit was exceeded")]
     Stopped,
-    /// The page token was not created by this service.
+    /// The page token is incomplete or altered, or was not created by this service.
     #[error("the page token is damaged")]
     DamagedToken,
     /// The page token belongs to a different search.

@@ -40,7 +40,7 @@ pub struct FindRequest {
     pub condition: Condition,
     /// Sort keys, most significant first. Ties are broken by id.
     pub sort: Vec<Sort>,
-    /// Token of the previous page.
+    /// [`FindPage::next`] of the previous page; `None` for the first page.
     pub after: Option<String>,
     /// Maximum number of hits of the page, 1 to [`PAGE_TIMELINES_MAX`].
     pub limit: usize,
@@ -51,8 +51,8 @@ pub struct FindRequest {
     pub highlight: bool,
 }
 
-/// One sort key. Missing values are lowest, followed by booleans, numbers, times, texts by bytes, and points by
-/// latitude. A list is sorted by its lowest value.
+/// One sort key. Missing values are lowest, followed by booleans, numbers, times, ids, texts by bytes, and points by
+/// latitude, then longitude. A list is sorted by its lowest value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sort {
     /// Compared quantity.

@@ -46,7 +46,7 @@ pub(crate) struct Indexer {
     kept: Option<Vec<TableId>>,
     /// Latest start of the round that commits the pending timelines.
     deadline: Option<Instant>,
-    /// Time before which only orders and flushes start a round.
+    /// Time before which only commands and flushes start a round.
     retry_at: Option<Instant>,
 }
 

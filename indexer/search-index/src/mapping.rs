@@ -95,7 +95,7 @@ pub(crate) fn ordinal_of(key: u64) -> u32 {
     key as u32
 }
 
-/// Property with a key, which may contain words.
+/// Property that has a key and may contain words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyed<'a> {
     Tag(&'a str),
@@ -329,8 +329,8 @@ pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the prefix of all tokens with the same kind and first name, and that name; `None` if the token has no
-/// name.
+/// Returns the prefix of all tokens with the same table, kind and first name, and that name; `None` if the token has
+/// no name.
 pub(crate) fn first_name(token: &[u8]) -> Option<(Token, &str)> {
     let name = names_of(token.get(HEAD_BYTES..)?).next()?;
     let prefix = token.get(..HEAD_BYTES + 2 + name.len())?;

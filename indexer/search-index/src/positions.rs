@@ -5,10 +5,10 @@
 //! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
 //!
 //! `indexed` is the set of ordinals with a document: hexadecimal digits of a roaring bitmap in its portable form, at
-//! most two bits of text per assigned ordinal. `edits` is the catalog's edit counter up to which the documents contain
-//! the attributes. `fingerprint` is the sum of a hash of id and ordinal over all indexed timelines. It detects a
-//! catalog that lost timelines in a power failure, because its journal was only buffered, and reused their ordinals.
-//! An index with another format is rebuilt from the catalog.
+//! most two bits of text per assigned ordinal. `edits` is the settled part of the catalog's edit counter up to which
+//! the documents contain the attributes. `fingerprint` is the sum of a hash of id and ordinal over all indexed
+//! timelines. It detects a catalog that lost timelines in a power failure, because its journal was only buffered, and
+//! reused their ordinals. An index with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Evaluation of a condition tree on one tantivy segment, as sets of documents.
 //!
-//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Three
-//! kinds of nodes are not decided here:
+//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Two kinds
+//! of tests are not decided here:
 //!
 //! - times of first and last points, and the word order of phrases, because the index does not hold them;
 //! - the remaining nodes of an `And` once few documents are left, because verifying few documents is cheaper than
@@ -40,7 +40,7 @@ const VERIFY_DOCUMENTS_MAX: u64 = 256;
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
 /// Maximum number of listed documents that are sorted. More are collected in a bitmap over the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
-/// Number of values whose list lengths are sampled to estimate the total length for all values.
+/// Maximum number of values whose list lengths are sampled to estimate the total length for all values.
 const SAMPLED_VALUES: usize = 32;
 
 /// Direction in which a set may be inexact.

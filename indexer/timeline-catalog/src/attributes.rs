@@ -13,7 +13,7 @@ use crate::{CatalogError, Result};
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Longest attribute key, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
-/// Longest text value, and longest list of texts (sum over its elements), in bytes.
+/// Maximum length of a text value, and of all texts of a list together, in bytes.
 pub const ATTRIBUTE_TEXT_BYTES_MAX: usize = 4 << 10;
 /// Maximum number of values in a list.
 pub const LIST_VALUES_MAX: usize = 256;

@@ -1,6 +1,6 @@
 //! Number of distinct names of a table, and the names with the most timelines.
 //!
-//! Shows which tags cause most timelines. Computed on request from the name counts, without reading the timelines.
+//! Shows which tags cause the most timelines. Computed on request from the name counts, without reading the timelines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

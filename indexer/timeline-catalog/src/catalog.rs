@@ -47,7 +47,7 @@ pub struct Catalog {
 pub struct CatalogOptions {
     /// Tag keys that identify the machine; the first one present applies.
     pub source_tags: Vec<String>,
-    /// Budget of the raw key cache, in bytes. A key costs its length plus about 20 bytes.
+    /// Budget of the raw key cache, in bytes. A key costs its length plus 24 bytes.
     pub raw_key_cache_bytes: usize,
     /// Counter of bytes that only the journal holds, shared by all catalogs that are flushed together.
     pub unflushed: Arc<UnflushedBytes>,

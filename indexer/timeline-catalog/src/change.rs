@@ -1,8 +1,8 @@
 //! Catalog changes that are committed through the log.
 //!
-//! A journal entry carries the new rows, in the format of `FORMAT.md`. Memory applies the change once the entry is in
-//! the journal. The rows are written before the journal discards the entry. A restart replays the entry from the
-//! journal.
+//! A journal entry carries the new rows, in the format of `FORMAT.md`. The change is applied to memory once the entry
+//! is in the journal. The rows are written before the journal discards the entry. A restart replays the entry from
+//! the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

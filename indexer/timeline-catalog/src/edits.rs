@@ -50,7 +50,7 @@ pub(crate) struct Newest<'a> {
     pub(crate) attributes: &'a Packed,
 }
 
-/// Minimum number of replaced edits that justifies compacting `by_number`.
+/// Number of replaced entries, in addition to half of all entries, above which `by_number` is compacted.
 const REPLACED_MIN: usize = 64;
 
 impl Edits {

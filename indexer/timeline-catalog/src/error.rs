@@ -30,12 +30,12 @@ pub enum CatalogError {
     /// A key in the key space of the catalog is not a catalog key.
     #[error("a key of {0} bytes in the catalog's key space is not a catalog key")]
     DamagedKey(usize),
-    /// Journal and rows contain different timelines for the same ordinal or id.
+    /// Two timelines in the journal or the rows have the same ordinal or id.
     #[error("timeline {id} with ordinal {ordinal} in the journal conflicts with the catalog")]
     Conflict {
-        /// Id from the journal.
+        /// Id of the second timeline.
         id: TimelineId,
-        /// Ordinal from the journal.
+        /// Ordinal of the second timeline.
         ordinal: Ordinal,
     },
     /// No visible timeline has this ordinal.

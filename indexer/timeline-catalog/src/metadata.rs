@@ -166,8 +166,8 @@ impl StoredMetadata {
             && has(&self.unit, cut(unit, UNIT_BYTES_MAX))
     }
 
-    /// Returns the metadata merged with `metric`; `None` if nothing changes, or if a value was replaced within the
-    /// last [`REPLACED_AGAIN_AFTER`].
+    /// Returns the metadata merged with `metric`; `None` if nothing changes, or if a value would be replaced less than
+    /// [`REPLACED_AGAIN_AFTER`] after the last replacement.
     fn merged(&self, metric: &MetricMetadata, now: Timestamp) -> Option<Self> {
         if self.has(metric.kind, &metric.help, &metric.unit) {
             return None;

@@ -1,7 +1,7 @@
 //! Names of a table (measurements, tag keys and the values of each key) with their timeline counts.
 //!
-//! Only visible timelines count. A sorted list of the names is built on first use and then maintained incrementally,
-//! so that a page of a long list costs a binary search instead of a sort.
+//! Only visible timelines count. The sorted lists of measurements and of the values of each key are built on first use
+//! and then maintained incrementally, so that a page of a long list costs a binary search instead of a sort.
 
 use std::sync::Arc;
 

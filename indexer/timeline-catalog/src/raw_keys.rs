@@ -35,7 +35,7 @@ pub struct LastKey {
 }
 
 impl RawKeyCache {
-    /// Creates an empty cache that stays within about `bytes_max` bytes.
+    /// Creates an empty cache whose keys and entries stay within `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             younger: Half::default(),

@@ -188,7 +188,7 @@ impl CatalogReader<'_> {
         symbol.is_some_and(|key| self.state.names.tags.contains_key(&key))
     }
 
-    /// Returns true if a timeline has this attribute.
+    /// Returns true if a timeline has an attribute with this key.
     pub fn has_attribute_key(&self, key: &str) -> bool {
         let symbol = self.state.symbols.get(key);
         symbol.is_some_and(|key| self.state.edits.types.has(key))

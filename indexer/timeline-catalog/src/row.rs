@@ -58,7 +58,7 @@ impl<'a> Row<'a> {
         out
     }
 
-    /// Decodes the bytes stored for `id`. Returns an error for anything that `encode` did not write.
+    /// Decodes the bytes stored for `id`. Returns an error if the checksum is wrong or the content is malformed.
     pub(crate) fn decode(id: TimelineId, bytes: &'a [u8]) -> Result<Self> {
         let damaged = |reason| CatalogError::DamagedRow { id, reason };
         let (content, stored) = bytes
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Like `golden_row`, with every type that version 2 added.
+    /// Golden bytes of a row with every type that version 2 added.
     #[test]
     fn golden_row_of_version_2() {
         let mut golden: Vec<u8> = vec![2, 0xac, 0x02, 7, 3];

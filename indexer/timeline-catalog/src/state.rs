@@ -1,8 +1,8 @@
 //! In-memory state of a table's timelines: arrays indexed by ordinal.
 //!
 //! Timelines of one *shape* (measurement and tag keys) differ only in their tag values. A timeline therefore stores
-//! the number of its shape and one symbol per tag. With ten tags that is 16 bytes of id, 40 of symbols and 9 of
-//! numbers and flags, plus its share of the hash tables.
+//! the number of its shape and one symbol per tag. With ten tags that is 16 bytes of id, 40 of symbols and 12 for the
+//! slot (shape, offset and stage), plus its share of the hash tables.
 
 use std::hash::{Hash, Hasher};
 

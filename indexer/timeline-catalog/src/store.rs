@@ -113,7 +113,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Writes the rows of the timelines that `waiting` selects. The caller holds `writing`.
+    /// Writes or deletes the rows of the timelines that `waiting` selects. The caller holds `writing`.
     fn write_timelines(
         &self,
         backend: &dyn Backend,

@@ -15,9 +15,9 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}))]
 pub struct Aggregate {
-    /// Functions, each at most once; at least one unless `compute` is set. Each applies to every field of the query.
-    /// If the query names no fields, it applies to all fields of a suitable type. Columns are named such as
-    /// `mean(usage_user)`.
+    /// Functions, each at most once; at least one unless `compute` is set. Each function applies to every field
+    /// of the query. If the query lists no fields, each function applies to all fields of a suitable type. A
+    /// column has a name such as `mean(usage_user)`.
     #[serde(default)]
     pub functions: Vec<Function>,
     /// Further columns, computed from aggregates of the same window and group. The aggregates do not have to be
@@ -29,9 +29,9 @@ pub struct Aggregate {
     /// set. Default: the whole range is one window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowWidth>,
-    /// Time zone of calendar windows (days, weeks, months, years): an IANA name such as `Europe/Berlin`. Default UTC.
-    /// If a window starts at a local time that a clock change skips, it starts right after the gap. If the local time
-    /// occurs twice, it starts at the first occurrence.
+    /// Time zone of calendar windows (days, weeks, months, years): an IANA name such as `Europe/Berlin`.
+    /// Default UTC. If a clock change skips the local start of a window, the window starts right after the gap.
+    /// If the local start occurs twice, the window starts at the first occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Shift of the windows: one window starts at this time after the epoch. Calendar windows start this much later
@@ -96,7 +96,7 @@ pub enum Fill {
     /// Linear interpolation between the values before and after, by the starts of their windows; `null` before the
     /// first and after the last value. Only for numeric columns.
     Linear,
-    /// Newest earlier value, if its window starts at most this long before the filled one; otherwise `null`.
+    /// Newest earlier value, if its window starts at most this long before the filled window; otherwise `null`.
     Previous(DurationText),
     /// Constant, for columns of its type.
     Value(Scalar),
@@ -109,9 +109,9 @@ impl Fill {
     }
 }
 
-/// Aggregate function of a field: a word, or `{"percentile": 95}`. NaN counts as a value, except for `min`, `max`,
-/// `spread`, `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean`, which ignore it. The column of a
-/// percentile is named such as `percentile_95(usage_user)`.
+/// Aggregate function of a field: a word, or `{"percentile": 95}`. NaN counts as a value, except for `min`,
+/// `max`, `spread`, `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean`, which ignore it. The
+/// column of a percentile has a name such as `percentile_95(usage_user)`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
@@ -131,7 +131,7 @@ pub enum Function {
     Max,
     /// Highest minus lowest number; exact between integers.
     Spread,
-    /// Most frequent value, of any type. The lowest of several equally frequent ones.
+    /// Most frequent value, of any type. If several values are equally frequent, the lowest of them.
     Mode,
     /// Value of the earliest point, of any type.
     First,
@@ -150,7 +150,7 @@ pub enum Function {
     Integral,
     /// `integral` divided by the seconds that its lines cover. In a window without a line: the mean of its points.
     TimeWeightedMean,
-    /// Percentile, 0 to 100: of n sorted values, the one at index (n − 1)·p/100, counted from 0, interpolated
+    /// Percentile, 0 to 100: of n sorted values, the value at index (n − 1)·p/100, counted from 0, interpolated
     /// between neighbors. Exact up to 4096 values per window and group. Beyond that each neighbor has a
     /// relative error of at most 1/512, and the result lists the column in `estimated`.
     #[schema(example = 95)]

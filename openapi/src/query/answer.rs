@@ -43,7 +43,8 @@ use crate::timeline::Suggestion;
 pub struct PointAnswer {
     /// Id of the request, as in the server log.
     pub request_id: String,
-    /// Series: timelines ordered by id, or groups ordered by measurement and tags. Series without rows are omitted.
+    /// Series: timelines ordered by id, or groups ordered by measurement and tags, unless the query has `rank`
+    /// or `sort`. Series without rows are omitted.
     pub series: Vec<Series>,
     /// True if `limit` or the row limit of a response cut off rows.
     pub more: bool,

@@ -24,7 +24,7 @@ use crate::error::ErrorBody;
 pub struct BatchQuery {
     /// Queries by name, at most 64. They run one after another, ordered by name.
     pub queries: BTreeMap<String, PointQuery>,
-    /// Limits of all queries together. Each query can use what the previous ones have left.
+    /// Limits of all queries together. Each query can use the part that the previous queries have not used.
     #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
     pub budget: QueryBudget,
 }

@@ -51,7 +51,8 @@ pub struct QueryPlan {
     pub measurements: u64,
     /// Stored fields to read, of all measurements.
     pub fields: u64,
-    /// Groups of an aggregate. With `rank`: in `/explain` all groups, in a result the kept ones.
+    /// Groups of an aggregate. With `rank`, `/explain` counts all groups, and the plan in a result counts the
+    /// kept groups.
     pub groups: u64,
     /// Windows of an aggregate.
     pub windows: u64,
@@ -82,7 +83,8 @@ pub struct TierEstimates {
 /// Unsealed points to read. Exact for up to 1,000 timelines, estimated from a sample for more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedEstimate {
-    /// Memory tables with points in the range, of any timelines. One receives writes; the others wait to be sealed.
+    /// Memory tables with points in the range, of any timelines. One memory table receives writes; the others
+    /// wait to be sealed.
     pub heads: u64,
     /// Points in the range.
     pub points: u64,

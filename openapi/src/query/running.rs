@@ -23,8 +23,8 @@ pub struct QueryBudget {
     /// Windows × groups × columns of an aggregate, including empty ones; at most 20,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<u64>,
-    /// Bytes of values held at the same time by percentiles, distinct counts, modes, samples and sorted rows; at most
-    /// 256 MiB.
+    /// Bytes of values held at the same time for percentiles, distinct counts, modes, first and last texts and
+    /// histograms, samples and sorted rows; at most 256 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }

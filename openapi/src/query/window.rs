@@ -25,17 +25,17 @@ pub enum WindowWidth {
 /// Calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalendarUnit {
-    /// `d`.
+    /// Day, written `d`.
     Day,
-    /// `w`, from Monday.
+    /// Week from Monday, written `w`.
     Week,
-    /// `mo`.
+    /// Month, written `mo`.
     Month,
-    /// `y`.
+    /// Year, written `y`.
     Year,
 }
 
-/// The text is not a window width.
+/// Error: the text is not a window width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowWidthError;
 

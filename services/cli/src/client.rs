@@ -19,9 +19,10 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response that is read as a whole, in bytes.
+/// Maximum size of a response that is returned as text, in bytes.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
-/// Maximum size of an error response, in bytes.
+/// Maximum size of a response of `fetch` and `write`, and of an error response to `post_within` and `stream`, in
+/// bytes.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// Client of one server, with the table that table commands apply to. Clones share its connections.
@@ -45,7 +46,7 @@ pub(crate) struct RowPage {
 /// Response with any status, read as a whole.
 pub(crate) struct BufferedResponse {
     pub(crate) status: u16,
-    /// Value of the header `Retry-After`.
+    /// Value of the header `Retry-After`; `None` if it is missing or not a number of seconds.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) text: String,
 }

@@ -34,7 +34,7 @@ use crate::write::{self, WriteArguments};
 #[derive(Debug)]
 pub struct ClientCommand(Box<Command>);
 
-// Without a doc comment: it would become the description of the binary that includes these commands.
+// Not a doc comment, because a doc comment would become the description of the binary.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write files, folders or standard input to a running server.

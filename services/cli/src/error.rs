@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, CliError>;
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line or the profile file is invalid.
+    /// The command line, or a profile, token, certificate or query file, is invalid.
     #[error("{0}")]
     Usage(String),
     /// The server refused the request.
@@ -28,7 +28,7 @@ pub enum CliError {
         /// Reason of the failure.
         reason: String,
     },
-    /// The server's certificate is not trusted, or the server does not use TLS.
+    /// The TLS connection failed, for example because the server's certificate is not trusted.
     #[error("no TLS connection to {server}: {reason}")]
     Tls {
         /// URL of the server.
@@ -55,10 +55,10 @@ pub enum CliError {
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// A query names fields, tags or measurements that the table does not have.
+    /// A query refers to a measurement, tag, attribute or field that the table does not have.
     #[error("{0}")]
     UnknownName(String),
-    /// The command completed only a part of its work, or found damage.
+    /// The command did only a part of its work or none, or found damage.
     #[error("{0}")]
     Incomplete(String),
 }

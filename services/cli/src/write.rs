@@ -1,6 +1,6 @@
 //! `tideline write`: sends files, folders and standard input to a running server.
 //!
-//! 1. `input` finds the inputs. `feed` reads several files in turn and cuts them into batches at record
+//! 1. `input` finds the inputs. `feed` reads several files alternately and cuts them into batches at record
 //!    boundaries (`cutter`, `record`), so that memory is bounded whatever their size.
 //! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`concurrency`).
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
@@ -136,7 +136,7 @@ impl WriteArguments {
         self.precision.unwrap_or(Unit::Ns)
     }
 
-    /// Returns the unit of integer times.
+    /// Returns the unit of integer times: that of `--time-format`, else that of `--precision`.
     fn precision(&self) -> &'static str {
         self.csv.precision().unwrap_or(self.unit().name())
     }
@@ -227,7 +227,7 @@ fn keep_inputs(inputs: &[input::Input], outputs: [&Option<PathBuf>; 2]) -> Resul
     Ok(())
 }
 
-/// Reads in this thread and sends in others, until all is sent or the run has failed.
+/// Reads inputs in this thread and sends batches in others, until all are sent or the run has failed.
 fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_shown: bool) -> Result<()> {
     let (batches, receiver) = mpsc::sync_channel::<Batch>(connections);
     let receiver = Arc::new(Mutex::new(receiver));

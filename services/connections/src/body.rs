@@ -29,15 +29,16 @@ use crate::shares::Shares;
 const RATIO_FREE_BYTES: usize = 1 << 20;
 /// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches 30.
 const RATIO_MAX: usize = 100;
-/// Decoded bytes up to which a body is decompressed in one pass. A larger body is first decompressed without
-/// storing it: the limits are then checked before it takes memory, and its buffer gets exactly the needed size.
+/// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed again without
+/// storing it, to check the limits and to determine the size. A third pass fills a buffer of exactly this size.
 const MEASURED_BYTES: usize = 16 << 20;
 /// Maximum number of bytes of a refused body that are read and discarded. Some clients read the response only
 /// after they have sent the whole body.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// First capacity of a body of unknown size, and bytes decompressed per step.
 const STEP_BYTES: usize = 64 << 10;
-/// Largest ratio of a snappy block: its longest copy turns three bytes into 64.
+/// Upper bound of the compression ratio of a snappy block: its longest copy element has three bytes and
+/// produces 64.
 const SNAPPY_RATIO_MAX: usize = 22;
 /// Largest accepted window of a zstd frame, as a power of two: 16 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 24;
@@ -71,7 +72,7 @@ pub enum BodyError {
         /// Longest time without enough progress.
         timeout: Duration,
     },
-    /// The budget of all bodies in flight has no room. The request may be retried.
+    /// The budget of all bodies in flight has no room for this client. The request may be retried.
     #[error(
         "too many bytes of requests in flight: {all} of {count} bytes are in use, {own} by this client \
          ({client}), and this request needs {more} more"

@@ -11,14 +11,15 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tideline_runtime::{MemoryAccount, Reservation};
 
-/// Maximum number of bytes queued per response. Responses to dashboards fit. For longer ones the queue only has to be
-/// large enough that reading and sending overlap.
+/// Maximum number of bytes queued per response, unless a single chunk is larger. Responses to dashboards fit.
+/// For longer responses the queue only has to be large enough that reading and sending overlap.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Queue of chunks between a writer that may block and a connection that must not.
 ///
-/// The queue always accepts a chunk when it is empty. It accepts more only while the memory account has spare
-/// room: slow clients then slow down their own responses, and do not cause other requests to be refused.
+/// An empty queue accepts every chunk. Otherwise a chunk must fit the byte limit of the queue and the spare
+/// room of the memory account. So slow clients slow down only their own responses and do not cause other
+/// requests to be refused.
 #[derive(Debug)]
 pub struct ChunkQueue {
     queue: Mutex<Queue>,

@@ -1,4 +1,4 @@
-//! Client address of a request: that of the connection, or the one named by a trusted proxy.
+//! Client address of a request: the address of the connection, or the address named by a trusted proxy.
 //!
 //! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address,
 //! the client is read from the header `Forwarded` (RFC 7239), or from `X-Forwarded-For` of proxies that send
@@ -90,8 +90,8 @@ impl Origin {
     }
 }
 
-/// Formats the origin for logs: the client's address if a proxy named it, otherwise address and port of the
-/// connection.
+/// Formats the origin for logs: the client's address if a trusted proxy named it, otherwise address and port of
+/// the connection.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.forwarded {
@@ -126,8 +126,9 @@ fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the last address that is not a trusted proxy, or the first entry if all are. Returns `None` if an
-/// entry on the way is not an address.
+/// Reads the entries from the end and returns the first address that is not a trusted proxy. Returns the first
+/// entry of the list if all entries are trusted proxies. Returns `None` for an empty list, or if an entry that
+/// is read is not an address.
 fn nearest(
     entries: impl DoubleEndedIterator<Item = Option<IpAddr>>,
     is_trusted: &dyn Fn(IpAddr) -> bool,
@@ -169,7 +170,7 @@ fn node(text: &str) -> Option<IpAddr> {
     parsed.or_else(with_port).or_else(in_brackets)
 }
 
-/// IP network such as `10.0.0.0/8` or `fd00::/8`. A single address is a network of one.
+/// IP network such as `10.0.0.0/8` or `fd00::/8`. A single address is a network of one address.
 ///
 /// # Examples
 ///

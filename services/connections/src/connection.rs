@@ -6,7 +6,7 @@
 //! - A shorter timeout for a request head, counted from its first byte, and for the first byte of a new
 //!   connection, counted from the accept.
 //! - A minimum rate at which the client must read the response. A client that stalls or reads more slowly is
-//!   disconnected, because its request would otherwise hold its resources forever.
+//!   disconnected; otherwise its request would hold resources forever.
 //!
 //! [`Connections`] lists the open connections, so that idle ones can be closed in favour of new ones.
 
@@ -59,17 +59,18 @@ pub(crate) struct MinimumReadRate {
 #[derive(Debug)]
 struct ReadRate {
     minimum: MinimumReadRate,
-    /// Time since which no waiting byte was accepted.
+    /// Start of the current stall, in which the client accepts no bytes; `None` without a stall.
     stalled: Option<Instant>,
     /// Timer that wakes the writer when a stall has lasted too long.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Time during which bytes waited. `taken` counts the bytes accepted meanwhile.
+    /// Time during which bytes waited since the last check of the rate. `taken` counts the bytes accepted since
+    /// then.
     waited: Duration,
     taken: u64,
 }
 
-/// Shared state of a connection, which is busy while a request is being answered. Bytes read meanwhile do not
-/// belong to a request head.
+/// Shared state of a connection, which is busy while a request is being answered. Bytes read while it is busy
+/// do not start the timeout of a request head.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy(Arc<Progress>);
 
@@ -128,12 +129,13 @@ impl Connections {
         }
     }
 
-    /// Closes idle connections of a kind to make room for one of `newcomer`. Returns their number.
+    /// Closes idle connections of a kind to make room for a connection of `newcomer`. Returns the number of
+    /// closed connections.
     ///
-    /// Closes one connection in [`EVICTED_SHARE`], at least one: those of the clients with most connections
-    /// first, then those that have been idle longest. Clients with fewer connections than `newcomer` keep
-    /// theirs. Returns 0 if no idle connection remains. A connection stays open if its next request starts
-    /// before the connection handles the signal.
+    /// Closes one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with most
+    /// connections, and of these the longest idle ones. Clients with fewer connections than `newcomer` keep
+    /// theirs; `None` protects no client. Returns 0 if no idle connection may be closed. A connection stays
+    /// open if its next request starts before the connection handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();
@@ -262,8 +264,8 @@ impl GuardedStream {
 }
 
 impl ReadRate {
-    /// Passes the result of a write through. Fails if the client has accepted no bytes for too long, or too
-    /// few.
+    /// Returns the result of a write unchanged. Fails if the client has accepted no bytes for too long, or has
+    /// accepted bytes too slowly.
     fn guard(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {
             let deadline = *self.stalled.get_or_insert_with(Instant::now) + self.minimum.timeout;
@@ -278,8 +280,8 @@ impl ReadRate {
             return Poll::Ready(result);
         };
         self.taken += bytes as u64;
-        // While the response is produced more slowly than it is read, bytes are accepted at once and count no
-        // time.
+        // While the response is produced more slowly than it is read, bytes are accepted at once, and no
+        // waiting time is counted.
         if let Some(stalled) = self.stalled.take() {
             self.waited += stalled.elapsed();
         }
@@ -354,7 +356,7 @@ impl AsyncWrite for GuardedStream {
     }
 }
 
-/// Guard of a response; the connection becomes idle when it is dropped.
+/// Guard of a response; the connection becomes idle when the guard is dropped.
 struct ResponseGuard(Busy);
 
 impl Drop for ResponseGuard {

@@ -1,7 +1,7 @@
 //! HTTP connection handling that is independent of the served routes.
 //!
-//! A service passes its requests to [`mod@serve`], which accepts connections, limits their number and duration, and
-//! shares them fairly among clients. Routes and the meaning of requests belong to the service.
+//! [`mod@serve`] accepts connections for a service, limits their number and idle time, and shares concurrent
+//! requests fairly among clients. Routes and the meaning of requests belong to the service.
 //!
 //! | module | holds |
 //! |---|---|

@@ -73,7 +73,7 @@ impl Permits {
         self.shares.used()
     }
 
-    /// Returns how many requests were refused although permits were free.
+    /// Returns the number of requests that ended without a permit although permits were free.
     pub fn refused(&self) -> u64 {
         self.shares.refused()
     }
@@ -95,8 +95,8 @@ impl Permit {
         self.share = None;
     }
 
-    /// Acquires the permit again, after requests that already wait. Blocks the thread: must not be called from
-    /// async code.
+    /// Acquires the permit again. Waits like [`Permits::take`], but without a timeout. Blocks the thread: must
+    /// not be called from async code.
     pub fn resume(&mut self) {
         self.share = Some(self.runtime.block_on(self.permits.shares.take(self.client)));
     }

@@ -1,8 +1,8 @@
 //! Accept loop: accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
-//! At `connections_max`, idle connections are closed in favour of new ones. Connections of the client with
-//! most connections are closed first, among these the one that has been idle longest. If all are answering
-//! requests, a few further connections are accepted that only health checks and metrics may use. Concurrent
+//! At `connections_max`, idle connections are closed in favour of new ones. Connections of the client with most
+//! connections are closed first, and of these the ones that have been idle longest. If no connection can be
+//! closed, a few further connections are accepted that only health checks and metrics may use. Concurrent
 //! requests are shared fairly among clients, so that one client cannot keep all connections busy.
 
 use std::convert::Infallible;
@@ -37,17 +37,19 @@ const RESERVED_CONNECTIONS: usize = 16;
 /// Longest wait for an idle connection to close in favour of a new one. It is reached only if a request arrived
 /// on that connection meanwhile.
 const EVICTION_WAIT: Duration = Duration::from_millis(100);
-/// Failed evictions after which a new connection takes a reserved permit.
+/// Number of failed evictions after which a new connection may take a reserved permit.
 const EVICTIONS_MAX: usize = 3;
-/// First wait after an accept failed for lack of file descriptors or memory. Doubles up to a second.
+/// First wait after a failed accept, for example for lack of file descriptors. The wait doubles up to
+/// [`ACCEPT_BACKOFF_MAX`].
 const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Limits of connections.
 #[derive(Debug, Clone)]
 pub struct ConnectionSettings {
-    /// Maximum number of open connections. At the limit an idle connection is closed for a new one. If all
-    /// are busy, a few more are accepted for requests that [`Service::is_operation`] admits.
+    /// Maximum number of open connections. At the limit an idle connection is closed for a new one. If no idle
+    /// connection can be closed, a few more connections are accepted for requests that
+    /// [`Service::is_operation`] admits.
     pub connections_max: usize,
     /// Longest time for a request head to arrive, from its first byte; also for the first byte of a new
     /// connection.
@@ -157,7 +159,7 @@ async fn accept<S: Service>(
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // The client disconnected before it was accepted. The next accept needs no wait.
+            // The client disconnected before its connection was accepted. The next accept needs no wait.
             Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
@@ -194,8 +196,8 @@ struct ConnectionSlots {
 }
 
 impl ConnectionSlots {
-    /// Waits for a permit: an ordinary one, if necessary that of an evicted idle connection, otherwise a
-    /// reserved one.
+    /// Waits for a permit: an ordinary permit, if necessary the permit of an evicted idle connection, otherwise
+    /// a reserved permit.
     async fn take(&self, client: Client) -> (OwnedSemaphorePermit, ConnectionKind) {
         const NEVER_CLOSED: &str = "these semaphores are never closed";
         let ordinary = || async {
@@ -320,8 +322,7 @@ impl Connection {
     }
 }
 
-/// Returns the message for a request on a reserved connection that is not an operation. The connection closes
-/// afterwards.
+/// Returns the message that refuses a request on a reserved connection. The connection closes afterwards.
 fn too_many(limit: usize) -> String {
     format!("{limit} connections are open, which is the limit, and all are busy")
 }

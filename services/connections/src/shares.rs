@@ -62,7 +62,7 @@ struct State {
     waiting: usize,
     /// Ticket of the next waiter.
     ticket: u64,
-    /// Number of requests refused although units were free.
+    /// Number of requests that ended without units although units were free.
     refused: u64,
 }
 
@@ -108,8 +108,8 @@ impl Shares {
         }))
     }
 
-    /// Takes units if they are free and the client may have them. A refusal although units were free is
-    /// counted.
+    /// Takes units if they are free and the client may have them. Otherwise returns `None`, and counts a
+    /// refusal if the units were free.
     pub fn try_take(&self, client: Client, units: usize) -> Option<Share> {
         let mut state = self.0.state.lock();
         let taken = self.take_from(&mut state, client, units);
@@ -120,8 +120,8 @@ impl Shares {
         taken
     }
 
-    /// Takes units if they are free and the client may have them. A failure is not counted as a refusal,
-    /// because the caller waits instead.
+    /// Takes units if they are free and the client may have them. Otherwise returns `None` without counting a
+    /// refusal, because the caller waits or continues without units.
     pub fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
         self.take_from(&mut self.0.state.lock(), client, units)
     }
@@ -183,7 +183,7 @@ impl Shares {
         self.0.count
     }
 
-    /// Returns how many requests were refused although units were free.
+    /// Returns the number of requests that ended without units although units were free.
     pub fn refused(&self) -> u64 {
         self.0.state.lock().refused
     }
@@ -245,7 +245,7 @@ impl Pool {
 }
 
 impl State {
-    /// Subtracts units from those of a client. Removes a client that neither holds nor waits for units.
+    /// Subtracts units from the units of a client. Removes a client that neither holds nor waits for units.
     fn release(&mut self, client: Client, units: usize) {
         let Entry::Occupied(mut entry) = self.clients.entry(client) else {
             return;

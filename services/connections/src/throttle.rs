@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest idle time that counts as credit. After it, the bytes of this duration may be sent at once.
+/// Longest idle time that counts as credit. After a longer one, the bytes of this duration may be sent at once.
 const BURST: Duration = Duration::from_millis(100);
 
 /// Limit of bytes per second over all callers, first come, first served.

@@ -8,8 +8,8 @@ use crate::hot_ranges::HotRanges;
 /// Activity of one table since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Read-locked by a write or edit from naming its timelines until its commit. Write-locked for milliseconds by an
-    /// operation that must exclude such writes.
+    /// Held for reading by each write and edit from the naming of its timelines to its commit. Held for writing, for
+    /// milliseconds, by an operation that must exclude writers.
     pub(crate) writers: RwLock<()>,
     /// New timelines of the last minute.
     pub(crate) growth: Growth,

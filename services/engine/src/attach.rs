@@ -6,8 +6,8 @@
 //! | [`timelines`] | registers timelines and sets their attributes |
 //! | this one | attaches segment by segment: first its timelines, then the locations of their rows |
 //!
-//! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; the
-//! same request continues with the remaining ones.
+//! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; a
+//! repeated request attaches the remaining ones.
 
 mod plan;
 mod timelines;
@@ -36,7 +36,7 @@ pub struct AttachRequest {
     pub table: Option<TableName>,
     /// Name of that table in this database; `None` = the same name.
     pub rename: Option<TableName>,
-    /// Origin whose segments are attached: the first part of their object names. `None` = all origins.
+    /// Origin whose segments are attached: the first part of their file names. `None` = all origins.
     pub origin: Option<String>,
     /// True if this database owns the files from now on and deletes them with their points.
     pub own: bool,
@@ -51,9 +51,9 @@ pub struct AttachProgress {
     pub segments: u64,
     /// Segments attached so far.
     pub attached: u64,
-    /// Timelines that were new to this database.
+    /// New timelines registered so far.
     pub timelines: u64,
-    /// Points of the attached segments.
+    /// Points of the segments attached so far.
     pub points: u64,
     /// Segments skipped because later segments hold the same points.
     pub superseded: u64,
@@ -83,7 +83,7 @@ type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 enum AttachStop {
     /// The progress callback returned false.
     Unwanted,
-    /// The segment is damaged or does not fit; other segments may be sound.
+    /// The segment or the table is damaged or does not fit; others may be sound.
     Problem(String),
     /// Attaching failed as a whole.
     Failed(EngineError),
@@ -117,7 +117,8 @@ impl Engine {
     /// Attaches the segments of a plan one by one. Returns the last progress, and true if the plan was completed.
     ///
     /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left out.
-    /// A segment that is damaged or does not fit is reported as a problem, and the others are still attached.
+    /// A segment that is damaged or does not fit is reported as a problem, and the others are still attached. If a
+    /// check of a table fails, all its segments are left out.
     ///
     /// # Errors
     ///
@@ -183,7 +184,7 @@ impl Engine {
         if let Some(refusal) = newcomers.take_refusal() {
             progress.problem(format!("table {}: {refusal}", planned.name));
         }
-        // Garbage collection deletes adopted files that no segment refers to, so all files must be attached before.
+        // Garbage collection deletes adopted files without a segment, so files are adopted only after all are attached.
         if plan.own && problems == progress.problem_count && planned.is_whole {
             self.store.adopt(&table.points, &planned.adopted)?;
         }
@@ -237,7 +238,8 @@ impl Engine {
         }
     }
 
-    /// Returns the table to attach to; creates it if it does not exist.
+    /// Returns the table to attach to. Creates the table if it does not exist, and gives the settings of the archive to
+    /// an untouched table. Fails if the `source_tags` differ.
     fn table_for(&self, plan: &AttachPlan, planned: &PlannedTable) -> std::result::Result<Table, AttachStop> {
         let spec = planned.spec.as_ref().map(|spec| pointed(spec, &plan.target));
         let Ok(table) = self.table(planned.name.as_str()) else {
@@ -271,7 +273,7 @@ fn pointed(spec: &TableSpec, target: &str) -> TableSpec {
     spec
 }
 
-/// Adds the fields of a segment to the schema.
+/// Adds the fields of a segment to the schema of the table.
 fn take_fields(
     archive: &Archive,
     table: &Table,

@@ -25,7 +25,7 @@ pub struct AttributesChanged {
     pub unchanged: u64,
     /// Timelines that were removed meanwhile.
     pub gone: u64,
-    /// Timelines that refused the change.
+    /// Timelines whose change was refused.
     pub refused: u64,
     /// Reason of the first refusal.
     pub first_refusal: Option<String>,

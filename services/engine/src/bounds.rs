@@ -13,7 +13,7 @@ pub(crate) struct Bounds {
     accepted: TimeRange,
     /// Points with an earlier timestamp have expired.
     visible_from: i64,
-    /// Age at which points expire.
+    /// Age at which points expire; `None` = never.
     visible_age: Option<i64>,
     /// True if the clock is in doubt, so that refused points may be within the bounds.
     is_in_doubt: bool,
@@ -33,7 +33,7 @@ impl Bounds {
         }
     }
 
-    /// Removes the rows outside the bounds from a group and adds a reject with the line of each.
+    /// Removes the rows outside the bounds from a group and adds a reject with its line for each.
     pub(crate) fn reject_outside(&self, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
         if group.timestamps.iter().all(|at| self.contains(*at)) {
             return;

@@ -12,27 +12,26 @@ const GROUP_TIMELINES: usize = 4_096;
 
 /// Distribution of the times when timelines were first seen.
 ///
-/// The time is that of the oldest point, which changes when older points are added or removed.
+/// A timeline is first seen at its oldest point, which changes when older points are added or the oldest is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
     /// Number of timelines first seen in each window, oldest window first.
     pub windows: Vec<u64>,
     /// Timelines first seen before the first window.
     pub earlier: u64,
-    /// Timelines first seen after the last window.
+    /// Timelines first seen at or after the end of the last window.
     pub later: u64,
     /// Timelines without a point.
     pub never: u64,
 }
 
 impl Engine {
-    /// Counts the distinct names of each kind and lists the `top` largest of each.
+    /// Counts the distinct names of each kind and lists the `top` largest names of each kind.
     pub fn cardinality(&self, table: &Table, top: usize) -> Cardinality {
         table.catalog.reader().cardinality(top)
     }
 
-    /// Counts the timelines first seen in each of `count` windows of `width` nanoseconds, the first of which begins
-    /// at `start`.
+    /// Counts the timelines first seen in each of `count` windows of `width` nanoseconds, from `start` on.
     ///
     /// Costs one look-up per timeline, mostly in memory.
     ///

@@ -6,16 +6,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Health};
+use tideline_key_codec::layout::KeyLayout;
 use tideline_log::ModelTag;
-use tideline_model::TimelineId;
+use tideline_model::{TableId, TimelineId, WideSpec};
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
+use tideline_wide_table::check::{CheckedRows, check_rows};
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
     /// Counts of tables, segments and journal entries.
     pub store: Checked,
+    /// Flushed rows of wide tables.
+    pub rows: u64,
+    /// Bytes of these rows.
+    pub row_bytes: u64,
     /// Timelines of all tables: those of the catalogs, corrected by those that the journal introduces and removes.
     pub timelines: u64,
     /// Damage found: one sentence each, with its location.
@@ -34,6 +40,21 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report.store = check(backend, &mut check_entry);
     report.findings.append(&mut report.store.findings);
     for table in &report.store.tables {
+        if let Some(wide) = table.spec.wide.as_deref() {
+            let name = table.name.as_str();
+            match check_wide(backend, table.id, wide) {
+                Ok(checked) => {
+                    report.rows += checked.rows;
+                    report.row_bytes += checked.bytes;
+                    let findings = checked.findings.into_iter();
+                    report
+                        .findings
+                        .extend(findings.map(|finding| format!("table {name}, {finding}")));
+                }
+                Err(error) => report.findings.push(format!("table {name}: {error}")),
+            }
+            continue;
+        }
         let options = CatalogOptions {
             source_tags: table.spec.source_tags.clone(),
             raw_key_cache_bytes: 0,
@@ -56,10 +77,20 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report
 }
 
+/// Checks the rows of a wide table and that their keys fit its layout.
+fn check_wide(backend: &dyn Backend, table: TableId, wide: &WideSpec) -> Result<CheckedRows, String> {
+    let layout = KeyLayout::new(&wide.key, wide.allow_rising_key).map_err(|error| error.to_string())?;
+    let check_key = |key: &[u8]| layout.decode(key).map(drop).map_err(|error| error.to_string());
+    check_rows(backend, table, &check_key).map_err(|error| error.to_string())
+}
+
 /// Checks a journal entry that is not a delta.
 fn check_entry(entry: &Bytes) -> Result<(), String> {
     match ModelTag::of(entry) {
         Some(ModelTag::CATALOG) => Catalog::check_entry(entry).map_err(|error| error.to_string()),
+        Some(ModelTag::WIDE) => {
+            tideline_wide_table::check::check_entry(entry).map_err(|error| error.to_string())
+        }
         Some(model) => Err(format!(
             "its model {model} is unknown to this build; check with the build that wrote it"
         )),

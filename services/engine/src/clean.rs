@@ -2,16 +2,17 @@
 //!
 //! A timeline is removed if no tier holds a visible point of it, its last point has been hidden for the purge delay,
 //! and it has no attributes. It is also removed, with its points and attributes, if it has been silent for longer than
-//! the `timeline_ttl` of its table. A trusted time that is ahead by an hour is not in doubt, so without the delay a
-//! corrected clock would find the points of a removed timeline visible again.
+//! the `timeline_ttl` of its table. The purge delay covers a clock that is ahead by up to an hour, which does not count
+//! as in doubt: after its correction the points become visible again.
 //!
 //! 1. Candidates are determined in groups, while other work continues.
 //! 2. Writers are blocked for some milliseconds, and the candidates of a group are checked again; a timeline written
 //!    meanwhile stays. The delete is committed before writers continue, so their next write introduces the timeline
 //!    again.
 //!
-//! Nothing is removed while the clock is in doubt, soon after a clock was accepted only because it was steady, or
-//! soon after a policy change: a mistake can be corrected until then.
+//! While the clock is in doubt, nothing is removed. Soon after a clock was accepted only because it was steady, and
+//! soon after a policy change, only empty timelines of tables without retention are removed: other mistakes can be
+//! corrected until then.
 
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// Number of timelines checked while writers are blocked, which takes about 25 ms.
+/// Maximum number of timelines checked while writers are blocked, which takes about 25 ms.
 const CLEANED_GROUP: usize = 16_384;
-/// Longest wait for running writes. After it the clean-up ends, and the next one continues.
+/// Longest wait for running writes. If it is exceeded, the clean-up ends, and the next one removes the remaining
+/// timelines.
 const WRITERS_WAIT: Duration = Duration::from_millis(100);
 
 /// Result of a clean-up.
@@ -37,9 +39,9 @@ pub struct CatalogCleaned {
 /// Conditions under which a timeline may be removed now.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
-    /// True if timelines without visible points and attributes may be removed.
+    /// True if timelines with neither visible points nor attributes may be removed.
     empty: bool,
-    /// Timestamp; timelines whose last point is older may be removed.
+    /// Timelines whose last point is older than this timestamp may be removed; `None` = no timelines.
     silent_before: Option<i64>,
     /// First visible timestamp; `i64::MIN` if all are visible.
     visible_from: i64,
@@ -162,7 +164,7 @@ impl Engine {
 }
 
 impl Terms {
-    /// Returns true if a timeline whose points have all expired has also been silent for too long.
+    /// Returns true if each timeline whose points have all expired counts as silent for too long.
     fn hidden_are_silent(&self) -> bool {
         let expires = self.visible_from > i64::MIN;
         expires

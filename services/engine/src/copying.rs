@@ -1,7 +1,7 @@
 //! Copies the visible points of a table into another one, with identities and attributes of their timelines.
 //!
-//! Timelines are read in id order, in groups, and written like any other points. Repeating a copy is safe, because
-//! each point replaces itself. Each group is read from one snapshot.
+//! Timelines are read in id order, in groups; each group is read from one snapshot. Their points are written like any
+//! others. Repeating a copy is safe, because each point replaces itself.
 
 use std::ops::ControlFlow;
 
@@ -195,7 +195,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Adds a run of a timeline. The first run of a timeline registers it in the target table.
+    /// Adds a run of a timeline. The first run with rows registers the timeline in the target table.
     fn add(&mut self, copied: &Copied, ordinal: &mut Option<Ordinal>, run: &Run) -> Result<()> {
         if run.rows() == 0 {
             return Ok(());
@@ -294,7 +294,7 @@ impl Copy<'_> {
     }
 }
 
-/// Groups the rows of a run by the set of columns that have a value; rows are ascending within a group.
+/// Groups the rows of a run by the set of columns in which they have a value; rows are ascending within a group.
 fn alike(run: &Run) -> Vec<Vec<usize>> {
     let mut pattern = vec![0u32; run.rows()];
     let mut patterns = 1;

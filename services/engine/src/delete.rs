@@ -1,8 +1,8 @@
-//! Deletion of points and timelines: invisible in every tier on return, durable and idempotent.
+//! Deletion of points and timelines: durable and invisible in every tier on return.
 //!
-//! The selection is resolved first. A point written afterwards is visible, also for a deleted timeline, which then
-//! has no attributes. A large selection takes several deletes in sequence. After an error some of these deletes may be
-//! done; the same call completes the remaining ones.
+//! The selection is resolved first. A point written afterwards is visible; if its timeline was deleted, the timeline
+//! reappears without attributes. A large selection takes several deletes in sequence. After an error some of these
+//! deletes may be done; the same call completes the remaining ones, unless it names removed timelines by id.
 
 use roaring::RoaringBitmap;
 use tideline_condition::Condition;
@@ -25,7 +25,7 @@ pub enum TimelineSelector {
 }
 
 impl TimelineSelector {
-    /// Returns the names in the condition that the table does not have.
+    /// Returns the names in the condition that the table does not have; empty for ids.
     pub fn unknown_names(&self, table: &Table) -> Vec<Suggestion> {
         match self {
             Self::Condition(condition) => table.unknown_names(condition, &[], &[]),

@@ -31,11 +31,11 @@ pub(crate) struct Catalogs {
     backend: OnceLock<Arc<dyn Backend>>,
     /// True after the journal has been replayed.
     replayed: AtomicBool,
-    /// Journal bytes of changes that are not in rows yet.
+    /// Journal bytes of catalog changes that are not in rows yet.
     unflushed: Arc<UnflushedBytes>,
 }
 
-/// Journal bytes of changes after which rows are written; bounds the replay of the next start.
+/// Journal bytes of catalog changes after which rows are written; bounds the replay of the next start.
 const UNFLUSHED_BYTES_MAX: u64 = 16 << 20;
 
 /// Engine state of one table.
@@ -46,7 +46,7 @@ pub(crate) struct TableState {
 }
 
 impl Catalogs {
-    /// Ends the replay of the journal, and deletes rows of timelines removed by it.
+    /// Marks the journal as replayed, and deletes the rows of timelines that the replay removed.
     pub(crate) fn replayed(&self, stamps: &Stamps) {
         self.replayed.store(true, Ordering::SeqCst);
         for catalog in self.all() {
@@ -168,7 +168,7 @@ impl Replay for CatalogReplay {
 
     fn apply(&mut self, _: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
         let table = Catalog::table_of(entry)?;
-        // Without a catalog the table was dropped.
+        // A table without a catalog was dropped.
         if let Some(catalog) = self.0.catalog(table) {
             catalog.replay(entry)?;
         }
@@ -183,7 +183,7 @@ pub(crate) struct CatalogModel {
     pub(crate) log: Arc<Log>,
 }
 
-/// Log entry of a change of a catalog.
+/// Log entry of a catalog change.
 pub(crate) struct CatalogEntry(pub(crate) CatalogChange);
 
 impl LogEntry for CatalogEntry {

@@ -15,6 +15,7 @@ use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreError, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
+use tideline_wide_table::WideStats;
 use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
@@ -60,8 +61,8 @@ pub struct Settings {
     pub tables: TableLimits,
     /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
     pub is_copy: bool,
-    /// Time after a policy change or a clock jump during which no timeline is removed by its age, so that a mistake
-    /// can be corrected.
+    /// Time after a policy change or a clock jump during which no timeline is removed by its age, and time for which
+    /// the last point of a removed timeline must have been hidden; a mistake can be corrected until then.
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
@@ -146,6 +147,8 @@ impl FailedTier {
 pub struct EngineStats {
     /// Statistics of the store.
     pub store: StoreStats,
+    /// Statistics of the rows of wide tables.
+    pub rows: WideStats,
     /// Status of the search index.
     pub index: IndexStatus,
     /// Visible timelines of all tables.
@@ -158,7 +161,7 @@ pub struct EngineStats {
     pub catalog_bytes: usize,
     /// Number of tables.
     pub tables: usize,
-    /// Journal entries that the start replayed.
+    /// Counts of the journal entries replayed at the start.
     pub replayed: Replayed,
 }
 
@@ -329,6 +332,7 @@ impl Engine {
             .collect();
         EngineStats {
             store: self.store.stats(),
+            rows: self.rows.stats(),
             index: self.index.status(),
             timelines: states.iter().map(|table_state| table_state.catalog.len()).sum(),
             timelines_refused: states

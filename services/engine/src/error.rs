@@ -24,7 +24,7 @@ pub type Result<T> = std::result::Result<T, EngineError>;
 pub enum ErrorKind {
     /// The request is invalid: correct it.
     Invalid,
-    /// The operator does not allow it: change the request or the setting.
+    /// The settings of the operator forbid the request: change the request or the setting.
     Forbidden,
     /// A limit is exceeded: make the request smaller.
     OverLimit,
@@ -34,7 +34,8 @@ pub enum ErrorKind {
     Gone,
     /// The model of a table does not fit: use a table of another model, or a server that serves the model.
     WrongModel,
-    /// The request conflicts with the current state: a name in use, a fixed setting, the same request still running.
+    /// The request conflicts with the current state, for example with a name in use, a fixed setting or the same
+    /// request still running.
     Conflict,
     /// The idempotency key belongs to another request: choose a new one.
     KeyReused,
@@ -67,7 +68,7 @@ pub enum EngineError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The operator does not allow it.
+    /// The settings of the operator forbid the request.
     #[error("{0}")]
     Forbidden(String),
     /// A limit of a request is exceeded.
@@ -111,7 +112,7 @@ pub enum EngineError {
         /// Model that the request requires.
         needed: TableModel,
     },
-    /// The model of a table is fixed when it is created.
+    /// The request changes the model of a table, which is fixed at its creation.
     #[error("table {table} has the model {model}, which cannot be changed to {wanted}; create another table")]
     ModelFixed {
         /// Name of the table.

@@ -25,13 +25,13 @@ pub struct Timeline {
     pub id: TimelineId,
     /// Measurement of the timeline.
     pub measurement: String,
-    /// Machine that the timeline belongs to.
+    /// Machine that the timeline belongs to; `None` without a source tag.
     pub source: Option<String>,
     /// Tags, sorted by key.
     pub tags: Vec<(String, String)>,
     /// Attributes set by users.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Times of the oldest and newest point.
+    /// Times of the oldest and newest point; `None` if there are no points or the times were not read.
     pub seen: Option<Seen>,
 }
 
@@ -42,7 +42,7 @@ pub struct TimelinePage {
     pub found: Vec<FoundTimeline>,
     /// Number of all timelines that match the condition.
     pub total: u64,
-    /// Number of all hits; smaller than `total` if timelines are collapsed.
+    /// Number of all hits; at most `total`, because collapsed timelines form one hit.
     pub hits_total: u64,
     /// Names in the request that the table does not have.
     pub suggestions: Vec<Suggestion>,
@@ -57,7 +57,7 @@ pub struct FoundTimeline {
     pub timeline: Timeline,
     /// Number of timelines in this hit, including this one; more than 1 only if timelines are collapsed.
     pub timelines: u64,
-    /// Parts of its texts that matched.
+    /// Matching parts of the texts of the timeline.
     pub highlights: Vec<Highlight>,
 }
 
@@ -221,22 +221,22 @@ impl Engine {
         Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?)
     }
 
-    /// Returns the known type, help and unit of metrics, by name.
+    /// Returns the known type, help and unit of all metrics, sorted by name.
     pub fn metadata(&self, table: &Table) -> Vec<MetricMetadata> {
         table.catalog.metadata().all()
     }
 
-    /// Returns the measurements by name, with the number of timelines of each.
+    /// Returns the selected measurements in byte order, with the number of timelines of each.
     pub fn measurements(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().measurements(selection)
     }
 
-    /// Returns the tag keys by name, with the number of timelines that have each.
+    /// Returns the selected tag keys in byte order, with the number of timelines that have each.
     pub fn tag_keys(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_keys(selection)
     }
 
-    /// Returns the values of a tag, with the number of timelines that have each.
+    /// Returns the selected values of a tag, with the number of timelines that have each.
     pub fn tag_values(&self, table: &Table, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_values(key, selection)
     }
@@ -259,7 +259,7 @@ impl Engine {
         visible.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
-    /// Describes timelines; `None` for one that is not visible.
+    /// Describes timelines; `None` in place of each one that is not visible.
     pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Option<Timeline>>> {
         let mut described: Vec<Option<Timeline>> = {
             let reader = table.catalog.reader();

@@ -1,9 +1,9 @@
 //! Limits of new timelines per table, and the tag that causes the growth.
 //!
 //! A table limits its new timelines per minute, by its own policy or by the settings, and the bytes of its identities
-//! in memory. The minute slides in slots. One slot more than a minute is counted, so that no 60 seconds exceed the
-//! limit. Each slot keeps a sketch of the distinct values of each tag key of new timelines, admitted or not. A
-//! refusal names the key with the most values.
+//! in memory. New timelines are counted in slots of 10 s. The current slot and the six before it are counted, so that
+//! no 60 seconds exceed the limit. While the table has its own limit or has reached a limit, each slot keeps a sketch
+//! per tag key of the new values of timelines, admitted or not. A refusal names the key with the most values.
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
@@ -27,7 +27,7 @@ const MEASURED_SHARE: u64 = 64;
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
 /// Approximate bytes of a timeline in addition to its names.
 const IDENTITY_BYTES: u64 = 64;
-/// Largest number of tag keys with a sketch per slot. All sketches take at most 224 KiB per table while it grows.
+/// Largest number of tag keys with a sketch per slot. All sketches of a growing table take at most 224 KiB.
 const KEYS_MAX: usize = 32;
 /// Number of hash bits that select a register.
 const REGISTER_BITS: u32 = 10;
@@ -39,9 +39,10 @@ pub struct TableLimits {
     /// New timelines of a table per minute, unless its policy sets another limit. Default 20,000,000: twice the
     /// number that a fleet of 100,000 machines with 100 series each needs when all send for the first time.
     pub timelines_per_minute: u64,
-    /// Bytes of the identities of a table in memory. Default 16 GiB; the server sets half of its memory.
+    /// Maximum bytes of the identities of a table in memory. Default 16 GiB; the server's default is half of the memory
+    /// of its control group or machine.
     pub identity_bytes_max: u64,
-    /// Number of tables. Default 1,000.
+    /// Maximum number of tables. Default 1,000.
     pub tables_max: usize,
 }
 
@@ -64,10 +65,10 @@ pub(crate) struct Growth {
     identities: Mutex<IdentityBytes>,
 }
 
-/// Bytes of the identities of a table: the last measurement and what was added since.
+/// Bytes of the identities of a table: the last measurement plus the additions since.
 #[derive(Debug, Default)]
 struct IdentityBytes {
-    /// 0 until the first timeline after the start.
+    /// 0 until the first measurement after the start.
     bytes: u64,
     /// Number of timelines that may be added before the next measurement.
     left: u64,
@@ -125,8 +126,8 @@ impl Growth {
     }
 
     /// Returns true if the identities of a table have reached their limit. `measure` returns their number and bytes.
-    /// It is called at first and whenever the timelines have grown by a 64th, but by 1,024 at least, because its cost
-    /// grows with their number.
+    /// The cost of `measure` grows with that number. It is therefore called once at the start, and later only after
+    /// 1/64 of that number of timelines, but at least 1,024, have been added.
     pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
         let is_due = self.identities.lock().left == 0;
         // The lock is released for the measurement, which takes other locks.
@@ -174,7 +175,8 @@ impl State {
         self.slots.iter().map(|slot| slot.taken).sum()
     }
 
-    /// Returns the slot with this number, created if necessary, and drops slots older than a minute.
+    /// Returns the slot with this number, or the newest slot if that is later. Drops slots that are not counted any
+    /// more.
     fn slot_at(&mut self, number: u64) -> &mut Slot {
         self.slots.retain(|slot| slot.number + SLOTS > number);
         if self.slots.last().is_none_or(|slot| slot.number < number) {

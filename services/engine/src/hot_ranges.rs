@@ -27,9 +27,9 @@ const HOT_SHARES: f64 = 4.0;
 const HOT_SHARE: f64 = 0.5;
 /// Points or timelines per minute below which no range is hot.
 const BUSY_MIN: u64 = 1_000;
-/// Number of machines counted one by one in a hot bin.
+/// Largest number of machines counted one by one in a hot bin.
 const MACHINES_TRACKED: usize = 8;
-/// Number of machines named per range in a report.
+/// Largest number of machines named per range in a report.
 const MACHINES_NAMED: usize = 3;
 /// Number of machines above which the fair share does not change any more.
 const MACHINES_COUNTED: usize = BINS;
@@ -56,7 +56,8 @@ impl Engine {
     /// Returns the key ranges that were far busier than others in the last minute, in key order. The list is empty if
     /// the load is even or low.
     ///
-    /// The fair share is that of one machine, or that of one range if there are more machines than ranges.
+    /// The fair share is that of one machine under even load, or that of one range if there are more machines than
+    /// ranges.
     pub fn hot_ranges(&self, table: &Table) -> Vec<HotRange> {
         let machines = count_machines(table);
         let bins = table.activity.hot_ranges.bins(self.clock.monotonic());
@@ -98,7 +99,7 @@ fn range(run: &[&Bin], reader: &CatalogReader<'_>) -> HotRange {
     }
 }
 
-/// Counts the machines of a table, up to the number that matters.
+/// Counts the machines of a table; stops soon after [`MACHINES_COUNTED`].
 fn count_machines(table: &Table) -> usize {
     let visible = table.catalog.reader().visible().clone();
     let mut machines = HashSet::new();
@@ -280,8 +281,8 @@ fn as_shares(totals: &[u64]) -> Vec<f64> {
     totals.iter().map(share).collect()
 }
 
-/// Heavy hitters among machines (Misra and Gries 1982). A count is too low by at most the weight that was subtracted
-/// for other machines.
+/// Heavy hitters among machines (Misra and Gries 1982). Apart from ageing, a count is too low by at most the weight
+/// that was subtracted for other machines.
 #[derive(Debug, Clone, Default)]
 struct Machines {
     /// Weight of each machine, with one of its timelines as representative.

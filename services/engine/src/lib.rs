@@ -24,14 +24,14 @@
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attributes`] | attribute changes of many timelines |
 //! | [`cardinality`] | counts of distinct names, growth |
-//! | [`copying`] | copies of points in another table |
+//! | [`copying`] | copies of points into another table |
 //! | [`delete`] | deletion of points and timelines |
-//! | [`clean`] | removal of timelines without visible points |
+//! | [`clean`] | removal of timelines without visible points, or silent for too long |
 //! | [`watch`] | stream of writes after a cursor |
 //! | [`check`] | offline check of everything that a backend stores |
 //! | [`hot_ranges`], [`partitions`] | busy key ranges, large machines |
 //! | `warm` | read-ahead after a start |
-//! | `activity` | writers and readers of a table |
+//! | `activity` | running writers, growth and busy keys of a table |
 //! | `directory` | catalogs of all tables: replay and flush |
 //! | [`points`], [`moves`], [`catalog`], [`search`] | re-exported types of the crates below |
 //! | [`error`] | error classes that services map to their protocols |

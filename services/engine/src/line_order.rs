@@ -22,7 +22,8 @@ pub(crate) type ShapedGroup = (PointGroup, Arc<Shape>);
 /// Splits groups into parts that are committed one after another, so that later lines win. Usually there is one part.
 ///
 /// 1. Sorts the rows of timelines that occur in several conflicting groups by timeline, timestamp and line.
-/// 2. Keeps, for each timeline and timestamp, only the last row of each group: it has all fields of the group.
+/// 2. Keeps only the last row of each group for each timeline and timestamp that occurs in several groups. This row has
+///    all fields of the group.
 /// 3. Assigns the kept rows to parts in line order. Rows beyond [`PARTS_MAX`] parts are rejected.
 pub(crate) fn in_line_order(
     groups: Vec<ShapedGroup>,

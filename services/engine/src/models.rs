@@ -58,13 +58,13 @@ impl Engine {
         Ok(self.joined(points))
     }
 
-    /// Returns the tables of all models, by name.
+    /// Returns the tables of all models, sorted by name.
     pub fn tables(&self) -> Vec<Table> {
         let tables = self.store().tables().into_iter();
         tables.map(|points| self.joined(points)).collect()
     }
 
-    /// Returns the series tables, by name.
+    /// Returns the series tables, sorted by name.
     pub fn series_tables(&self) -> Vec<Table> {
         let mut tables = self.tables();
         tables.retain(|table| table.spec().model == TableModel::Series);

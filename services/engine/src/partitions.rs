@@ -19,20 +19,21 @@ const LOOKUP_BATCH: usize = 8_192;
 /// Stored points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Name of the machine, or the measurement of a timeline without one. `None` if its timelines were removed.
+    /// Name of the machine; without a name, the measurement of one of its timelines. `None` if its timelines were
+    /// removed.
     pub source: Option<String>,
     /// Prefix of its keys: 16 hexadecimal digits.
     pub prefix: String,
     /// Sealed bytes in all tiers. A lower bound, because segments list only their largest machines.
     pub bytes: u64,
-    /// Advice for a machine that is too large.
+    /// Advice for a machine of more than [`PARTITION_WARNING_BYTES`].
     pub warning: Option<String>,
 }
 
 impl Engine {
     /// Returns the largest machines of a table, largest first, at most 20.
     ///
-    /// Reads every timeline: a few milliseconds per million.
+    /// Reads timelines until the name of each machine is found: a few milliseconds per million.
     pub fn largest_partitions(&self, table: &Table) -> Vec<Partition> {
         let snapshot = self.store.snapshot();
         let mut bytes_of: HashMap<&str, u64> = HashMap::new();
@@ -74,7 +75,7 @@ fn warning(name: &str, bytes: u64) -> Option<String> {
     })
 }
 
-/// Returns the names of the machines that have a visible timeline.
+/// Returns the names of the wanted machines that have a visible timeline.
 fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String> {
     let visible = table.catalog.reader().visible().clone();
     let mut names = HashMap::new();
@@ -96,7 +97,7 @@ fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String
     names
 }
 
-/// Parses a prefix that a segment lists.
+/// Parses a prefix that a segment lists; `None` if it is invalid.
 fn machine(prefix: &str) -> Option<[u8; 8]> {
     u64::from_str_radix(prefix, 16).ok().map(u64::to_be_bytes)
 }

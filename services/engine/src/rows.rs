@@ -13,8 +13,10 @@ use tideline_key_codec::layout::Ranges;
 use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
-    ROW_BYTES_MAX, Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
+    Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
+    Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
+    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
+    WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 
@@ -27,7 +29,7 @@ use crate::write::{IdempotentRequest, RunningRequest};
 const PAGE_ROWS: usize = 500;
 /// Bytes after which a page of a range ends.
 const PAGE_BYTES: usize = 1 << 20;
-/// Least number of rows that a merged scan reads at once from each bucket.
+/// Minimum number of rows that a merged scan reads at once from each bucket.
 const BUCKET_ROWS_MIN: usize = 8;
 
 /// Result of starting a request with an idempotency key.
@@ -64,6 +66,8 @@ pub struct RowWriteOptions<'e, 'r> {
     pub durability: Option<Durability>,
     /// Idempotency key.
     pub request: Option<RememberedResponse<'e, 'r>>,
+    /// State that the writes require; without it, nothing is written.
+    pub unchanged: Vec<Unchanged>,
 }
 
 impl Engine {
@@ -71,7 +75,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`begin_request`](Self::begin_request).
+    /// Returns the errors of [`begin_request`](Self::begin_request).
     pub fn begin_row_request(
         &self,
         table: &WideTable,
@@ -89,16 +93,16 @@ impl Engine {
         }
     }
 
-    /// Returns a version for a write: a time in nanoseconds, higher than any before.
+    /// Returns a version for a write: a time in nanoseconds, higher than all versions returned before.
     pub fn next_version(&self) -> i64 {
         self.rows.next_version()
     }
 
-    /// Refuses a version given by a client that is farther from now than the table allows.
+    /// Refuses a client's version if it is farther from now than the table allows.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`].
+    /// Returns [`EngineError::Invalid`] for such a version.
     pub fn check_version(&self, table: &WideTable, version: i64) -> Result<()> {
         let Some(guard) = table.settings().version_guard else {
             return Ok(());
@@ -145,6 +149,7 @@ impl Engine {
         };
         let options = WriteOptions {
             durability: options.durability.unwrap_or(table.table().spec().durability),
+            unchanged: options.unchanged.clone(),
         };
         if table.layout().generated().is_some() {
             return rows.write_generated(threads, id, make, &options, &remember);
@@ -159,7 +164,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`write_rows`](Self::write_rows).
+    /// Returns an error of the rows. After an error of kind `Unavailable` the outcome is unknown.
     pub fn delete_rows(
         &self,
         table: &WideTable,
@@ -169,6 +174,7 @@ impl Engine {
         // Deletes free space, so they are not refused while the disk is nearly full.
         let options = WriteOptions {
             durability: durability.unwrap_or(table.table().spec().durability),
+            ..WriteOptions::default()
         };
         let id = table.table().points().id();
         self.rows
@@ -185,9 +191,23 @@ impl Engine {
         Ok(self.rows.row(table.table().points().id(), key)?)
     }
 
+    /// Returns some columns of a row by its stored key; `None` if the row does not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`row`](Self::row).
+    pub fn row_columns(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        span: &ColumnSpan<'_>,
+    ) -> Result<Option<ColumnPage>> {
+        Ok(self.rows.columns(table.table().points().id(), key, span)?)
+    }
+
     /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the
-    /// last row of an earlier scan with the same ranges; its row and those before are skipped. `wanted` is the number of
-    /// rows that the caller expects to take, so that a short scan does not read ahead.
+    /// last row of an earlier scan with the same ranges; that row and all before it are skipped. `wanted` is the number
+    /// of rows that the caller expects to take, so that a short scan does not read ahead.
     pub fn scan_rows<'e>(
         &'e self,
         table: Arc<WideTable>,
@@ -248,7 +268,7 @@ struct Cursor {
     rest: Option<KeyRange>,
     /// Rows that were read and not returned.
     rows: VecDeque<StoredRow>,
-    /// Rows to read next; doubled with each page.
+    /// Maximum number of rows of the next page; doubled with each page up to [`PAGE_ROWS`].
     page_rows: usize,
 }
 
@@ -258,7 +278,7 @@ impl RowScan<'_> {
         self.scanned
     }
 
-    /// Returns the next row; `None` at the end. Reads at most one page of each range.
+    /// Returns the next row; `None` at the end. For each range without buffered rows, reads pages until one has a row.
     ///
     /// # Errors
     ///

@@ -13,13 +13,13 @@ use crate::tables::Table;
 
 /// Largest number of names that one name is compared with.
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// Largest number of unknown names in a condition that get suggestions.
+/// Largest number of unknown names that get suggestions; fields are limited separately.
 const MISSING_MAX: usize = 16;
 /// Longest name that is compared, in bytes. The cost of a comparison is the product of both lengths.
 const NAME_BYTES_MAX: usize = 256;
 /// Largest number of suggestions for one name.
 const SUGGESTED_MAX: usize = 3;
-/// Smallest Jaro-Winkler similarity, from 0 to 1: one or two wrong letters in a short name.
+/// Smallest Jaro-Winkler similarity, from 0 to 1; allows one or two wrong letters in a short name.
 const LIKENESS_MIN: f64 = 0.8;
 
 /// Kind of a name.
@@ -120,7 +120,7 @@ fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     }
 }
 
-/// Returns the names of a kind, each with its lower-case form.
+/// Returns names of a kind, at most [`NAMES_COMPARED_MAX`], each with its lower-case form.
 fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)> {
     let selection = NameSelection {
         limit: NAMES_COMPARED_MAX,
@@ -174,8 +174,8 @@ impl Table {
         unknown
     }
 
-    /// Returns the fields that the table has, but that none of the measurements required by the condition has. An
-    /// unknown measurement has no fields to compare with.
+    /// Returns the fields that the table has, but that none of the measurements required by the condition has. Returns
+    /// nothing if the condition requires no measurement or these measurements have no fields.
     fn unknown_fields(&self, condition: &Condition, fields: &[String]) -> Vec<Suggestion> {
         let measurements = required_measurements(condition).unwrap_or_default();
         let schema = self.points().schema();

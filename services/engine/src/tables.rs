@@ -123,9 +123,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::ModelNotServed`] for a model that is not served, [`EngineError::Invalid`] for a
-    /// contradictory policy, [`EngineError::Forbidden`] for an archive target that is not allowed,
-    /// [`EngineError::TooManyTables`] at the limit, and a store error if the name is in use.
+    /// Returns [`EngineError::ModelNotServed`] for a model that is not served, [`EngineError::Invalid`] or
+    /// [`EngineError::OverLimit`] for contradictory settings, [`EngineError::Forbidden`] for an archive target that is
+    /// not allowed, [`EngineError::TooManyTables`] at the limit, and a catalog or store error, for example if the name
+    /// is in use.
     pub fn create_table(&self, name: TableName, mut spec: TableSpec) -> Result<Table> {
         check_served(&name, spec.model)?;
         self.check_rows(&name, &mut spec, None)?;
@@ -143,9 +144,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::ModelFixed`] for another model, [`EngineError::Invalid`] or [`EngineError::Forbidden`]
-    /// for a policy that is not allowed, and a catalog or store error if source tags are fixed or the table does not
-    /// exist.
+    /// Returns [`EngineError::ModelFixed`] for another model. Returns [`EngineError::Invalid`],
+    /// [`EngineError::OverLimit`] or [`EngineError::Forbidden`] for settings that are not allowed, and a catalog or
+    /// store error if source tags are fixed or the table does not exist.
     pub fn alter_table(&self, name: &str, mut spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         let model = table.spec().model;
@@ -169,7 +170,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`allow_target`](Self::allow_target).
+    /// Returns the errors of [`allow_target`](Self::allow_target), with the setting named in their text.
     pub fn check_archive(&self, before: Option<&Policy>, policy: &Policy) -> Result<()> {
         let target = |policy: &Policy| policy.archive.as_ref().map(|archive| archive.target.clone());
         let Some(named) = target(policy).filter(|_| before.and_then(target) != target(policy)) else {
@@ -196,8 +197,8 @@ impl Engine {
         })
     }
 
-    /// Returns the tables whose policy names an archive target that is not allowed, with the reason. They are not
-    /// archived. Empty if the archive is switched off.
+    /// Returns the tables whose policy names an archive target that is not allowed, with the reason. These tables are
+    /// not archived. The list is empty if the archive is switched off.
     pub fn tables_without_target(&self) -> Vec<(TableName, String)> {
         let Some(archive) = &self.settings.store.archive else {
             return Vec::new();
@@ -219,7 +220,7 @@ impl Engine {
     /// retryable error the table may have been dropped.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let dropped = self.store.drop_table(name);
-        // Also after an error, because the table may have been dropped nevertheless.
+        // Runs also after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
@@ -227,8 +228,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the timelines of dropped tables. After a failure the next call repeats the removal; the scheduler
-    /// calls it whenever it plans.
+    /// Removes the timelines of dropped tables. After a failure the next call repeats the removal. The scheduler calls
+    /// this function whenever it plans.
     ///
     /// # Errors
     ///
@@ -257,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the statistics of a table.
+    /// Returns the statistics of a table; all zero if it was dropped.
     pub fn table_stats(&self, table: &Table) -> TableStats {
         let survey = self.store.survey();
         let of_table = survey
@@ -267,7 +268,7 @@ impl Engine {
         of_table.map_or_else(TableStats::default, |of_table| self.stats_of(table, of_table))
     }
 
-    /// Returns all tables by name, with their statistics at one point in time.
+    /// Returns all tables, sorted by name, with their statistics at one point in time.
     pub fn all_table_stats(&self) -> Vec<(Table, TableStats)> {
         let survey = self.store.survey();
         let joined = survey.tables.iter().map(|of_table| {

@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Returns the range of both clocks. A point within the bounds of either one is accepted: the trusted clock is
-    /// late after a long stop, and the wall clock may be wrong.
+    /// Returns the range from the earlier to the later of the trusted and the wall clock. A point within the bounds of
+    /// either clock is accepted: the trusted clock is late after a long stop, and the wall clock may be wrong.
     pub(crate) fn write_clock(&self) -> WriteClock {
         let trusted = self.store.trusted_now();
         let (wall, trusted_now) = (self.clock.now().nanos(), trusted.now.nanos());

@@ -1,8 +1,8 @@
 //! Read-ahead after a start: the order of names, and when each timeline was first and last seen.
 //!
 //! The values of a tag are sorted when they are first listed, which delays that request. The spans of timelines are
-//! in memory, together with the latest values. After a start they are read on demand, at a seek per timeline of a
-//! page. Reading them ahead, in key order, costs a tenth of that.
+//! kept in memory, together with the latest values. After a start, spans are read on demand, with one seek per timeline
+//! of a page. Reading spans ahead in key order costs a tenth of that.
 
 use std::sync::{Arc, Weak};
 
@@ -19,8 +19,8 @@ const TABLE_BYTES_MAX: u64 = 1 << 30;
 const STEPS: usize = 8;
 
 impl Engine {
-    /// Sorts the names of each table, and reads tables of up to 1 GiB ahead, step by step. Ends when all are in memory,
-    /// a read fails or the engine is dropped. Run it in a thread of its own.
+    /// Sorts the names of each table, and reads tables of up to 1 GiB ahead, step by step. Ends when everything is in
+    /// memory, a read fails or the engine is dropped. Run it in a thread of its own.
     pub fn warm(engine: &Weak<Self>) {
         let tables = engine.upgrade().map(|engine| engine.tables()).unwrap_or_default();
         for table in tables {

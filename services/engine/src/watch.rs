@@ -6,8 +6,8 @@
 //! 3. Rows of these timelines form *parts* of bounded size, each with the cursor after it. Continuing from that
 //!    cursor yields the rows after the part: each row once, in journal order.
 //!
-//! Timelines are reported when a delta introduces them, and when their attributes were edited and they match the
-//! condition. In both cases a timeline may be reported twice.
+//! Timelines that match the condition are reported when a delta introduces them, and after their attributes were
+//! edited. In both cases a timeline may be reported twice.
 //!
 //! A delete is reported with the ids of its timelines that match the condition, and of its timelines that are already
 //! removed, because removed timelines cannot be matched any more.
@@ -279,7 +279,7 @@ impl Watcher {
     ///
     /// # Errors
     ///
-    /// As [`step_until`](Self::step_until).
+    /// Returns the errors of [`step_until`](Self::step_until).
     pub fn step(&mut self, engine: &Engine) -> Result<Vec<WatchPart>> {
         self.step_until(engine, SequenceNumber(u64::MAX))
     }
@@ -290,7 +290,7 @@ impl Watcher {
     /// # Errors
     ///
     /// Returns [`EngineError::WatchLost`] if writes after the cursor are not kept any more, and a store error if the
-    /// table was dropped.
+    /// table was dropped or a delta is damaged.
     pub fn step_until(&mut self, engine: &Engine, until: SequenceNumber) -> Result<Vec<WatchPart>> {
         let table = &self.table.clone();
         engine.check_exists(table)?;
@@ -413,12 +413,12 @@ impl Watcher {
             .unwrap_or_default()
             .chunks(PART_TIMELINES_MAX)
         {
-            // At least one chunk per step; otherwise a step makes no progress.
+            // Reports at least one chunk per step; otherwise a step makes no progress.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
             let matching = self.matching(table, ids);
-            // Looked up after matching: a timeline removed in between is reported, not lost.
+            // The look-up follows the matching: a timeline removed in between is reported, not lost.
             let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
                 let pairs = matching.into_iter().zip(ids);
@@ -462,7 +462,8 @@ impl Watcher {
             return true;
         }
         while at < group.rows() {
-            // At least some rows per step; otherwise a delta with very many new timelines starts again in each step.
+            // Reports at least some rows per step; otherwise a delta with very many new timelines starts again in each
+            // step.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }

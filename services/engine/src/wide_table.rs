@@ -66,7 +66,7 @@ impl WideTable {
 
     /// Returns the settings of the rows.
     pub fn settings(&self) -> &WideSpec {
-        // Checked when the value was made.
+        // `new` has checked this.
         self.spec
             .wide
             .as_deref()
@@ -76,6 +76,14 @@ impl WideTable {
     /// Returns the layout of the key.
     pub fn layout(&self) -> &KeyLayout {
         &self.layout
+    }
+
+    /// Returns the names and numbers of the declared columns that rows store by number, in no order.
+    pub fn declared_names(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.names
+            .iter()
+            .filter(|(number, _)| **number > 0)
+            .map(|(number, name)| (name.as_str(), *number))
     }
 
     /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
@@ -115,8 +123,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of another model, and a store error if the table does not
-    /// exist.
+    /// Returns [`EngineError::OtherModel`] for a table of another model, [`EngineError::Invalid`] for settings that
+    /// cannot be compiled, and a store error if the table does not exist.
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_of_any_model(name)?;
         let spec = table.spec();
@@ -214,8 +222,8 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
     Ok(())
 }
 
-/// Gives numbers to the columns that are declared with the table. Columns that are declared later keep their names in
-/// stored rows, because rows may hold values of that name already.
+/// Gives numbers to the columns that are declared with the table, and refuses changed column types. Columns that are
+/// declared later keep their names in stored rows, because rows may hold values of that name already.
 fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let known: HashMap<&str, &ColumnSpec> = before
         .into_iter()

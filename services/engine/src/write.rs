@@ -173,7 +173,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`begin_request`](Self::begin_request), except for a reused key.
+    /// Returns the errors of [`begin_request`](Self::begin_request), except for a reused key.
     pub(crate) fn claim(
         &self,
         table: &Table,
@@ -185,7 +185,8 @@ impl Engine {
             if running.contains(&(id, key)) {
                 return Err(EngineError::RequestRunning);
             }
-            // A claim is released after its outcome is stored, so this lock shows either the claim or the outcome.
+            // A claim is released after its outcome is stored: under this lock, either the claim or the outcome is
+            // visible.
             let earlier = self.store.request_outcome(&table.points, key);
             running.insert((id, key));
             earlier
@@ -241,12 +242,13 @@ impl Engine {
             rejects,
             repeated: false,
         };
-        // If nothing is stored now but may be stored later, the request is not completed.
+        // Nothing is left to commit. A request whose lines may be stored later is not completed: its outcome is not
+        // stored.
         if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
-        // Nor is the request completed if lines wait for the clock. Its other lines have timestamps and are safe to
-        // repeat.
+        // A request with lines that wait for the clock is not completed either. Its other lines have timestamps and are
+        // safe to repeat.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
         let request = options.request.as_ref().filter(|_| !waits_for_clock);
         let mut request = request.map(|request| RequestRecord {
@@ -415,7 +417,7 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
     }
     let is_retryable = |index: usize| match &stored.retryable_rejects {
         Some(indexes) => indexes.contains(&index),
-        // Repeating one line too many does no harm.
+        // Outcomes of earlier builds do not mark the retryable lines. Repeating one line too many does no harm.
         None => stored.retryable > 0,
     };
     let rejects = stored.rejects.into_iter().enumerate();

@@ -1,7 +1,8 @@
 //! The guide: the pages of `docs/` as HTML, with search and copy buttons.
 //!
-//! The pages are included in the binary, so that they match its version and work without internet access. Each page is
-//! rendered once, on first use. Search runs in the browser, over an index of all sections.
+//! The pages are included in the binary, so that they match its version and work without internet access. All
+//! files are generated once, at the first request for one. Search runs in the browser, over an index of all
+//! sections.
 //!
 //! | module | contents |
 //! |---|---|

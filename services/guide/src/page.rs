@@ -1,7 +1,7 @@
 //! Pages: Markdown to HTML.
 //!
-//! Headings get anchors in the form that GitHub uses, so that one link works in both places. Links to other source files
-//! become links to served pages.
+//! Headings below the title get the same anchors as on GitHub, so that a link to a section works there and in
+//! the served page. Links to other source files become links to served pages.
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
@@ -14,7 +14,7 @@ pub(crate) struct Page {
     pub(crate) markdown: &'static str,
 }
 
-/// Section of a page: a heading and the text up to the next one.
+/// Section of a page: a heading and the text up to the next heading.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) heading: String,
@@ -23,7 +23,7 @@ pub(crate) struct Section {
 }
 
 impl Page {
-    /// Returns the title: the text of the first line.
+    /// Returns the title: the first line without its leading `#`.
     pub(crate) fn title(&self) -> &'static str {
         let first = self.markdown.lines().next().unwrap_or_default();
         first.trim_start_matches('#').trim()
@@ -93,7 +93,7 @@ impl Page {
                     };
                     part.push_str(&text);
                 }
-                // Words of neighbouring blocks stay apart.
+                // Separates the words of neighbouring blocks.
                 Event::End(_) | Event::SoftBreak | Event::HardBreak if !is_heading => {
                     if let Some(section) = sections.last_mut() {
                         section.text.push(' ');
@@ -120,7 +120,8 @@ impl Page {
     }
 }
 
-/// Returns the anchor of a heading: lower case, hyphens for spaces, no punctuation.
+/// Returns the anchor of a heading: ASCII letters in lower case, hyphens for spaces, and no punctuation except
+/// `-` and `_`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter_map(|c| match c {
         ' ' => Some('-'),

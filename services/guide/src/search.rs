@@ -1,7 +1,7 @@
 //! Search index of the guide: one entry per section, with its text in lower case.
 //!
-//! The index is small enough for the browser (about the size of the pages), so searching needs no route that a client
-//! could overload.
+//! The browser downloads the index, which is about as large as the pages, and searches it. So the server has no
+//! search route that a client could overload.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::page::Page;
 /// Entry of the index.
 #[derive(Debug, Serialize)]
 struct Entry<'a> {
-    /// Address relative to the guide: page and anchor.
+    /// Address relative to the guide: the page, and an anchor except for the first section.
     at: String,
     /// Title of the page.
     page: &'a str,
@@ -32,7 +32,7 @@ pub(crate) fn index(pages: &[Page]) -> String {
                     let text =
                         format!("{} {} {}", page.title(), section.heading, section.text).to_lowercase();
                     Entry {
-                        // The first section is the page itself.
+                        // The first section has the address of the page.
                         at: match number {
                             0 => page.name.to_owned(),
                             _ => format!("{}#{}", page.name, section.anchor),

@@ -31,7 +31,7 @@ pub struct NotationError(String);
 
 impl Histogram {
     /// Formats the histogram in the notation. [`Self::parse`] restores the histogram, except that empty buckets
-    /// may be added or removed.
+    /// may be added or removed, and that the bits of a NaN and the sign of a zero are lost.
     pub fn notation(&self) -> String {
         let mut parts = Vec::new();
         if self.schema != 0 {
@@ -77,8 +77,8 @@ impl Histogram {
     ///
     /// # Errors
     ///
-    /// Returns an error if the braces are missing, a part is unknown or malformed, the schema is invalid, or
-    /// there are more than [`BUCKETS_MAX`] buckets or bounds.
+    /// Returns an error if the braces are missing, a part is unknown or malformed, the schema is invalid, a bucket
+    /// index is out of range, or there are more than [`BUCKETS_MAX`] buckets or bounds.
     ///
     /// # Examples
     ///
@@ -195,7 +195,7 @@ impl SideText<'_> {
     }
 }
 
-/// Splits the text into a value and the rest.
+/// Splits a text after its first value.
 fn split_value(text: &str) -> Result<(&str, &str), NotationError> {
     if text.starts_with('[') {
         let end = text.find(']').ok_or_else(|| error("missing ] after ["))?;

@@ -10,13 +10,16 @@ use crate::schema::exponential_bound;
 use crate::spans::coarser_index;
 
 impl Histogram {
-    /// Returns true if a counter reset occurred between `previous` and this histogram. The reset hint decides
-    /// if it is [`ResetHint::Reset`] or [`ResetHint::NotReset`]. Otherwise a reset is detected if the count,
-    /// the zero count or a bucket count has decreased; the sum is ignored.
+    /// Returns true if a counter reset occurred between `previous` and this histogram. A hint
+    /// [`ResetHint::Reset`] or [`ResetHint::NotReset`] of this histogram determines the result. With another
+    /// hint, a reset is detected if the count, the zero count or a bucket count has decreased; the sum is
+    /// ignored.
     ///
-    /// A finer schema or a narrower zero bucket counts as a reset, because writers change to them only then. So
-    /// does a change from exponential to custom buckets. Otherwise `previous` is compared at this histogram's
-    /// schema and zero bucket, or on the custom bounds that both have. A gauge is treated like a counter.
+    /// A finer schema or a narrower zero bucket counts as a reset, because writers change to them only at a
+    /// reset. A change between exponential and custom buckets also counts as a reset, and so does a wider zero
+    /// bucket whose edge cuts a nonempty bucket of `previous`. In all other cases `previous` is compared at this
+    /// histogram's schema and zero bucket, or on the custom bounds that both have. A gauge is treated like a
+    /// counter.
     pub fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => return true,

@@ -5,8 +5,8 @@ use std::fmt;
 use crate::buckets::{Bucket, BucketIndex, Slot};
 use crate::histogram::Histogram;
 
-/// Number displayed with the fewest digits that identify the double. From a million on and below a
-/// ten-thousandth it is displayed with an exponent, like `%g` in C and Go.
+/// Number displayed with the fewest digits that identify the double. A magnitude of at least a million, or
+/// below a ten-thousandth but not zero, is displayed with an exponent, as by `%g` in C and Go.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shortest(pub f64);
 

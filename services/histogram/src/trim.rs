@@ -154,8 +154,9 @@ impl Histogram {
 /// Computes the remaining part of a bucket with an infinite bound that contains the trim bound.
 ///
 /// The distribution within the bucket is unknown. With a finite lower bound, the observations are assumed to be
-/// above the trim bound. With an upper bound of at most 0, they are assumed to be below the trim bound. With a
-/// positive upper bound, they are interpolated as if the bucket began at 0. In all other cases nothing remains.
+/// above the trim bound. With an upper bound of at most 0, they are assumed to be below the trim bound. If the upper
+/// bound is positive and the trim bound is not negative, they are interpolated as if the bucket began at 0. In all
+/// other cases nothing remains.
 fn kept_of_endless(bucket: &Bucket, bound: f64, keep: Keep) -> Kept {
     let Bucket {
         lower, upper, count, ..

@@ -97,7 +97,7 @@ impl Histogram {
         }
     }
 
-    /// Removes the buckets within the zero bucket.
+    /// Removes the buckets within the zero bucket, and empty buckets.
     fn empty_buckets_in_zero_bucket(&mut self, mut compensation: Option<&mut Self>) {
         let within = |slots: &mut dyn Iterator<Item = crate::buckets::Slot>| {
             slots

@@ -1,8 +1,7 @@
 //! Shared state of all handlers: the engine, the budgets and the metrics.
 //!
 //! Handlers get an [`App`] as their state. Calls of the engine block, so they run on blocking threads, nearly
-//! all with a permit. Permits limit how many calls of a kind run at once and how many of them one client may
-//! run.
+//! all with a permit. Permits limit the concurrent calls of each kind and share them fairly among clients.
 
 use std::cell::Cell;
 use std::fmt;
@@ -46,8 +45,8 @@ const IMPORTS_IN_FLIGHT_MAX: usize = 16;
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Number of concurrent queries of cold points, in addition to those that wait in the querier; see
-/// [`HttpSettings::query`].
+/// Number of permits for queries of cold points, in addition to one for each query that may wait in the
+/// querier; see [`HttpSettings::query`].
 const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
@@ -86,7 +85,7 @@ pub(crate) struct Shared {
     /// Permits of remote reads.
     pub(crate) reads: Permits,
     /// Permits of queries of cold points. They only keep these queries from occupying the permits of other
-    /// queries; the querier itself runs fewer at once.
+    /// queries; the querier has its own limit of running queries.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_clients: Arc<Semaphore>,
@@ -101,7 +100,7 @@ pub(crate) struct Shared {
     /// Permits of requested jobs. They are separate from `changes`, so that running jobs can still be paused and
     /// cancelled.
     pub(crate) requested_jobs: Permits,
-    /// Lock for altering a table: a request reads the current description and writes the changed one.
+    /// Lock for altering a table: a request reads the current settings and then writes the changed ones.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
 }
@@ -235,7 +234,7 @@ impl App {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Starts the shutdown: readiness is reported as false from now on, and watches end.
+    /// Starts the shutdown: the service reports that it is not ready, and watches end.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.watching.tick_now();

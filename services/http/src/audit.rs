@@ -1,9 +1,10 @@
 //! Audit log: one line for each successful change of tables, points, rows, timelines, saved searches, queries,
 //! archives, jobs and the clock, and a summary of refused requests.
 //!
-//! A line contains the operation, the principal and the client address. If the request came through a trusted proxy, it
-//! contains the address of the proxy as well. Writes of points and rows are not logged; `/metrics` counts them. Each
-//! refused request is one line at level `debug`. At level `info` there is at most one line per kind of refusal in each
+//! A line contains the operation, the principal and the client address. If the request came through a trusted
+//! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;
+//! `/metrics` counts them. Each refused request (status below 500) is one line at level `debug`. At level
+//! `info` each kind of refusal, which is a pair of status and error code, has at most one line per
 //! [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
 
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use tideline_openapi::ErrorCode;
 
 /// Target of audit lines; `log.level` can select it.
 pub(crate) const TARGET: &str = "tideline::audit";
-/// Shortest time between two lines about the same kind of refusal.
+/// Shortest time between two lines at level `info` about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points and rows: method and route.
@@ -61,7 +62,8 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Counts a refusal. If a log line is due, returns the number of refusals since the last one.
+    /// Counts a refusal. If a log line is due, returns the number of refusals of this kind since the last line,
+    /// this one included.
     pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
         let mut kinds = self.0.lock();
         // The service defines few statuses and codes, so clients cannot make the map large.
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Routes of reads with a body and of writes of points and rows.
+        /// Ends of the paths of reads with a body and of writes of points and rows.
         const OTHERS: [&str; 19] = [
             "/v1/metrics",
             "/rows",

@@ -1,7 +1,7 @@
 //! Authentication by token, and protection against requests from pages of other sites.
 //!
-//! The token is accepted in the forms of all supported protocols. Pages of other sites could otherwise use the browser
-//! of an authorized user.
+//! The token is accepted in the forms of all supported protocols. Without the protection, a page of another
+//! site could send changes through the browser of an authorized user.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -15,11 +15,11 @@ use crate::settings::{HttpSettings, Secret};
 
 /// Paths without authentication: load balancers have no token, and the responses contain no sensitive data.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
-/// Paths without authentication of the Prometheus API at the root. Below a table, they would reveal whether
-/// the table exists.
+/// Paths of the Prometheus API at the root that need no authentication. The same paths below a table need it,
+/// because they would reveal whether the table exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
-/// Accepts a request if no token is set, its path is open, or it contains the token.
+/// Accepts a request if no token is set, if its path is open, or if the request contains the token.
 pub(crate) fn require_token(request: &Request, settings: &HttpSettings) -> Result<()> {
     let Some(token) = &settings.token else {
         return Ok(());
@@ -47,9 +47,9 @@ fn bears(token: &Secret, request: &Request) -> bool {
         && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
 }
 
-/// Refuses changes requested by a page of another site. Without a token, the network location of the browser would be
-/// enough for access; with one, the browser would add the password automatically. Reads need no check, because no
-/// response allows other sites to read it.
+/// Refuses a request with an unsafe method from a page of another site. Without a token, the network location
+/// of the browser would be enough for access; with a token, the browser would add the password automatically.
+/// Safe methods need no check, because no response allows pages of other sites to read it.
 pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
         return Ok(());
@@ -60,8 +60,8 @@ pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     ))
 }
 
-/// Returns true if the request comes from no page, or from a page of the requested host. A proxy may pass that host in
-/// `X-Forwarded-Host`, which no page can set.
+/// Returns true if the request has no `Origin` header, or if the origin is the host in `Host` or
+/// `X-Forwarded-Host`. A proxy may set the latter; a page cannot.
 fn is_own_site(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = text(header::ORIGIN) else {
@@ -80,13 +80,15 @@ fn is_own_site(headers: &HeaderMap) -> bool {
         .any(|host| host.eq_ignore_ascii_case(site))
 }
 
-/// Returns true if a browser marks the request as one from a page of another site. Other clients send no such mark.
+/// Returns true if the header `Sec-Fetch-Site` marks the request as one from a page of another origin. Only
+/// browsers send this header.
 pub(crate) fn is_foreign_page(headers: &HeaderMap) -> bool {
     let site = headers.get(HeaderName::from_static("sec-fetch-site"));
     site.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-/// Returns the token of `Bearer t`, `Token t` (also `user:t`, as in InfluxDB 1.8) or the password of `Basic`.
+/// Returns the token of `Bearer t`, `Token t` (also `user:t`, as in InfluxDB 1.8) or the password of `Basic`;
+/// `None` for a missing or invalid header.
 fn from_header(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credentials) = value.split_once(' ')?;

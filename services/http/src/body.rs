@@ -17,7 +17,7 @@ pub(crate) fn write_limits(settings: &HttpSettings) -> BodyLimits {
     }
 }
 
-/// Returns the size limits of other requests.
+/// Returns the size limits of requests other than writes.
 pub(crate) fn request_limits(settings: &HttpSettings) -> BodyLimits {
     BodyLimits {
         wire_bytes: settings.request_bytes_max,
@@ -38,13 +38,13 @@ pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimi
     Ok(counted(app, received.await?))
 }
 
-/// Reads the body of any other request.
+/// Reads the body of a request other than remote write and remote read.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
     let received = app.bodies.receive(request, current_client(), limits);
     Ok(counted(app, received.await?))
 }
 
-/// Decompresses the body of a request that is not a write. Uses a blocking thread only if it is compressed.
+/// Decompresses the body of a request that is not a write. Uses a blocking thread only for a compressed body.
 pub(crate) async fn decode_small(body: ReceivedBody) -> Result<BodyBytes> {
     match body.is_compressed() {
         true => blocking(move || Ok(body.decode()?)).await,

@@ -63,7 +63,8 @@ pub(crate) fn one_subject(
     }
 }
 
-/// Converts to a half-open range; a missing bound is open.
+/// Converts a time span to a half-open range. A missing start is the smallest timestamp, a missing end the
+/// largest.
 pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     TimeRange {
         start: span.start.map_or(i64::MIN, |start| start.resolve(now).nanos()),

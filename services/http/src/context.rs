@@ -94,7 +94,7 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
     }
 }
 
-/// Generator of request ids: the start time of the service and a counter.
+/// Generator of request ids. An id consists of the start time of the service and a counter.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     started: Timestamp,
@@ -129,11 +129,11 @@ pub(crate) enum Dialect {
     InfluxV2,
     /// Prometheus HTTP API.
     Prometheus,
-    /// Prometheus remote write: text bodies, and statuses that control the retries of senders.
+    /// Prometheus remote write: error bodies are text, and the statuses control the retries of senders.
     RemoteWrite,
-    /// OTLP: bodies are messages in the encoding of the request.
+    /// OTLP: error bodies are messages in the encoding of the request.
     Otlp(OtlpEncoding),
-    /// All other imports and pushes of samples, such as Pushgateway and VictoriaMetrics. Text bodies.
+    /// All other imports and pushes of samples, such as Pushgateway and VictoriaMetrics. Error bodies are text.
     SampleImport,
 }
 
@@ -154,8 +154,8 @@ pub(crate) fn within_prometheus(path: &str) -> &str {
 pub(crate) const OTLP_PREFIXES: [&str; 3] = ["", "/opentelemetry", "/api/v1/otlp"];
 
 impl Dialect {
-    /// Returns the dialect of a request. Errors of OTLP are Protocol Buffers if the request is, otherwise JSON, which
-    /// is easier to read for a sender of another content type.
+    /// Returns the dialect of a request. OTLP errors are encoded as Protocol Buffers if the content type of the
+    /// request is `application/x-protobuf`, otherwise as JSON.
     pub(crate) fn of_request(path: &str, headers: &HeaderMap) -> Self {
         match Self::of(path) {
             Self::Otlp(_) if content_type(headers) == "application/x-protobuf" => {

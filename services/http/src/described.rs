@@ -1,9 +1,8 @@
 //! Parts of the OpenAPI document that are added automatically: common error responses, and merged enum schemas.
 //!
-//! Each route declares its own errors. The errors of the layers around all handlers, of request bodies and of a full
-//! disk depend only on the method, the path and the body, so they are added here. Examples are a missing token, a
-//! request from a page of another site, and a body over a limit. Their status and body are those of the route's
-//! dialect.
+//! Each route declares its own errors. Common errors depend only on the method, the path and the presence of a
+//! body, so they are added here. Examples are a missing token, a request from a page of another site, a body
+//! over a limit and a full disk. The dialect of the route determines the status and body of these errors.
 
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::otlp::RpcStatus;
@@ -18,7 +17,7 @@ use crate::auth;
 use crate::context::Dialect;
 use crate::failure::status;
 
-/// Path suffixes of requests that have a body but change nothing.
+/// Path suffixes of requests that change nothing although their method is not safe.
 const READING: [&str; 14] = [
     "/rows/get",
     "/rows/scan",
@@ -141,8 +140,8 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     }
 }
 
-/// Merges all string values of a `oneOf` into one enum schema, because client generators confuse several string
-/// schemas.
+/// Merges the string values of a `oneOf` into one enum schema if it has several, because client generators
+/// confuse several string schemas.
 fn join_words(choice: &mut OneOf) {
     let is_word =
         |item: &RefOr<Schema>| matches!(item, RefOr::T(Schema::Object(word)) if word.enum_values.is_some());

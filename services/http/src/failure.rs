@@ -1,7 +1,8 @@
 //! Errors of requests, and their mapping to the statuses and bodies of each dialect.
 //!
-//! All errors become a [`Failure`] first. The status depends only on its code and the dialect, so all routes of a
-//! protocol use the same statuses; see [`status`]. Failed PromQL queries are the exception; see [`QueryFault`].
+//! All errors become a [`Failure`] first. The status depends only on the error code and the dialect, so all
+//! routes of a protocol use the same statuses; see [`status`]. Failed PromQL queries are the exception; see
+//! [`QueryFault`].
 
 use std::fmt;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl Failure {
             Some(reason) => (ErrorCode::Unavailable, CLOCK_WAIT, reason.to_string()),
             None => {
                 let reason = outcome.first_waiting_for(WaitsFor::Room);
-                // A remembered outcome may not contain the first reason.
+                // The stored outcome of a repeated write may lack the first reason.
                 let reason = reason.map_or_else(|| "too many new timelines".to_owned(), ToString::to_string);
                 (ErrorCode::TooManyTimelines, GROWTH_RETRY_AFTER, reason)
             }
@@ -209,9 +210,9 @@ impl From<PatternError> for Failure {
     }
 }
 
-/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders.
-/// InfluxDB agents drop a batch on almost every 4xx status, so their dialects use it only for requests that
-/// can never succeed, except 429 in InfluxDB 2.
+/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders. InfluxDB
+/// agents drop a batch after almost every 4xx status, so their dialects use 4xx only for requests that fail
+/// again when repeated. The exception is 429 in InfluxDB 2.
 pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native, Otlp, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {
@@ -305,7 +306,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Returns the code of gRPC for an error with an HTTP status.
+/// Returns the gRPC code of an error that is sent with the given HTTP status.
 fn rpc_code(code: ErrorCode, status: StatusCode) -> i32 {
     match code {
         _ if status == StatusCode::SERVICE_UNAVAILABLE => 14,
@@ -318,7 +319,7 @@ fn rpc_code(code: ErrorCode, status: StatusCode) -> i32 {
     }
 }
 
-/// Returns a `google.rpc.Status { 1: int32 code, 2: string message }`.
+/// Returns a response with a `google.rpc.Status { 1: int32 code, 2: string message }`.
 fn rpc_status_body(code: i32, message: String, encoding: OtlpEncoding) -> Response {
     let body = match encoding {
         OtlpEncoding::Protobuf => {
@@ -380,7 +381,8 @@ impl IntoResponse for Failure {
     }
 }
 
-/// Returns a JSON body with a trailing newline, and the same text in a header.
+/// Returns a response with a JSON body and a trailing newline. A header contains the first 1,024 characters of
+/// the message, with `?` for characters that are not printable ASCII.
 fn influx_v1_body(message: &str) -> Response {
     let error = InfluxV1Error {
         error: message.to_owned(),

@@ -1,8 +1,9 @@
 //! Check of the requested host, against DNS rebinding.
 //!
-//! A page of another site can resolve its own host name to 127.0.0.1. The browser of a user on this machine then treats
-//! this server as the same site and lets the page read it. Such a request contains the foreign host name. Without a
-//! token, only loopback hosts and those of `http.hosts` are therefore allowed.
+//! A page of another site can resolve its own host name to 127.0.0.1. The browser of a user on this machine
+//! then treats this server as the same site and lets the page read it. Such a request contains the foreign host
+//! name. Therefore only loopback hosts and the hosts in `http.hosts` are allowed. If a token is set and
+//! `http.hosts` is empty, every host is allowed.
 
 use std::net::IpAddr;
 
@@ -18,8 +19,9 @@ use crate::settings::HttpSettings;
 /// Entry of `http.hosts` that allows every host.
 const ANY_HOST: &str = "*";
 
-/// Refuses a request whose `Host` header is missing (except in HTTP/1.0), repeated, malformed or not allowed.
-/// Health checks may use any host: their responses contain no sensitive data, and probes often use addresses.
+/// Refuses a request whose `Host` header is missing (in HTTP/1.1 and later), repeated, malformed or not
+/// allowed. Health checks may use any host: their responses contain no sensitive data, and probes often use
+/// addresses.
 pub(crate) fn admit(request: &Request, settings: &HttpSettings) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());

@@ -5,6 +5,7 @@
 
 mod figures;
 mod jobs;
+mod rows;
 mod state;
 mod tiers;
 
@@ -58,7 +59,7 @@ struct ProtocolLabels {
     protocol: &'static str,
 }
 
-/// Creates a histogram with buckets from 0.25 ms to 8 s.
+/// Creates a histogram with buckets from 0.25 ms to 8.192 s.
 fn latency_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
 }
@@ -139,7 +140,7 @@ impl Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct RunningGauge(Gauge);
 
-/// Guard of one running operation; counted until it is dropped.
+/// Guard that counts one running operation until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

@@ -68,10 +68,10 @@ pub(crate) struct TimelinePath {
 /// Error responses of native routes, for the OpenAPI document.
 pub(crate) struct Failures;
 
-/// Additional error responses of queries for points, for the OpenAPI document.
+/// Error responses of queries for points, including those of [`Failures`], for the OpenAPI document.
 pub(crate) struct QueryFailures;
 
-/// Additional error responses of a watch, for the OpenAPI document.
+/// Error responses of a watch, including those of [`Failures`], for the OpenAPI document.
 pub(crate) struct WatchFailures;
 
 impl IntoResponses for Failures {
@@ -109,7 +109,7 @@ impl IntoResponses for WatchFailures {
     }
 }
 
-/// Returns responses by status and description, all with the native error body.
+/// Returns responses with the given statuses and descriptions, all with the native error body.
 fn described(kinds: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
     let body = Ref::from_schema_name(ErrorBody::name());
     let content = ContentBuilder::new().schema(Some(body)).build();
@@ -123,7 +123,7 @@ fn described(kinds: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
     kinds.iter().map(response).collect()
 }
 
-/// Returns the page size of a request, or `default` if it has none. Fails if it is 0 or over `most`.
+/// Returns the requested page size, or `default` if it is missing. Fails if the page size is 0 or over `most`.
 fn page_limit(requested: Option<usize>, default: usize, most: usize) -> Result<usize> {
     match requested.unwrap_or(default) {
         0 => Err(Failure::invalid("limit is 0; it must be at least 1")),

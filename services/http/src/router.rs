@@ -22,7 +22,8 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{auth, described, host, observe, resources, response_memory};
 
-/// Smallest response that is compressed, in bytes. Streamed responses have no known length and are always compressed.
+/// Smallest response that is compressed, in bytes. Streamed responses have no known length and are compressed
+/// at any size.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
 
 /// Head of the OpenAPI document.
@@ -69,7 +70,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     routes().into_openapi()
 }
 
-/// Returns all routes with their descriptions, one line per resource.
+/// Returns all routes with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<App> {
     let mut routes = OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())

@@ -1,6 +1,6 @@
 //! Registry of the running queries: their identity, their progress and their cancellation.
 //!
-//! Queries of all protocols are listed, so that an operator can find and stop an expensive one.
+//! Queries of all protocols are listed, so that an operator can find and stop expensive queries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ struct Shared {
 pub(crate) struct RunningQuery {
     pub(crate) request_id: RequestId,
     pub(crate) table: String,
-    /// Last segment of the requested path.
+    /// Name of the requested resource, such as `query` or `prometheus_query_range`.
     pub(crate) resource: &'static str,
     /// Text of the query: JSON or PromQL, truncated if it is long.
     pub(crate) text: String,

@@ -17,8 +17,9 @@ pub struct HttpSettings {
     /// Token that requests must contain; `None` disables authentication. `/health`, `/ready`, `/ping`, `/-/healthy` and
     /// `/-/ready` never require it.
     pub token: Option<Secret>,
-    /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every host. If
-    /// empty, every host is allowed with a token, and only loopback hosts without one. Default empty.
+    /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
+    /// host. If the list is empty, every host is allowed with a token, and only loopback hosts without a token.
+    /// Default empty.
     pub hosts: Vec<String>,
     /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` is used for fair shares and in
     /// the log. Default empty.
@@ -30,7 +31,8 @@ pub struct HttpSettings {
     /// Maximum size of all request bodies held at once, compressed and decompressed, in bytes. Requests over the limit
     /// are refused as overload. Default 256 MiB.
     pub bodies_in_flight_bytes_max: usize,
-    /// Maximum size of a JSON request that is not a write, in bytes. Default 1 MiB.
+    /// Maximum size of the body of a request that is not a write, as sent and after decompression, in bytes.
+    /// Default 1 MiB.
     pub request_bytes_max: usize,
     /// Longest time from the first byte of a request head to its end, and from a new connection to its first byte.
     /// Default 10 s.
@@ -47,8 +49,9 @@ pub struct HttpSettings {
     /// Lowest rate at which a client may read a response, in bytes per second while bytes are pending, averaged over
     /// [`Self::answer_timeout`]. Slower connections are closed. Default 4 KiB.
     pub answer_bytes_per_second_min: u64,
-    /// Maximum number of open connections. At the limit, an idle connection is closed for a new one. If all
-    /// are busy, a few more connections are accepted, only for health checks and metrics. Default 10,000.
+    /// Maximum number of open connections. At the limit, an idle connection is closed for a new one. If no idle
+    /// connection can be closed, a few more connections are accepted, only for health checks and metrics.
+    /// Default 10,000.
     pub connections_max: usize,
     /// Maximum number of concurrent writes, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
@@ -59,7 +62,8 @@ pub struct HttpSettings {
     /// Maximum number of bytes per second that all watches send together. The limit leaves processor time to
     /// writers. A watch ends if it falls behind by more than the writes kept in memory. Default 256 MiB.
     pub watch_bytes_per_second_max: u64,
-    /// Threads and limits of queries. At most 64 queries of cold points run at once.
+    /// Threads and limits of queries. The service admits at most 64 + `cold_waiting_max` queries of cold points
+    /// at once.
     pub query: QuerySettings,
     /// Settings of the Prometheus API.
     pub prometheus: PrometheusSettings,
@@ -103,8 +107,8 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
-    /// Returns the settings of OTLP, including those that follow from others. As in Prometheus, a query at any time
-    /// next to a point finds a sample of `target_info`.
+    /// Returns the settings of OTLP with the interval of `target_info`, which is half of the lookback delta. As
+    /// in Prometheus, a query at the time of a point then finds a sample of `target_info`.
     pub(crate) fn otlp_settings(&self) -> OtlpSettings {
         OtlpSettings {
             target_info_interval: self.prometheus.lookback_delta / 2,

@@ -100,7 +100,7 @@ impl Write for ResponseWriter {
 }
 
 impl ResponseWriter {
-    /// Waits until the client has taken a part of the queue, without the permit. The thread and the memory of
+    /// Releases the permit and waits until the client has taken half of the queue. The thread and the memory of
     /// the request remain in use, so the number of waiting responses is limited. Over the limit, the response
     /// is aborted. Responses without a permit wait without this limit.
     fn wait(&mut self) -> io::Result<()> {
@@ -130,8 +130,8 @@ impl ResponseWriter {
 }
 
 /// Returns a response of `content_type` that `write` produces on a blocking thread. A response that fits into
-/// one chunk and was never flushed has a `Content-Length`; longer ones are streamed. The permit of `context` is
-/// released after the last write.
+/// one chunk and was never flushed has a `Content-Length`; other responses are streamed. The permit of
+/// `context` is released after the last write.
 pub(crate) async fn respond<F>(
     app: &App,
     content_type: &'static str,

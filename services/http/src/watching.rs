@@ -5,13 +5,13 @@
 //!    position in the journal.
 //! 2. The updates (steps) are read and encoded on threads of low priority, so that watches do not take processor time
 //!    from writers.
-//! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to the same
-//!    positions, so the first watch that reaches a step encodes it for all.
+//! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to
+//!    the same positions, so the first watch that reaches a step encodes the step for the whole group.
 //! 4. The total send rate is limited by [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings), because
 //!    system calls that send run on the threads of all connections.
 //!
-//! The memory of an encoded step is reserved in the memory account while any watch holds the step. If a
-//! client reads nothing for a moment, its watch drops the step and reads it again later from its cursor.
+//! The memory of an encoded step is reserved in the memory account while a watch or its group holds the step.
+//! If a client reads nothing for a moment, its watch drops the step and reads it again later from its cursor.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use tideline_connections::Throttle;
 
 /// Shortest time in which changes are collected, so that many small writes become one step.
 const GATHER_MIN: Duration = Duration::from_millis(10);
-/// Additional collection time per open watch: a thousand watches are served four times per second.
+/// Collection time per open watch: a thousand watches are served four times per second.
 const GATHER_PER_WATCH: Duration = Duration::from_micros(250);
 /// Longest collection time.
 const GATHER_MAX: Duration = Duration::from_secs(1);
@@ -204,7 +204,8 @@ impl Watching {
         Ok(step)
     }
 
-    /// Returns the kept step that starts at the cursor of this watch, and moves the watch after it.
+    /// Moves the watch to the end of the kept step that starts at its cursor, and returns that step. Returns
+    /// `None` if no kept step starts there.
     fn follow(
         &self,
         group: &WatchGroup,

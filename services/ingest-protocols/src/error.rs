@@ -1,20 +1,21 @@
 //! Errors of a whole request and of the line-protocol writer.
 //!
-//! A bad line or element is not an error: it becomes a [`tideline_model::LineReject`], and the valid ones are kept.
+//! A bad line or element is not an error: it becomes a [`tideline_model::LineReject`], and valid lines and elements are
+//! kept.
 
 use tideline_model::SeriesError;
 
 /// Error of an operation that produced no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
-    /// The body is not a JSON document, or its outermost value is not a write request.
+    /// The body is not one JSON document or not a valid request of its format.
     #[error("invalid JSON at line {line}, column {column}: {reason}")]
     Json {
         /// Line of the body, starting at 1.
         line: usize,
         /// Column in bytes, starting at 1.
         column: usize,
-        /// Expected or unexpected input.
+        /// Description of the error.
         reason: String,
     },
     /// The body is not a valid Protocol Buffers message of the expected type.

@@ -1,7 +1,7 @@
 //! Grouping of rows by shape while a body is decoded.
 //!
-//! A *shape* is the measurement together with the names, the order and the types of the fields. Every decoder finds the
-//! group of a point with one hash lookup. The line-protocol decoder usually guesses the group without a lookup.
+//! A *shape* is the measurement together with the names, the order and the types of the fields. The JSON decoders find
+//! the group of a point with one hash lookup; the line-protocol decoder usually guesses it without a lookup.
 
 use std::collections::HashMap;
 

@@ -33,7 +33,7 @@ pub enum Statement {
 /// Parses the statements of a query, separated by semicolons. Empty statements are skipped, so a blank query returns an
 /// empty list.
 ///
-/// Keywords are case-insensitive. Names are bare words or double-quoted, with the escapes `\"`, `\\` and `\n`.
+/// Keywords are case-insensitive. Names are bare words or double-quoted, with the escapes `\"`, `\'`, `\\` and `\n`.
 pub fn parse(query: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     let mut lexer = Lexer { query, at: 0 };
@@ -55,7 +55,7 @@ pub fn parse(query: &str) -> Vec<Statement> {
     }
 }
 
-/// Unexpected token, with the expected ones.
+/// Unexpected token, its position and the expected tokens.
 struct Unexpected {
     found: String,
     expected: &'static str,

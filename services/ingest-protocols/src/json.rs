@@ -10,11 +10,12 @@
 //! The outer object may be omitted: `[point, …]`. `tags`, `time` and `precision` are optional.
 //!
 //! - `time` is an RFC 3339 string or an integer in units of the precision. The integer may also be a string, for
-//!   writers that only have doubles. Without `time` the point gets the default time.
+//!   writers that only have doubles. Without `time`, or with `null`, the point gets the default time.
 //! - A number with a fraction or an exponent is a float. An integer is signed, or unsigned if it exceeds `i64`. The
 //!   typed forms `{"float": …}`, `{"signed": …}` and `{"unsigned": …}` set the type explicitly and take a number or a
-//!   string that contains one. `{"float": …}` also accepts `"NaN"`, `"Inf"` and `"-Inf"`.
-//! - Nothing is ignored: unknown members, duplicate keys, `null` values and a field named `time` reject their point.
+//!   string that contains one. `{"float": …}` also accepts `"NaN"`, `"Inf"`, `"+Inf"` and `"-Inf"`.
+//! - Nothing is ignored: unknown members, duplicate keys, `null` in tags and fields, and a field named `time` reject
+//!   their point.
 //!
 //! The body is checked to be valid JSON as a whole before any point is decoded. After that, a bad element rejects only
 //! itself. Elements are read in place one after the other; no tree of the body is built, regardless of its nesting
@@ -41,8 +42,8 @@ pub(crate) use writer::PointWriter;
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Json`] if the body is not one JSON document, is neither an array nor an object with `points`,
-/// or contains an unknown precision. No point is decoded then.
+/// Returns [`IngestError::Json`] if the body is not one JSON document, is neither an array nor an object with an array
+/// `points`, or has an unknown member or precision. No point is decoded then.
 pub fn decode(
     body: &[u8],
     options: DecodeOptions,

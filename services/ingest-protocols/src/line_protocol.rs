@@ -1,7 +1,7 @@
 //! InfluxDB line protocol: `measurement[,tag=value…] field=value[,field=value…] [timestamp]`.
 //!
-//! This is the hot path of the database. [`mod@decode`] reads a body in one pass and does not allocate for a line with a
-//! known shape. [`write()`] encodes points, for the sampler, the command line and tests.
+//! This is the hot path of the database. [`mod@decode`] reads a body in one pass and allocates for a line with a known
+//! shape only if a column grows. [`write()`] encodes points, for the sampler, the command line and tests.
 //!
 //! # Dialect
 //!

@@ -22,7 +22,8 @@ const POWERS_OF_TEN: [u64; DIGITS_EXACT + 1] = {
     powers
 };
 
-/// Parses the digits at the start of `bytes`. Returns the number and the count of digits. Wraps around after 19 digits.
+/// Parses the digits at the start of `bytes`. Returns the number and the count of digits. May wrap around from 20
+/// digits on.
 #[inline]
 pub(crate) fn digits(bytes: &[u8]) -> (u64, usize) {
     let mut number = 0u64;
@@ -110,7 +111,7 @@ pub(crate) fn timestamp(token: &[u8], precision: Precision) -> Result<i64, &'sta
         .ok_or(OUT_OF_RANGE)
 }
 
-/// Parses `[-]digits[.digits]` or `[-].digits` at the start of `bytes`. `None` if there are more than 15 digits,
+/// Parses `[-]digits[.digits]` or `[-].digits` at the start of `bytes`. `None` if there is no digit, or more than 15,
 /// because the result could then be rounded twice. Does not check the bytes after the number.
 #[inline]
 pub(crate) fn short_decimal(bytes: &[u8]) -> Option<(f64, usize)> {

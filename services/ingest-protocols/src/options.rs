@@ -47,7 +47,7 @@ pub struct Limits {
     pub line_bytes: usize,
     /// Fields of one point. Default 1,024.
     pub fields: usize,
-    /// Bytes of one string value, as stored. Default 64 KiB, as in InfluxDB 2.
+    /// Bytes of one string value; in line protocol, with its escapes. Default 64 KiB, as in InfluxDB 2.
     pub string_bytes: usize,
     /// Distinct shapes (measurement, field names and types) in one body. Default 65,536. Each shape takes some hundred
     /// bytes even if its line is short; without a limit, a small body could exhaust the memory.

@@ -1,13 +1,13 @@
 //! Raw series keys of the form `measurement[,tag=value…]`, by which decoders identify a timeline.
 //!
-//! The bytes are exactly those before the first unescaped space of a line. The engine therefore caches by the bytes,
-//! and [`parse`] runs only for new keys. Decoders of other protocols build keys with [`write()`].
+//! In line protocol, the bytes are exactly those before the first unescaped space of a line. The engine therefore
+//! caches by the bytes, and [`parse`] runs only for new keys. The JSON decoders build keys with [`write()`]; the keys
+//! of Prometheus series have another encoding, see [`parse`].
 //!
 //! # Escaping
 //!
-//! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character it
-//!   is a literal backslash, and so are runs of backslashes: `a\\ b` is `a\ b`. A name can therefore not *end* in a
-//!   backslash.
+//! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character,
+//!   also a backslash, it is literal: `a\\ b` is `a\ b`. A name can therefore not *end* in a backslash.
 //! - Quotes have no special meaning.
 //! - Measurements and tag keys contain no control characters. Tag values contain no NUL, CR and LF.
 
@@ -191,7 +191,7 @@ pub(crate) fn raw_measurement(key: &[u8]) -> &[u8] {
     key
 }
 
-/// Checks the bytes of a raw measurement like [`parse`], except for UTF-8.
+/// Checks the bytes of a raw measurement like [`parse`], except for UTF-8 and size.
 pub(crate) fn check_measurement(raw: &[u8]) -> Result<(), Reason> {
     let taken = Name::Measurement.raw_len(raw);
     if raw.is_empty() {

@@ -1,9 +1,9 @@
 //! Databases and buckets of InfluxDB clients.
 //!
-//! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates one. Otherwise
-//! they are written to the default table, and each timeline gets the tag `db` with the database name. Two databases
-//! therefore do not mix, and nothing has to be created first. A line that already has a tag `db` (some Telegraf inputs
-//! set it) keeps its own value.
+//! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates such a
+//! table. Otherwise points are written to the default table, and each timeline gets the tag `db` with the
+//! database name. Two databases therefore do not mix, and nothing has to be created first. A line that already
+//! has a tag `db` (some Telegraf inputs set it) keeps its own value.
 
 use tideline_engine::catalog::NameSelection;
 use tideline_engine::model::{Ordinal, RejectReason, SeriesError, SeriesResolver};

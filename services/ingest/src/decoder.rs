@@ -57,7 +57,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the unit of integer timestamps. Prometheus formats fix their unit; they return the default.
+    /// Returns the unit of integer timestamps. Prometheus formats and OTLP have a fixed unit; for these,
+    /// returns the default.
     pub(crate) fn precision(&self) -> Precision {
         match self {
             Self::LineProtocol(precision) | Self::Json(precision) | Self::Ndjson(precision) => *precision,

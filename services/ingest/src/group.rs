@@ -64,8 +64,8 @@ fn condition(labels: &BTreeMap<String, String>) -> Condition {
     Condition::And(borne(labels).map(leaf).collect())
 }
 
-/// Returns stale markers for the series of a group, given all series that have its labels. The result is empty if the
-/// group was never pushed.
+/// Returns stale markers for the series of a group. `selected` contains all series that have the labels of the
+/// group. The result is empty if the group was never pushed.
 fn ended(
     table: &Table,
     labels: &BTreeMap<String, String>,

@@ -15,7 +15,7 @@ pub enum Target {
     Database(String),
 }
 
-/// Table, and the tag that is added to all timelines of this write.
+/// Table, and the tag that is added to all timelines of this write without a tag `db`.
 pub(crate) struct Destination {
     pub(crate) table: Table,
     pub(crate) tag: Option<DatabaseTag>,
@@ -26,9 +26,9 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns an error if the table does not exist. A database without a table is an error only for Prometheus
-    /// formats: their series are identified by labels, to which the database tag cannot be appended. Also fails if the
-    /// database name cannot be a tag value.
+    /// Returns an error if the table does not exist or does not have the model series. A database without a
+    /// table is an error only for Prometheus formats: their series are identified by labels, to which the
+    /// database tag cannot be appended. Also fails if the database name cannot be a tag value.
     pub(crate) fn find(&self, engine: &Engine, decoder: &Decoder) -> Result<Destination, WriteError> {
         let (table, tag) = match self {
             Self::Table(name) => (engine.table(name)?, None),

@@ -59,8 +59,8 @@ pub struct Outcome {
     pub written: WriteOutcome,
     /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
-    /// Number of data points of the body, and of those that were rejected; zero for formats whose points have one row
-    /// each.
+    /// Numbers of data points of the body and of rejected data points; zero for formats whose points have one
+    /// row each, and for repeated requests.
     pub data_points: DataPoints,
 }
 

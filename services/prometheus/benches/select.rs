@@ -195,7 +195,7 @@ fn measure(name: &str, run: impl Fn() -> u64) {
     );
 }
 
-/// Writes the hosts in batches of 90 steps and seals them.
+/// Writes the points of all hosts in batches of 90 steps and seals the points.
 fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     let names: Vec<Box<str>> = (0..FIELDS).map(|field| format!("f{field}").into()).collect();
     let options = WriteOptions {

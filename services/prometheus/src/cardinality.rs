@@ -37,11 +37,13 @@ pub struct Cardinality {
     /// `label=value` with the number of timelines that have the pair, largest first. For metric names, the
     /// number of series.
     pub by_label_pair: Vec<(String, u64)>,
-    /// Oldest and newest stored timestamp in milliseconds since the epoch.
+    /// Oldest and newest stored timestamp in milliseconds since the epoch; `None` for a table
+    /// without points.
     pub span: Option<(i64, i64)>,
 }
 
-/// Reads the number of entries per list for [`SeriesView::tsdb_status`].
+/// Reads the number of entries per list for [`SeriesView::tsdb_status`]. Returns 10 if `limit` is
+/// missing.
 ///
 /// # Errors
 ///
@@ -64,7 +66,7 @@ impl SeriesView<'_> {
     ///
     /// # Errors
     ///
-    /// As [`cardinality`](Self::cardinality).
+    /// Returns the errors of [`cardinality`](Self::cardinality).
     pub fn tsdb_status(&self, limit: usize) -> Result<TsdbStatus> {
         let chunk_count = self.engine().table_stats(self.table).segments;
         let found = self.cardinality(limit)?;
@@ -72,7 +74,7 @@ impl SeriesView<'_> {
             let stat = |(name, value)| TsdbStat { name, value };
             counts.into_iter().map(stat).collect()
         };
-        // Limits that Prometheus reports for an empty head.
+        // Values that Prometheus reports for an empty head.
         let (min_time, max_time) = found.span.unwrap_or((i64::MAX, i64::MIN));
         Ok(TsdbStatus {
             head_stats: HeadStats {
@@ -171,6 +173,7 @@ fn joined(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i6
 }
 
 /// Returns the `limit` largest entries, in descending order; equal ones are in order of name.
+/// Entries with a count of 0 are omitted.
 fn largest(all: impl Iterator<Item = (String, u64)>, limit: usize) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = all.filter(|(_, count)| *count > 0).collect();
     all.sort_by(|(a, more), (b, less)| Reverse(more).cmp(&Reverse(less)).then_with(|| a.cmp(b)));

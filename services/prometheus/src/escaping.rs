@@ -1,8 +1,9 @@
 //! Escaping of metric and label names for clients that support only plain names.
 //!
-//! A metric or label may have any name. The text format quotes a name that is not plain, which older scrapers
-//! cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept` header requests. In
-//! the path of a request such a name is escaped by [`Escaping::Values`].
+//! A metric or label may have any name. A name is plain if it consists of ASCII letters, digits and `_` (for
+//! metrics also `:`) and does not begin with a digit. The text format quotes a name that is not plain, which
+//! older scrapers cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept`
+//! header requests. In the path of a request such a name is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,8 +16,8 @@ pub(crate) enum Escaping {
     /// A dot becomes `_dot_`, each other character that is not plain becomes `__`. `_` becomes `__`, also in
     /// plain names.
     Dots,
-    /// `U__`, then the name with each character that is not plain as its hexadecimal code, such as `_2e_`; `_`
-    /// becomes `__`.
+    /// A name that is not plain becomes `U__`, then the name with each character that is not plain as its
+    /// hexadecimal code, such as `_2e_`; `_` becomes `__`.
     Values,
     /// Not escaped, but quoted.
     AllowUtf8,
@@ -24,7 +25,8 @@ pub(crate) enum Escaping {
 
 impl Escaping {
     /// Reads the parameter `escaping` of an `Accept` header. The media types are examined in descending order of
-    /// quality, up to the first that Prometheus would respond with; the last parameter found counts.
+    /// quality, up to the first that Prometheus would respond with; the last parameter found counts. Without the
+    /// parameter, the default is returned.
     pub(crate) fn from_accept(accept: &str) -> Self {
         let mut kinds: Vec<Accepted<'_>> = accept.split(',').map(Accepted::read).collect();
         kinds.sort_by(|a, b| b.quality.total_cmp(&a.quality));
@@ -77,7 +79,7 @@ impl Escaping {
     }
 }
 
-/// A media type that a client accepts.
+/// Media type that a client accepts.
 struct Accepted<'a> {
     kind: &'a str,
     parameters: Vec<(&'a str, &'a str)>,

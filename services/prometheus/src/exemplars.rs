@@ -1,6 +1,6 @@
 //! Exemplars: single observations with labels such as a trace id, stored as JSON with the samples of their series.
 //!
-//! Reading them is bounded in number and bytes.
+//! The number and the bytes of the exemplars that a request reads are limited.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -15,7 +15,8 @@ use crate::parameters::{Parameters, wrong};
 use crate::request::SeriesRequest;
 use crate::view::SeriesView;
 
-/// Default number of rows per line; such lines are far shorter than the 10 MiB that importers accept.
+/// Default number of rows per line. The rows of such a line take at most 4 MB; importers accept lines
+/// of 10 MiB.
 const ROWS_DEFAULT: usize = 100_000;
 /// Maximum number of rows per line. A row takes at most 40 bytes, so a line never exceeds what importers accept.
 const ROWS_MAX: usize = 200_000;
@@ -90,7 +91,7 @@ impl SeriesRequest for Export {
     }
 }
 
-/// Parses the number of rows per line.
+/// Parses the number of rows per line; an empty text and 0 select the default.
 fn rows(text: &str) -> error::Result<usize> {
     match text.parse() {
         _ if text.is_empty() => Ok(ROWS_DEFAULT),

@@ -6,7 +6,7 @@ use tideline_engine::{EngineError, ErrorKind};
 use tideline_promql::PromqlError;
 use tideline_query::QueryError;
 
-/// Operation that Prometheus names in these errors.
+/// Name of the operation in these errors, as in Prometheus.
 const DOING: &str = "expression evaluation";
 
 /// Converts the error of a failed query.

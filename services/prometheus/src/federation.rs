@@ -25,7 +25,7 @@ use crate::view::SeriesView;
 const SEEN_BYTES: usize = 32;
 /// Bytes of a series in the list and as text, in addition to its labels.
 const SERIES_BYTES: usize = 256;
-/// Bytes of a histogram per sample that it counts as, in the list and as text.
+/// Bytes of a histogram in the list and as text, per unit of its `sample_size`.
 const HISTOGRAM_SAMPLE_BYTES: usize = 64;
 
 /// Request for newest samples.
@@ -172,7 +172,7 @@ impl Newest {
     }
 }
 
-/// Writes the series of a name: first numbers, then histograms, each under its own `# TYPE`.
+/// Writes the series of a name: first numbers, then histograms, each kind under its own `# TYPE`.
 fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, escaping: Escaping, out: &mut Vec<u8>) {
     let name = &*escaping.escape(name, is_plain_name);
     let mut has_head = false;

@@ -43,7 +43,8 @@ impl<'w> HeldBytes<'w> {
         Self { watch, what, bytes }
     }
 
-    /// Sets the number of held bytes. Returns an error if the request then holds more than its budget allows.
+    /// Sets the number of held bytes. Returns an error if the request then holds more than its budget allows,
+    /// or if the memory account of the process has no room.
     pub(crate) fn set(&mut self, bytes: u64) -> Result<(), QueryError> {
         if bytes == self.bytes {
             return Ok(());

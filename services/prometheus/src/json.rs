@@ -178,8 +178,8 @@ fn put_histogram_point(time: i64, histogram: &Histogram, text: &mut Vec<u8>) {
     text.push(b']');
 }
 
-/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `edges` encodes which
-/// bounds are inclusive: 0 = upper, 1 = lower, 2 = neither, 3 = both.
+/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `buckets` is omitted
+/// if all are empty. `edges` encodes which bounds are inclusive: 0 = upper, 1 = lower, 2 = neither, 3 = both.
 fn put_histogram(histogram: &Histogram, text: &mut Vec<u8>) {
     text.extend_from_slice(b"{\"count\":");
     put_number(histogram.count, NumberForm::Short, text);

@@ -21,7 +21,7 @@ use crate::scope::{Found, Scope, Selection, for_each_entry, retain_seen, seen};
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Number of timelines whose time ranges are looked up at once.
+/// Maximum number of timelines whose time ranges are looked up at once.
 const GROUP_TIMELINES: usize = 1_024;
 /// Bytes of a list entry in addition to its texts.
 const ENTRY_BYTES: usize = 64;
@@ -87,8 +87,8 @@ impl SeriesView<'_> {
         Ok(Listed::new(series.all, limit))
     }
 
-    /// Returns the names of the labels of the selected series; without selectors of all series. With selectors
-    /// or a range, each selected timeline costs some bytes and a visit.
+    /// Returns the names of the labels of the selected series, or of all series if there are no selectors.
+    /// With selectors or a range, each selected timeline costs some bytes and a visit.
     ///
     /// # Errors
     ///
@@ -116,12 +116,12 @@ impl SeriesView<'_> {
         Ok(Listed::new(names, limit))
     }
 
-    /// Returns the values of a label of the selected series; without selectors of all series. Costs as
-    /// [`label_names`](Self::label_names).
+    /// Returns the values of a label of the selected series, or of all series if there are no
+    /// selectors. The costs are those of [`label_names`](Self::label_names).
     ///
     /// # Errors
     ///
-    /// As [`label_names`](Self::label_names).
+    /// Returns the errors of [`label_names`](Self::label_names).
     pub fn label_values(
         &self,
         name: &str,
@@ -262,7 +262,8 @@ impl Gathered<'_> {
         }
     }
 
-    /// Adds the waiting texts of timelines that have points in a span.
+    /// Adds the waiting texts of timelines that have points in a span; without a span, all waiting
+    /// texts.
     fn settle(&mut self, view: &SeriesView<'_>, span: Option<Span>) -> Result<()> {
         let ids: Vec<_> = self.waiting.iter().map(|(found, _)| found.id).collect();
         let seen: Vec<Option<Seen>> = match span {

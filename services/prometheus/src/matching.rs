@@ -1,6 +1,6 @@
 //! Conversion of label matchers to conditions on tags, which the search index evaluates.
 //!
-//! Matchers that the index does not support are applied to each timeline that it finds.
+//! Matchers that the index does not support are applied to each timeline that the index finds.
 
 use tideline_engine::catalog::Entry;
 use tideline_engine::condition::Pattern;

@@ -44,7 +44,7 @@ pub(crate) struct Measurement {
 }
 
 impl Metric {
-    /// Returns the fields that have its samples.
+    /// Returns the fields that have the samples of the metric.
     pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
         self.number.into_iter().chain(self.histogram)
     }

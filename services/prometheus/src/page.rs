@@ -43,7 +43,7 @@ struct Outcome<'p> {
     samples: Vec<(Ordinal, SampleBuffer)>,
     /// Number of parts of the unit that were read.
     parts: usize,
-    /// First millisecond that was not read.
+    /// First millisecond that was not read completely; `None` if the read parts are complete.
     cut: Option<i64>,
     held: HeldBytes<'p>,
 }

@@ -20,7 +20,7 @@ use crate::view::SeriesView;
 
 /// Maximum of range ÷ step: enough for the minutes of a week or the hours of a year.
 const STEPS_MAX: i64 = 11_000;
-/// Maximum number of warnings and of infos of a response.
+/// Maximum number of warnings of an evaluation, and of infos, that a response lists.
 const NOTES_MAX: usize = 10;
 
 /// Parameters of a query, except for its expression.
@@ -130,7 +130,7 @@ impl QueryOptions {
             times,
             limit,
             time_max: timeout.map_or(set.query_timeout, |timeout| timeout.min(set.query_timeout)),
-            // As in Prometheus, 0 selects the setting.
+            // As in Prometheus, 0 selects the setting; a negative duration does so as well.
             lookback_delta: lookback_delta.filter(|delta| *delta > 0),
             statistics,
             warning,
@@ -252,7 +252,8 @@ fn in_parameter(error: PromqlError) -> PromqlError {
     }
 }
 
-/// Truncates notes to the number that Prometheus shows.
+/// Truncates notes to the number that Prometheus shows, and appends a note with the number of
+/// omitted notes.
 fn cut_notes(notes: &mut Vec<String>, kind: &str) {
     let omitted = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);

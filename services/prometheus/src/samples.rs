@@ -58,7 +58,7 @@ pub(crate) struct Gathered {
     pub(crate) series: Vec<SampleBuffer>,
     /// Timestamps of the rows of the current run in milliseconds.
     times: Vec<i64>,
-    /// Start timestamps of the rows of the current run, 0 = unknown; empty if it has none.
+    /// Start timestamps of the rows of the current run, 0 = unknown; empty if the run has none.
     starts: Vec<i64>,
 }
 
@@ -68,7 +68,7 @@ impl Layout {
         Self::of_some(measurement, start, |_| true)
     }
 
-    /// Returns the layout of the metrics for whose index `takes` returns true.
+    /// Returns a layout with only the metrics whose index `takes` accepts.
     pub(crate) fn of_some(
         measurement: &Measurement,
         start: Option<FieldId>,
@@ -158,7 +158,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Removes all but the last sample of each kind, which determines the reset hint of the next one.
+    /// Removes all but the last number and the last histogram of each series. They determine the
+    /// reset hint of the next histogram.
     pub(crate) fn keep_last(&mut self) {
         for series in &mut self.series {
             *series = SampleBuffer::of(series.numbers.split_last(), series.histograms.split_last());

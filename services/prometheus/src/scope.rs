@@ -19,7 +19,8 @@ use crate::names::{Measurement, measurements};
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Number of timelines visited under one lock of the catalog; takes less than a millisecond.
+/// Maximum number of timelines visited under one lock of the catalog. The visit takes less than a
+/// millisecond.
 const LOCKED_GROUP: usize = 2_048;
 /// Maximum number of measurements in a condition; for more, each timeline is checked instead.
 const MEASUREMENTS_NAMED_MAX: usize = 2_000;
@@ -204,7 +205,8 @@ pub(crate) fn for_each_entry(
     Ok(())
 }
 
-/// Returns the time ranges in which timelines have points.
+/// Returns the time ranges in which timelines have points, in the order of `ids`; `None` for a
+/// timeline without points.
 pub(crate) fn seen(view: &SeriesView<'_>, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
     view.check()?;
     let seen = view.engine().store().seen(view.table.points(), ids);

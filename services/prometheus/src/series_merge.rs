@@ -51,7 +51,8 @@ impl<'w> SeriesMerge<'w> {
         Self { watch, series }
     }
 
-    /// Adds the samples of a timeline. Returns an error if all samples exceed the budget.
+    /// Adds the samples of a timeline. Returns an error if all held samples together exceed the
+    /// budget.
     pub(crate) fn put(
         &self,
         labels: Labels,

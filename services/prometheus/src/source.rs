@@ -1,8 +1,9 @@
 //! Series of a table as the data source of the PromQL evaluator.
 //!
 //! A selection is a parallel scan over timelines. One read of a timeline returns all its wanted metrics. The worker
-//! that read them passes the series to the evaluator. Exceptions: metrics whose name occurs in several measurements are
-//! passed after the scan, and timelines whose windows cannot be computed without samples are read twice.
+//! that read the timeline passes its series to the evaluator. Exceptions: metrics whose name occurs in several
+//! measurements are passed after the scan, and timelines whose windows cannot be computed without samples are read
+//! twice.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -242,7 +243,8 @@ impl<'r> Reading<'r> {
         Ok(true)
     }
 
-    /// Passes on the samples of a timeline's series.
+    /// Reads a timeline and passes the samples of its series to the evaluator. Series with shared
+    /// metric names are kept for the merge.
     fn samples(
         &self,
         found: &Found,

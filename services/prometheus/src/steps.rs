@@ -14,7 +14,7 @@ use crate::time::{NANOS_PER_MILLI, to_millis};
 
 /// Largest ratio subtrahend ÷ result before cancellation makes the difference of doubles unreliable.
 const LARGE: f64 = 16.0;
-/// Largest ratio correction ÷ sum up to which a sum counts as reliable.
+/// Largest ratio correction ÷ sum at which a sum counts as reliable.
 const CANCELLED: f64 = 1e-6;
 /// Offset that maps signed to unsigned integers in the same order.
 const BIAS: u64 = 1 << 63;

@@ -19,9 +19,10 @@ use crate::series_merge::shared_names;
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Number of timelines that are looked up and held at once.
+/// Maximum number of timelines that are looked up and held at once.
 const GROUP_TIMELINES: usize = 16_384;
-/// Number of units of the first page; later pages depend on the size of the units.
+/// Maximum number of units of the first page. For later pages, the number depends on the size of
+/// the units.
 const UNITS_FIRST: usize = 64;
 /// Number of pages that the budget has room for. One page is read at a time. The remaining room is for samples
 /// that workers gather beyond the end of the page, and for labels.
@@ -92,8 +93,8 @@ impl SeriesView<'_> {
     /// Fragments of other series may be written in between.
     ///
     /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series
-    /// whose metric names occur in several measurements are sorted by labels and written last; their labels are
-    /// held in memory.
+    /// whose metric names occur in several measurements are sorted by labels and written after the other series
+    /// of their selector; their labels are held in memory.
     ///
     /// # Errors
     ///
@@ -130,11 +131,11 @@ impl SeriesView<'_> {
 
     /// Transfers one selector with the series sorted by labels, and all fragments of a series in succession.
     ///
-    /// In addition to [`transfer`](Self::transfer), the labels of all series are held in memory.
+    /// Unlike in [`transfer`](Self::transfer), the labels of all series are held in memory.
     ///
     /// # Errors
     ///
-    /// As [`transfer`](Self::transfer).
+    /// Returns the errors of [`transfer`](Self::transfer).
     pub fn transfer_sorted(
         &self,
         matchers: &[Matcher],

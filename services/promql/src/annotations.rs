@@ -1,7 +1,8 @@
 //! Annotations of a query result: warnings and infos with Prometheus' texts.
 //!
-//! Equal annotations are kept once; counts of equal annotations are added up. The position in the query is
-//! appended only when the texts are built, so a thousand series with the same problem produce one line.
+//! Equal annotations are kept once; overlaps of start times and forced monotonicity also count their
+//! occurrences. The position in the query is appended only when the texts are built, so a thousand series
+//! with the same problem produce one line.
 
 mod text;
 
@@ -15,7 +16,7 @@ use crate::number::{general, general_rounded};
 pub use text::Annotation;
 
 /// Maximum number of different warnings, and of different infos. A response shows far fewer, but an
-/// evaluation may produce one for each of millions of steps.
+/// evaluation may produce a different one at each of millions of steps.
 const KEPT_MAX: usize = 1_000;
 
 /// Deduplicated annotations. At most 1,000 warnings and 1,000 infos are kept: the first in sorted order.
@@ -94,7 +95,8 @@ impl Annotations {
     }
 
     /// Returns the sorted texts of warnings and of infos. Each ends with its position in the query as
-    /// `(line:column)`. If annotations were omitted, a last text reports it.
+    /// `(line:column)`. If a list omits annotations, its last text reports the omission, without a
+    /// position.
     pub fn texts(&self, query: &str) -> (Vec<String>, Vec<String>) {
         (
             self.warnings.texts(query, "warning"),
@@ -104,7 +106,8 @@ impl Annotations {
 }
 
 impl Remarks {
-    /// Inserts an annotation. If the text exists, the new position replaces the old one.
+    /// Inserts an annotation. If the text exists, the details are merged and the new position
+    /// replaces the old one.
     fn put(&mut self, text: String, mut entry: Entry) {
         if let Some(before) = self.kept.get_mut(&text) {
             entry.detail.merge(&before.detail);
@@ -213,7 +216,8 @@ impl fmt::Display for Detail {
     }
 }
 
-/// Formats a byte position as `line:column`, both from 1; the column is counted in bytes.
+/// Formats a byte position as `line:column`, both from 1; the column is counted in bytes. Returns
+/// `invalid position` for a position beyond the end of the query.
 fn position(query: &str, byte: usize) -> String {
     let Some(before) = query.as_bytes().get(..byte) else {
         return "invalid position".to_owned();

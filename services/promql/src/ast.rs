@@ -1,8 +1,8 @@
 //! The expression tree.
 //!
-//! Timestamps and fixed durations are in milliseconds; number literals and duration expressions are in seconds.
-//! The tree represents the query as written, with the position of each node in the text. The plan resolves
-//! everything that depends on start, end and step of the query.
+//! Timestamps and fixed durations are in milliseconds; durations written as number literals and duration
+//! expressions are in seconds. The tree represents the query as written, with the position of each node in the
+//! text. The plan resolves everything that depends on start, end and step of the query.
 
 use crate::matcher::Matcher;
 
@@ -43,7 +43,7 @@ pub enum Expr {
     Subquery(Box<Subquery>),
     /// `(expression)`.
     Paren(Box<Paren>),
-    /// `-expression`.
+    /// Expression with a sign: `-expression` or `+expression`.
     Unary(Box<Unary>),
     /// `left operator right`.
     Binary(Box<Binary>),
@@ -99,7 +99,7 @@ pub enum Bounds {
     /// Only samples within the range.
     #[default]
     Plain,
-    /// `anchored`: the last sample before the range is used as its value at the start.
+    /// `anchored`: the last sample before the range supplies the value at the start of the range.
     Anchored,
     /// `smoothed`: the values at both ends are interpolated.
     Smoothed,

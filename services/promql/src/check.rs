@@ -1,8 +1,8 @@
 //! Static checks of an expression: types, argument counts, vector matching. The messages equal those of
 //! Prometheus.
 //!
-//! The checks also complete what depends on both operands of an operator: set operators match many to many,
-//! and only operations between vectors keep a matching.
+//! The checks also complete the vector matching, which depends on the types of both operands: set operators
+//! match many to many, and only operations between vectors keep a matching.
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, Call, Cardinality, Expr, Subquery, TextRange, Unary, ValueType,
@@ -260,7 +260,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Returns the position of the operator: after the left operand and the spaces.
+    /// Returns the range from the operator (without the spaces before it) to the start of the right
+    /// operand.
     fn operator(&self, binary: &Binary) -> TextRange {
         let TextRange { end: left, .. } = binary.left.at();
         let TextRange { start: right, .. } = binary.right.at();

@@ -25,7 +25,8 @@ pub enum PromqlError {
     /// Disconnected client: `canceled`, 499.
     #[error("query was canceled in {0}")]
     Canceled(&'static str),
-    /// Exceeded limit on samples, steps or patterns: `execution`, 422. The message names the limit.
+    /// Exceeded limit on samples, steps or patterns: `execution`, 422. The message describes the
+    /// limit.
     #[error("{0}")]
     TooMany(String),
     /// Storage failure: `internal`, 500, or 503 if `is_overloaded`.
@@ -38,7 +39,8 @@ pub enum PromqlError {
     },
 }
 
-/// Syntax or type error of a query. Displayed as `line:column: parse error: message`.
+/// Syntax or type error of a query. Displayed as `line:column: parse error: message`; for an empty
+/// text, `unknown position` replaces `line:column`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// Position in bytes.

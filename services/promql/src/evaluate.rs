@@ -69,7 +69,7 @@ pub struct QueryParameters<'a> {
     pub end: i64,
     /// Step in milliseconds. Zero means an instant query, which is evaluated at `start` only.
     pub step: i64,
-    /// Lookback in milliseconds; smaller values count as 1. `None` selects [`Settings::lookback_delta`].
+    /// Lookback in milliseconds; values below 1 count as 1. `None` selects [`Settings::lookback_delta`].
     pub lookback_delta: Option<i64>,
 }
 
@@ -80,6 +80,7 @@ pub struct Settings {
     /// the lookback.
     pub lookback_delta: i64,
     /// Maximum number of samples that an evaluation holds at once; a histogram counts as several.
+    /// Also the maximum number of steps.
     pub max_samples: usize,
     /// True if metric names are dropped at the end of an evaluation instead of by each function.
     pub delayed_name_removal: bool,

@@ -89,7 +89,7 @@ impl Labels {
 }
 
 impl LabelsBuilder {
-    /// Sets a label; an empty value removes it.
+    /// Sets a label. A label with an empty value is omitted from the built labels.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         match self.pairs.iter_mut().find(|(at, _)| at == name) {
             Some(pair) => pair.1 = value.to_owned(),

@@ -14,7 +14,8 @@ use crate::ast::TextRange;
 use crate::quote::{quote, quote_char};
 use token::keyword;
 
-/// Lexical error, with the range of the token that contains it.
+/// Lexical error. The range extends from the start of the token, or from the position after the
+/// offending character, to the end of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LexError {
     pub(crate) at: TextRange,

@@ -2,7 +2,8 @@
 
 use crate::ast::BinaryOp;
 
-/// Returns the larger number. Infinity takes precedence over NaN, and NaN over everything else.
+/// Returns the larger number. Positive infinity takes precedence over NaN, and NaN over everything
+/// else.
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY

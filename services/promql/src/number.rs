@@ -10,7 +10,8 @@ pub(crate) fn general(value: f64) -> String {
     Shortest(value).to_string()
 }
 
-/// Formats a number like [`general`], rounded to `digits` significant digits.
+/// Formats a number rounded to `digits` significant digits, like Go's `%.{digits}g`: with an
+/// exponent below 1e-4 and from 10^`digits` on.
 pub(crate) fn general_rounded(value: f64, digits: usize) -> String {
     if let Some(text) = special(value) {
         return text.to_owned();

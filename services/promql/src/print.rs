@@ -176,7 +176,7 @@ impl Display for Label<'_> {
     }
 }
 
-/// Selector without its time shift.
+/// Metric name and matchers of a selector.
 struct Named<'a>(&'a VectorSelector);
 
 impl Display for Named<'_> {

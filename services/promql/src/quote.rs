@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// Quotes a text with double quotes and escapes characters that cannot be printed.
+/// Quotes a text with double quotes. Escapes double quotes, backslashes and characters that cannot
+/// be printed.
 pub fn quote(text: &str) -> String {
     quote_bytes(text.as_bytes())
 }

@@ -12,7 +12,7 @@
 //! | `starts` | reset detection by start timestamps |
 //!
 //! Each function maps a window of samples to an optional value and to notes. No function has another effect.
-//! Windows of floats are slices of the source's data. Functions over floats allocate nothing, except a reusable
+//! Windows are slices of the samples of a series. Functions over floats allocate nothing, except a reusable
 //! buffer for sorted values.
 
 mod anchored;

@@ -85,7 +85,7 @@ pub struct Samples<'a> {
     pub histogram_starts: &'a [i64],
 }
 
-/// Receiver of the selected series. It is called from several threads at once, in no particular order. An
+/// Receiver of the selected series. A source may call it from several threads at once, in any order. An
 /// error ends the selection.
 pub type Visit<'a> = dyn Fn(&Labels, SeriesData<'_>) -> Result<()> + Sync + 'a;
 
@@ -100,7 +100,8 @@ pub trait Source: Sync {
     /// and the error of [`Self::check`] if the query ends early.
     fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()>;
 
-    /// Checks for timeout and cancellation. It is called often and must be cheap.
+    /// Checks for timeout and cancellation. The evaluator calls this method often, so it must be
+    /// cheap.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ pub trait Source: Sync {
     /// [`PromqlError::Canceled`](crate::PromqlError::Canceled) if the evaluation must stop.
     fn check(&self) -> Result<()>;
 
-    /// Updates the memory account: the evaluation replaces `before` held bytes with `now` bytes. It is called
-    /// by several threads, at least once per series. The default implementation accepts everything.
+    /// Updates the memory account: the evaluation replaces `before` held bytes with `now` bytes. Several
+    /// threads call this method, at least once per series. The default implementation accepts everything.
     ///
     /// # Errors
     ///

@@ -202,8 +202,9 @@ impl Accumulator {
         }
     }
 
-    /// Adds a summary of values of one timeline and type, all of which are in the window. Only for functions that
-    /// [take summaries](Function::takes_summaries). Summaries of a timeline may be added in any order.
+    /// Adds a summary of values of one timeline and type, all of which are in the window. Supported only by
+    /// functions that [take summaries](Function::takes_summaries). Summaries of a timeline may be added in any
+    /// order.
     pub fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
         match self {
             Self::Count(counts) => counts[window] += summary.count,
@@ -220,7 +221,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds the next values of a timeline, of any types, in time order. Only if
+    /// Adds the next values of a timeline, of any types, in time order. Has an effect only if
     /// [`needs_sequence`](Self::needs_sequence) returns true.
     pub fn add_sequence(&mut self, sequence: &[(i64, Scalar)], segments: &[Segment]) {
         for segment in segments {

@@ -119,8 +119,8 @@ const SPARE_BYTES_MAX: u64 = 4 << 20;
 
 /// Enforcement of the budget of one running query, shared by its workers.
 ///
-/// Memory of the query counts twice: against its own budget, and, rounded up to pages, against the memory account
-/// of the process.
+/// Held values count twice: against the budget, and, rounded up to pages, against the memory account of the
+/// process. Memory of other kinds counts only against the account.
 #[derive(Debug)]
 pub struct Watch {
     budget: Budget,
@@ -277,8 +277,8 @@ impl Watch {
     }
 }
 
-/// Returns the row limit of a query: `requested`, or the limit of the budget if `requested` is `None`. Fails if `requested`
-/// is 0 or exceeds the budget.
+/// Returns the row limit of a query: `requested`, or the limit of the budget if `requested` is `None`. Fails if
+/// `requested` is 0 or exceeds the limit of the budget.
 pub(crate) fn rows_limit(what: &'static str, budget: &Budget, requested: Option<u64>) -> Result<u64> {
     match requested {
         Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),

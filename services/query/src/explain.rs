@@ -52,7 +52,7 @@ pub struct Explanation {
 /// timelines, and that no summaries are used. Unsealed points are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Estimate {
-    /// Segments with points of any timeline in the range; exact.
+    /// Segments whose time range overlaps the queried range; exact.
     pub segments: u64,
     /// Chunks in the range.
     pub chunks: u64,

@@ -16,7 +16,7 @@ use crate::window::Windows;
 /// are filled with 0 by every fill.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fill {
-    /// No value: a row without the value.
+    /// No fill: the value is missing in its row.
     Null,
     /// The newest earlier value, up to a maximum distance; nothing before the first value.
     Previous {
@@ -24,9 +24,9 @@ pub enum Fill {
         reach: i64,
     },
     /// Linear interpolation between the values before and after, by the starts of their windows, as a float;
-    /// nothing before the first value and after the last. Only for numbers.
+    /// nothing before the first value and after the last. Supported only by columns of numbers.
     Linear,
-    /// This value. Only for columns of its kind; as a float if the column has floats.
+    /// This value; as a float if the column has floats. Supported only by columns of the same kind.
     Value(Value),
 }
 

@@ -196,7 +196,7 @@ pub(crate) fn plural(kind: ValueKind) -> &'static str {
 }
 
 impl Node {
-    /// Returns for each row of a run whether it matches.
+    /// Returns a flag for each row of a run: true if the row matches.
     fn mask(&self, run: &Run, masks: &mut Masks) -> Vec<bool> {
         match self {
             Self::And(all) => Self::fold(all, run, masks, true, |a, b| a & b),

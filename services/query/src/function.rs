@@ -128,7 +128,7 @@ impl Percentile {
 }
 
 impl Function {
-    /// All functions without a parameter, in the order of the documentation.
+    /// All functions without a parameter, in the order of the variants.
     pub const PLAIN: [Self; 16] = [
         Self::Count,
         Self::CountDistinct,

@@ -14,7 +14,8 @@ use crate::function::Function;
 use crate::point_query::Selector;
 use crate::result::{RowSink, Series};
 
-/// Number of timelines visited under one lock of the catalog; takes less than a millisecond.
+/// Maximum number of timelines visited under one lock of the catalog. The visit takes less than a
+/// millisecond.
 const LOCKED_GROUP: usize = 2_048;
 
 /// Timelines of a query, in order of id.

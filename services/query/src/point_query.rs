@@ -30,7 +30,7 @@ pub struct PointQuery {
     /// wanted.
     pub values: Option<Condition>,
     /// Fields computed for each point. They are selected, filtered, ranked and aggregated by name like stored
-    /// fields. A measurement has a computed field if it has at least one of its inputs.
+    /// fields. A measurement has a computed field if the measurement has at least one input of the field.
     pub compute: Vec<Computation>,
     /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
@@ -131,7 +131,8 @@ pub struct Aggregate {
     /// Functions; at least one, unless `compute` has a column.
     pub functions: Vec<Function>,
     /// Additional columns, computed from aggregates of the same window, which need not be requested themselves.
-    /// With a fill, the filled values are used. A measurement has a computed column if it has all of its inputs.
+    /// With a fill, the filled values are used. A measurement has a computed column if the measurement has all
+    /// inputs of the column.
     pub compute: Vec<Computation>,
     /// Windows; `None` = the whole range is one window.
     pub window: Option<Window>,

@@ -212,7 +212,7 @@ struct Gate {
     running_max: usize,
     waiting_max: usize,
     state: Mutex<GateState>,
-    /// Signalled when a query has released its permit or has given up waiting.
+    /// Signalled when a query has acquired or released a permit, or has given up waiting.
     changed: Condvar,
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) table: &'a Table,
     pub(crate) snapshot: Snapshot,
-    /// Segments of the snapshot with points in the requested range.
+    /// Number of segments of the snapshot whose time range overlaps the requested range.
     pub(crate) segments: Segments,
     pub(crate) pool: &'a ThreadPool,
     pub(crate) watch: &'a Watch,
@@ -197,7 +197,7 @@ impl Querier {
     ///
     /// # Errors
     ///
-    /// As [`points`](Self::points).
+    /// Returns the errors of [`points`](Self::points).
     pub fn latest(
         &self,
         table: &Table,
@@ -346,7 +346,8 @@ impl ReadScope<'_> {
     }
 }
 
-/// Counts the segments of a tier with points in the unexpired part of a range.
+/// Counts the segments of a tier (`None` = all) whose time range overlaps the unexpired part of a
+/// range.
 pub(crate) fn segments(table: &Table, range: TimeRange, tier: Option<Tier>, snapshot: &Snapshot) -> Segments {
     let table = table.points().id();
     let range = snapshot.visible(table, range);

@@ -196,7 +196,7 @@ pub struct QueryCost {
 /// Read cost of one tier or of all tiers together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierCost {
-    /// Segments with points of any timeline in the range.
+    /// Segments whose time range overlaps the queried range.
     pub segments: u64,
     /// Chunks, blocks and open rows that were read at least in part.
     pub chunks: u64,
@@ -259,7 +259,7 @@ impl QueryCost {
     }
 }
 
-/// Number of segments of each tier with points in the range of a query.
+/// Number of segments of each tier whose time range overlaps the range of a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Segments([u64; 3]);
 

@@ -2,8 +2,8 @@
 //! shape of the curve.
 //!
 //! Points are chosen by largest-triangle-three-buckets (S. Steinarsson, 2013). The first and the last point are
-//! kept. The points between them are split into buckets of equal size. From each bucket the point is kept that
-//! forms the largest triangle with the previously chosen point and the mean of the next bucket. Peaks are preserved
+//! kept. The points between them are split into buckets of equal size. From each bucket, the point that forms the
+//! largest triangle with the previously chosen point and the mean of the next bucket is kept. Peaks are preserved
 //! for any number of points.
 
 use std::ops::ControlFlow;

@@ -16,9 +16,10 @@ use crate::timelines::TimelineReader;
 
 /// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
 const SHARE_TIMELINES_MIN: usize = 8;
-/// Number of timelines from which each worker gets several shares, because their costs differ.
+/// Minimum number of timelines for which each worker gets several shares, because the costs of the
+/// shares differ.
 const FINE_TIMELINES_MIN: usize = 1_024;
-/// Number of shares per worker in this case.
+/// Number of shares per worker for this many timelines.
 const FINE_SHARES: usize = 4;
 
 /// Parallel scan of the points of a range in one snapshot.
@@ -102,7 +103,7 @@ impl PointReader<'_> {
     ///
     /// # Errors
     ///
-    /// As [`timeline`](Self::timeline).
+    /// Returns the errors of [`timeline`](Self::timeline).
     pub fn timeline_summarized(
         &mut self,
         id: TimelineId,

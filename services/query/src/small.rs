@@ -1,8 +1,8 @@
 //! Small queries: running them takes about as long as waking another thread.
 //!
-//! A query is small if it names few timelines exactly and reads few hot segments. Its real cost is known only after
-//! it has run, so the small form of a query has a tight budget. A caller that exceeds it runs the original query in
-//! the usual way.
+//! A query is small if few timelines have to be examined and few segments, all hot, have to be read. A query for
+//! rows must also have a low limit. The real cost is known only after a query has run, so the small form of a query
+//! has a tight budget. If it exceeds this budget, the caller runs the original query in the usual way.
 //!
 //! No query is small if the backend sends requests over a network: a thread that reads HTTP requests must not wait
 //! for the network.
@@ -22,7 +22,8 @@ use crate::querier::{Querier, segments};
 const TIMELINES_MAX: u64 = 4;
 /// Maximum number of timelines that have the rarest tag of the condition. The search examines all of them.
 const CANDIDATES_MAX: u64 = 64;
-/// Maximum number of hot segments in the range of a small query; each may cost a read.
+/// Maximum number of hot segments whose time range overlaps the range of a small query; each may
+/// cost a read.
 const SEGMENTS_MAX: u64 = 8;
 
 /// Maximum number of rows that a small query requests.
@@ -41,7 +42,8 @@ const BUDGET: Budget = Budget {
 };
 
 impl Querier {
-    /// Returns the small form of a query; `None` if it is not small. Costs some lookups and reads no points.
+    /// Returns the small form of a query; `None` if the query is not small. Costs some lookups and reads no
+    /// points.
     pub fn as_small(&self, table: &Table, query: &PointQuery) -> Option<PointQuery> {
         if self.engine().store().backend().capabilities().requests_in_flight > 1 {
             return None;

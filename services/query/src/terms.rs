@@ -95,7 +95,8 @@ impl Terms {
         })
     }
 
-    /// Appends a condition on values. `None` appends nothing, so that tokens of queries without one do not change.
+    /// Appends a condition on values. `None` appends nothing, so that tokens of queries without a condition do not
+    /// change.
     pub(crate) fn values(self, condition: Option<&Condition>) -> Self {
         match condition {
             Some(condition) => self.choice(0).condition(condition, Domain::Values),
@@ -103,7 +104,8 @@ impl Terms {
         }
     }
 
-    /// Appends computations. An empty list appends nothing, so that tokens of queries without any do not change.
+    /// Appends computations. An empty list appends nothing, so that tokens of queries without computations do
+    /// not change.
     pub(crate) fn computations(self, computations: &[Computation]) -> Self {
         if computations.is_empty() {
             return self;

@@ -54,8 +54,9 @@ impl<'r> TimelineReader<'r> {
         }
     }
 
-    /// As [`timeline`](Self::timeline), but summaries of time spans may replace their points, wherever they are
-    /// stored and exact in every window of `grid`. The order of the parts is unspecified.
+    /// Passes the points of one timeline to `visit` like [`timeline`](Self::timeline), but a summary of a time
+    /// span may replace the points of the span, if a summary is stored that is exact in every window of `grid`.
+    /// The order of the parts is unspecified.
     pub(crate) fn summarized(
         &mut self,
         id: TimelineId,

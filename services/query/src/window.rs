@@ -39,7 +39,7 @@ enum Borders {
 /// Consecutive values in one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Index of the window, counted from the first of the query.
+    /// Index of the window, counted from the first window of the query.
     pub window: usize,
     /// Positions of the values.
     pub values: Range<usize>,

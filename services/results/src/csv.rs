@@ -1,6 +1,7 @@
 //! Sink of CSV results (RFC 4180): a header line, then one line per row.
 //!
-//! The header line names all tags and columns of the result, so the rows of all series have the same cells.
+//! The header line names all tags and columns of the result, so the rows of all series have the same number of
+//! cells.
 
 use std::io::{self, Write};
 

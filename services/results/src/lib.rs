@@ -135,7 +135,7 @@ impl ResultOptions {
     ///
     /// # Examples
     ///
-    /// Rows as lines of JSON. A query calls the same methods of the sink:
+    /// Writes a row as a line of JSON. A query calls the same methods of the sink:
     ///
     /// ```
     /// use tideline_openapi::query::{IntegerForm, TimeForm};

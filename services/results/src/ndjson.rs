@@ -1,4 +1,4 @@
-//! Sink of NDJSON results: one JSON object per line, a flat row each, and the summary in the last line.
+//! Sink of NDJSON results: each row is a flat JSON object on its own line, and the last line is the summary.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Part of a result after its rows: next page, estimated columns, suggestions, cost and plan.
+//! Part of a result after its rows: next page, estimated and overflowed columns, suggestions, cost and plan.
 //!
 //! JSON, NDJSON and Parquet include it; Arrow streams and CSV omit it.
 
@@ -14,8 +14,8 @@ use crate::text::put_json_text;
 
 /// Appends the members `"more":…,"next":…,"cost":{…}`.
 ///
-/// Before the cost are `"estimated":[…]` and `"overflowed":[…]` if they list a column, and `"suggestions":[…]` if the
-/// query names something unknown. The cost includes the plan if `has_plan` is true.
+/// Before the cost are `"estimated":[…]` and `"overflowed":[…]` if they list a column, and `"suggestions":[…]`
+/// if the query contains an unknown name. The cost includes the plan if `has_plan` is true.
 pub(crate) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) {
     let QueryCost {
         timelines, elapsed, ..

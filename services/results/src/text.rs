@@ -10,7 +10,7 @@ use tideline_query::{SinkClosed, ValueRef, histogram_text};
 
 /// Largest magnitude of an integer that clients parsing numbers as doubles read exactly.
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
-/// Names that every flat row has in addition to its tags and columns.
+/// Names of the members that a flat row may have in addition to its tags and columns.
 const RESERVED_NAMES: [&str; 3] = ["id", "measurement", "time"];
 
 /// Writes the buffer to the output and clears it for reuse.

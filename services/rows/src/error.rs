@@ -27,6 +27,10 @@ pub enum RowsError {
         /// The actual value.
         actual: u64,
     },
+    /// A row or range of a transaction has changed; holds its index in the list of those that must be unchanged. Nothing
+    /// was written.
+    #[error("unchanged/{0} has changed since it was read, so nothing was written; read it again")]
+    Changed(usize),
     /// A stored row is damaged.
     #[error("table {table}: {reason}")]
     Damaged {

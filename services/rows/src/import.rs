@@ -35,9 +35,9 @@ const ENTRY_RECORDS: usize = 1_000;
 /// Size of an entry, in bytes of JSON, after which it is written.
 const ENTRY_BYTES: usize = 1 << 20;
 /// Maximum size of a record of text, in bytes: more than the largest row.
-pub const RECORD_BYTES_MAX: usize = 8 << 20;
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
 /// Memory that an import of text holds at most, in bytes: a record, its decoded form and an entry.
-pub const TEXT_MEMORY_BYTES: u64 = 24 << 20;
+pub const TEXT_MEMORY_BYTES: u64 = 48 << 20;
 /// Memory that an import of Arrow or Parquet holds at most in addition to its body, in bytes: a batch or pages, their
 /// decoded form and an entry.
 pub const COLUMNAR_MEMORY_BYTES: u64 = 80 << 20;

@@ -8,6 +8,7 @@
 //! | [`value`] | JSON forms of values: parsing by declared type, writing |
 //! | [`key`] | keys, prefixes and bounds by column name |
 //! | [`condition`] | conditions on rows |
+//! | [`columns`] | pages of the columns of rows with many columns |
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
@@ -16,8 +17,10 @@
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
+//! | [`transaction`] | revisions, and the requirement that rows are unchanged |
 //! | [`error`] | [`RowsError`] |
 
+pub mod columns;
 pub mod condition;
 pub mod error;
 pub mod estimate;
@@ -28,10 +31,13 @@ pub mod read;
 pub mod selection;
 pub mod tabular;
 pub mod token;
+pub mod transaction;
 pub mod value;
 pub mod write;
 
+pub use columns::ColumnPages;
 pub use error::{Result, RowsError};
 pub use read::{Count, Page, PageLimits, Scan};
 pub use selection::Selection;
+pub use transaction::Transaction;
 pub use write::{Outcomes, WriteSettings};

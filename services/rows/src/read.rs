@@ -11,7 +11,7 @@ use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::Durability;
-use tideline_engine::rows::{RowScan, StoredRow};
+use tideline_engine::rows::{RangeDigest, RowScan, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::ValueCondition;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
@@ -19,7 +19,8 @@ use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, Sc
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::selection::Selection;
-use crate::{key, token};
+use crate::transaction::one_partition;
+use crate::{key, token, transaction};
 
 /// Maximum number of keys of a request.
 pub const KEYS_MAX: u64 = 2_000;
@@ -196,6 +197,9 @@ pub struct Page {
     pub next: Option<String>,
     /// Reason why the page ended before the scan.
     pub reason: Option<PageEnd>,
+    /// Revision of the range, if the selection has revisions and the page is a complete forward scan within one
+    /// partition.
+    pub revision: Option<String>,
 }
 
 /// Result of a count.
@@ -281,6 +285,13 @@ impl Scan {
         token::encode(&self.terms, table.layout().merge_key(last))
     }
 
+    /// Returns the digest of the range to compute; `None` if the scan returns none.
+    fn digest(&self, table: &WideTable, selection: &Selection) -> Option<RangeDigest> {
+        let is_whole = self.direction == Direction::Ascending && self.after.is_none();
+        let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
+        (selection.has_revisions && is_whole && is_one()).then(RangeDigest::default)
+    }
+
     /// Reads a page and passes each of its rows, as JSON, to `take`.
     ///
     /// # Errors
@@ -296,7 +307,7 @@ impl Scan {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<Page> {
         let mut json = Vec::new();
-        self.stored_page(engine, table, limits, is_stopped, &mut |row| {
+        self.read_page(engine, table, Some(selection), limits, is_stopped, &mut |row| {
             json.clear();
             write_row(table, row, selection, &mut json)?;
             take(&json)?;
@@ -317,9 +328,23 @@ impl Scan {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
     ) -> Result<Page> {
+        self.read_page(engine, table, None, limits, is_stopped, take)
+    }
+
+    /// Reads a page; with a selection, computes the revision of the range if requested.
+    fn read_page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        selection: Option<&Selection>,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
+    ) -> Result<Page> {
         let mut scan = self.begin(engine, table, limits.rows);
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
         let mut last: Option<StoredRow> = None;
+        let mut digest = selection.and_then(|selection| self.digest(table, selection));
         let reason = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
@@ -337,6 +362,9 @@ impl Scan {
                 break Some(PageEnd::Scanned);
             }
             read += 1;
+            if let Some(digest) = &mut digest {
+                digest.add(&row);
+            }
             if self.matches(table, &row)? {
                 returned += 1;
                 bytes += take(&row)?;
@@ -349,6 +377,9 @@ impl Scan {
             returned,
             next: next.map(|row| self.token(table, &row.key)),
             reason,
+            revision: digest
+                .filter(|_| reason.is_none())
+                .map(|digest| transaction::encode(digest.finish())),
         })
     }
 
@@ -413,7 +444,8 @@ pub fn delete(
 
 fn write_row(table: &WideTable, row: &StoredRow, selection: &Selection, out: &mut Vec<u8>) -> Result<()> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-    selection.write_row(table, &row.key, &columns, out)
+    let revision = selection.has_revisions.then(|| row.digest());
+    selection.write_row(table, &row.key, &columns, revision, out)
 }
 
 fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {

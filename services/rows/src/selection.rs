@@ -6,12 +6,12 @@
 use hashbrown::HashSet;
 use tideline_engine::WideTable;
 use tideline_engine::model::{TimeRange, Timestamp};
-use tideline_engine::rows::{Mutation, Version};
+use tideline_engine::rows::{Mutation, RowDigest, Version};
 use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
 
 use crate::error::{Result, RowsError};
-use crate::{key, value};
+use crate::{key, transaction, value};
 
 /// Maximum number of names and prefixes in a request.
 const NAMES_MAX: usize = 10_000;
@@ -24,6 +24,8 @@ pub struct Selection {
     /// `None` = the newest value without its version.
     versions: Option<Versions>,
     integers: RowIntegers,
+    /// True if rows are returned with their revisions.
+    pub(crate) has_revisions: bool,
     /// Encoding of the selection for page tokens.
     terms: Vec<u8>,
 }
@@ -100,8 +102,18 @@ impl Selection {
             columns,
             versions: has_versions.then_some(Versions { count, range }),
             integers,
+            has_revisions: false,
             terms,
         })
+    }
+
+    /// Returns the selection with or without the revisions of rows.
+    #[must_use]
+    pub fn with_revisions(self, has_revisions: bool) -> Self {
+        Self {
+            has_revisions,
+            ..self
+        }
     }
 
     /// Returns the selection of all columns with their newest values.
@@ -128,7 +140,7 @@ impl Selection {
                 .any(|prefix| name.starts_with(prefix.as_str()))
     }
 
-    /// Appends a row as `{"key": {…}, "columns": {…}}`.
+    /// Appends a row as `{"key": {…}, "columns": {…}}`, followed by `revision` if it is given.
     ///
     /// # Errors
     ///
@@ -138,6 +150,7 @@ impl Selection {
         table: &WideTable,
         key: &[u8],
         row: &Mutation<'_>,
+        revision: Option<RowDigest>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         out.extend_from_slice(b"{\"key\":");
@@ -173,7 +186,12 @@ impl Selection {
             }
             out.push(b']');
         }
-        out.extend_from_slice(b"}}");
+        out.push(b'}');
+        if let Some(revision) = revision {
+            out.extend_from_slice(b",\"revision\":");
+            value::write_text(&transaction::encode(revision), out);
+        }
+        out.push(b'}');
         Ok(())
     }
 }

@@ -16,8 +16,9 @@ use serde_json::value::RawValue;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::{ColumnType, Durability, Timestamp};
 use tideline_engine::rows::{
-    Action, Column, ColumnName, Image, Increment, Mutation, ROW_BYTES_MAX, Refused, RememberedResponse,
-    RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite, RowWriteOptions, Update, Version,
+    Action, COLUMN_BYTES_MAX, Column, ColumnName, Image, Increment, Mutation, ROW_BYTES_MAX, Refused,
+    RememberedResponse, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
+    RowWriteOptions, Update, Version,
 };
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
 use tideline_engine::{Engine, EngineError, IdempotentRequest, WideTable};
@@ -30,6 +31,7 @@ use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::key;
 use crate::selection::{Selection, write_key};
+use crate::transaction::Transaction;
 use crate::value::{GivenValue, parse_column};
 
 /// Maximum number of rows of a request that is not a body of lines.
@@ -54,6 +56,8 @@ pub struct WriteSettings {
     pub key: Option<String>,
     /// True if a row that is not valid does not keep the other rows of its partition from being written.
     pub is_independent: bool,
+    /// Rows and ranges that must be unchanged; `None` = no requirement.
+    pub transaction: Option<Transaction>,
 }
 
 /// Outcomes of a write.
@@ -120,7 +124,8 @@ struct Condition {
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`] for too many rows, and the errors of [`Engine::begin_row_request`] and
+/// [`RowsError::OverLimit`] for too many rows, [`RowsError::Invalid`] if a row does not belong to the partition of the
+/// transaction, [`RowsError::Changed`] if a row of the transaction has changed, and the errors of [`Engine::begin_row_request`] and
 /// [`Engine::write_rows`]. Nothing is written then, except after an error of kind `Unavailable`.
 pub fn write(
     engine: &Engine,
@@ -254,6 +259,9 @@ pub(crate) fn write_entry(
         exclude_partitions(&mut drafts);
     }
     let drafts = drafts;
+    if let Some(transaction) = &settings.transaction {
+        check_partition(&drafts, transaction)?;
+    }
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
         let ready = drafts.iter().filter_map(Draft::ready);
@@ -278,10 +286,17 @@ pub(crate) fn write_entry(
             request,
             response: &response,
         }),
+        unchanged: settings
+            .transaction
+            .as_ref()
+            .map_or_else(Vec::new, |transaction| transaction.unchanged.clone()),
     };
     let (writes, written) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {
             let (writes, written) = engine.write_rows(table, &make, &options)?;
+            if let Some(changed) = written.changed {
+                return Err(RowsError::Changed(changed));
+            }
             (writes, written.rows)
         }
         false => (Vec::new(), Vec::new()),
@@ -311,6 +326,21 @@ fn counts_of(rows: &[RowOutcome]) -> RowCounts {
     let mut counts = RowCounts::default();
     rows.iter().for_each(|row| counts.add(row.status));
     counts
+}
+
+/// Refuses rows of other partitions than that of a transaction.
+fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
+    let other = drafts.iter().find(|draft| {
+        let key = draft.key.as_ref();
+        key.is_some_and(|key| key.partition.as_ref() != Some(&transaction.partition))
+    });
+    match other {
+        None => Ok(()),
+        Some(draft) => Err(RowsError::Invalid(format!(
+            "rows/{} belongs to another partition than the elements of unchanged; a transaction covers one partition",
+            draft.index
+        ))),
+    }
 }
 
 /// Excludes the rows of partitions of which a row is not valid.
@@ -681,7 +711,7 @@ fn outcomes_of(
         let row = |image: &Option<Mutation<'static>>| {
             let mut out = Vec::new();
             selection
-                .write_row(table, &write.key, image.as_ref()?, &mut out)
+                .write_row(table, &write.key, image.as_ref()?, None, &mut out)
                 .ok()?;
             raw(out)
         };
@@ -720,6 +750,12 @@ fn refused_text(table: &WideTable, refused: &Refused) -> String {
         Refused::Overflow(column) => {
             format!(
                 "the sum of column {:?} is outside the range of its type",
+                name(column)
+            )
+        }
+        Refused::ColumnTooLarge(column, bytes) => {
+            format!(
+                "column {:?} with its versions would have {bytes} bytes, over the limit of {COLUMN_BYTES_MAX}",
                 name(column)
             )
         }

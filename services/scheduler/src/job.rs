@@ -93,7 +93,7 @@ pub struct JobProgress {
     pub bytes_written: u64,
     /// Bytes read per second, on average.
     pub bytes_per_second: Option<u64>,
-    /// Seconds left at this rate.
+    /// Estimated time until the end, in seconds.
     pub seconds_left: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Journal of jobs: past jobs, served schedules, paused kinds and the next job id. It survives restarts.
 //!
 //! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. After a
-//! crash, a job that was running is recorded as interrupted, and its work is planned again.
+//! crash, a job that was running is recorded as interrupted, and planned work is planned again.
 //!
 //! | row | content |
 //! |---|---|
@@ -85,7 +85,8 @@ struct StoreState {
 }
 
 impl Journal {
-    /// Reads the rows of an earlier process. Jobs that were running are marked as interrupted; the edit stores that.
+    /// Reads the rows of an earlier process. Jobs that were running are marked as interrupted; the edit stores these
+    /// marks.
     pub(crate) fn read(rows: &[(Bytes, Bytes)]) -> (Self, Edit) {
         let mut journal = Self {
             next_id: 1,
@@ -183,7 +184,7 @@ impl Journal {
         edit
     }
 
-    /// Removes a started job that returned to the queue. Returns the edit that does so.
+    /// Removes a started job that returned to the queue. Returns the edit that removes its row.
     pub(crate) fn forget(&mut self, id: u64) -> Edit {
         self.jobs.remove(&id);
         Edit {
@@ -192,7 +193,7 @@ impl Journal {
         }
     }
 
-    /// Returns the oldest past job of the kind with the most past jobs.
+    /// Returns the id of the oldest past job of the kind with the most past jobs.
     fn most_numerous(&self) -> Option<u64> {
         let past = || self.jobs.values().filter(|job| job.state.is_final());
         let mut counts: BTreeMap<JobKind, usize> = BTreeMap::new();
@@ -242,7 +243,7 @@ impl Journal {
         changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
     }
 
-    /// Returns true if a kind of jobs is paused.
+    /// Returns true if a kind of jobs is paused for this table, or for jobs without a table if `None`.
     pub(crate) fn is_paused(&self, table: Option<TableId>, kind: JobKind) -> bool {
         match table {
             Some(table) => self

@@ -9,7 +9,8 @@ use crate::scheduler::SchedulerError;
 use crate::throttle::JobCommand;
 
 impl Shared {
-    /// Returns the running job, then requested jobs, waiting jobs, and past jobs, newest first.
+    /// Returns the jobs that pass the filter: the running job, jobs run by requests, waiting jobs, then past jobs,
+    /// newest first.
     pub(crate) fn list(&self, filter: &JobFilter) -> Vec<Job> {
         let state = self.state.lock();
         let running = state.running.as_ref().map(|running| self.shown(running));
@@ -48,7 +49,7 @@ impl Shared {
         )
     }
 
-    /// Returns the entry of a job that has not ended and is not a requested job.
+    /// Returns the entry of a running or waiting job that is not run by a request.
     pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Ok(running.entry.clone());

@@ -126,7 +126,7 @@ pub struct Planned {
     pub mode: Mode,
 }
 
-/// An aligned part of a table, such as a window of time.
+/// Aligned part of a table, such as a window of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// Width, as a number of doublings of the narrowest slot.
@@ -271,7 +271,7 @@ pub(crate) fn sort(plan: &mut [Planned], now: i64) {
 }
 
 impl TableState {
-    /// Returns the schedule of a kind of jobs.
+    /// Returns the schedule of a kind of jobs; continuous if it has none.
     pub fn schedule(&self, kind: JobKind) -> &Schedule {
         let found = self.schedules.iter().find(|(of, _)| *of == kind);
         found.map_or(&Schedule::Continuous, |(_, schedule)| schedule)

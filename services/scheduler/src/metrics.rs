@@ -8,7 +8,7 @@ use crate::job::{Job, JobState};
 use crate::runner::State;
 use crate::throttle::JobCost;
 
-/// Values of one moment; counts are since the start.
+/// Values of one moment. `ended` and `moved` count since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
     /// Waiting work that is due, by kind, including paused work and work that waits after a failure.

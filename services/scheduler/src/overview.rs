@@ -12,7 +12,7 @@ use crate::scheduler::SchedulerError;
 
 /// Surveys of the tables of all models.
 pub(crate) struct Overview {
-    /// Trusted time after the surveys, so that work found due is due.
+    /// Trusted time, read after the surveys: work that is due in a survey is due at this time.
     pub(crate) clock: TrustedNow,
     surveys: Vec<Arc<dyn Survey>>,
 }

@@ -27,8 +27,8 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// # Errors
 ///
-/// Returns an error if points could never become cold or be archived, if they would expire before that, or if a
-/// schedule is invalid.
+/// Returns an error if `cold_ttl` or an archive is set and points do not become cold before, if points would expire
+/// before they are archived, if `archive` contradicts another setting, or if a schedule is invalid.
 ///
 /// # Examples
 ///
@@ -111,7 +111,7 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     check_schedule("archive", &archive.schedule)
 }
 
-/// Checks that archived points are kept for longer than it takes to archive them.
+/// Checks that points are kept longer than `archive.after`, and that `archive.keep` does not exceed the retention.
 fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     let after = archive.after;
     let too_short = |member, name: &str, age: i64| {
@@ -164,8 +164,8 @@ fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
     })
 }
 
-/// Returns the time zone that is most similar to a text, by its name or its place: `berlin` yields `Europe/Berlin`.
-/// `None` if no name is similar enough.
+/// Returns the time zone that is most similar to a text, by its whole name or its city: `berlin` yields
+/// `Europe/Berlin`. `None` if no name is similar enough.
 fn similar_zone(text: &str) -> Option<&'static str> {
     if text.len() > 64 {
         return None;

@@ -16,7 +16,8 @@ use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
 use crate::schedule::{Timetable, begins};
 
-/// Number of planned jobs that are listed and numbered. The rest of a longer plan follows when these are done.
+/// Maximum number of planned jobs that are listed and numbered. Later work of a longer plan follows when these are
+/// done.
 const PLANNED_MAX: usize = 1_000;
 /// Wait after the first failure. It doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(5);
@@ -27,7 +28,7 @@ const CANCELLED_REST: Duration = Duration::from_secs(3_600);
 /// Interval at which the time of a served schedule is stored although there was nothing to do, nanoseconds.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
-/// Planned job.
+/// Waiting or running job.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
@@ -83,7 +84,7 @@ pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
     holds: HashMap<BackoffKey, Backoff>,
-    /// (table, job kind) pairs whose last-run time is dirty.
+    /// (table, job kind) pairs with completed work since the time of their served schedule was stored.
     worked: Vec<(TableId, JobKind)>,
 }
 
@@ -144,8 +145,8 @@ impl JobQueue {
         }
     }
 
-    /// Moves planned work of a kind to the front, whatever its schedule. Returns the ids, also of work requested
-    /// before.
+    /// Marks planned work of a kind as requested: it runs before other planned work, whatever its schedule. Returns the
+    /// ids, also of work requested before.
     pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         let is_meant = |work: &Planned| work.is_of(kind, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
@@ -226,7 +227,7 @@ impl JobQueue {
         Some(self.planned.remove(at))
     }
 
-    /// Returns true if a waiting job was requested.
+    /// Returns true if a job is waiting and was requested.
     pub(crate) fn is_requested(&self, id: u64) -> bool {
         self.by_hand.iter().any(|entry| entry.id == id)
     }
@@ -239,7 +240,7 @@ impl JobQueue {
             .find(|entry| entry.id == id)
     }
 
-    /// Records a success: ends the wait of the work and marks its last-run time as dirty.
+    /// Records a success: ends the wait of the work, and lets the time of the served schedule be stored.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.backoff_key());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));
@@ -337,7 +338,7 @@ impl JobQueue {
         !journal.is_paused(Some(table), kind) && self.has_work(table, kind, now)
     }
 
-    /// Returns true if work of a kind is left since its scheduled time. Cancelled work does not count.
+    /// Returns true if planned work of a kind is due. Cancelled work does not count.
     fn has_work(&self, table: TableId, kind: JobKind, now: i64) -> bool {
         let is_cancelled = |entry: &Entry| {
             matches!(

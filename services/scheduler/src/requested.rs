@@ -1,7 +1,7 @@
 //! Jobs that a request starts at once and performs on its own thread.
 //!
-//! They are listed, cancelled and recorded like planned jobs. After each step the work checks whether to continue,
-//! and at its end it reports the outcome. Several may run at a time, and no move waits for them.
+//! They are listed, cancelled and recorded like planned jobs. After each step the work checks whether to continue, and
+//! at its end it reports the outcome. Several may run at a time, also while the runner performs a job.
 //!
 //! | module | job |
 //! |---|---|

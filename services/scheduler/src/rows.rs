@@ -16,7 +16,7 @@ pub struct Rows {
     engine: Arc<Engine>,
 }
 
-/// The wide tables at one moment.
+/// Survey of the wide tables at one moment.
 struct RowsSurvey(Vec<TableState>);
 
 impl Rows {

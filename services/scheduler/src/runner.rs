@@ -1,8 +1,8 @@
 //! The runner: surveys, plans, selects the next unit of work, calls its model to perform it and records the outcome.
 //!
-//! One thread runs one job at a time, whatever the model of its table. It plans every few seconds and again after
-//! each job, so a plan is never older than the previous job. Requests change its state under a lock that is never
-//! held while work is done.
+//! One thread runs one job at a time, whatever the model of its table. It plans every few seconds and again after each
+//! job, so each job is selected from a plan made after the previous job. Requests change the state under a lock that is
+//! never held while work is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Surveys, plans and runs the most urgent work that may start. Returns true if there was any.
+    /// Surveys, plans and runs the most urgent work that may start. Returns true if a job was run.
     pub(crate) fn tick(&self) -> bool {
         let _one_at_a_time = self.job_lock.lock();
         if self.database.is_read_only() {
@@ -267,7 +267,8 @@ impl Shared {
 }
 
 impl State {
-    /// Moves work of a kind to the front. Returns the ids of all such work, also of a running job.
+    /// Marks planned work of a kind as requested. Returns the ids of all such work, also of a running job unless it is
+    /// a seal.
     pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         // A running seal does not include later writes.
         let running = self.running.as_ref().map(|running| &running.entry);
@@ -299,7 +300,7 @@ impl State {
             job: job.clone(),
             began: monotonic,
         });
-        // A round mostly finds nothing to do; it gets a row only if it did something.
+        // A round mostly finds nothing to do; it gets a row at its end if it did something.
         let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()
@@ -365,7 +366,7 @@ impl State {
             Ended::Overtaken(reason) => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(format!("overtaken: {reason}"));
-                // A new plan that is overtaken again is not retried at once.
+                // Waits as after a failure, because a new plan could be overtaken again at once.
                 self.queue.failed(&entry, monotonic);
             }
             Ended::Failed { reason, meanwhile } => {

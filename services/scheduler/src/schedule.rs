@@ -2,8 +2,8 @@
 //!
 //! Cron expressions are parsed and evaluated by `croner`; time zones are those of the built-in IANA database. If the
 //! clocks of a zone go forward and skip a fixed time, that time is replaced by the first moment after the change. If
-//! they go back and repeat it, only its first occurrence counts. Expressions for every n minutes or hours follow
-//! elapsed time through both changes.
+//! the clocks go back and repeat a fixed time, only its first occurrence counts. Expressions for every n minutes or
+//! hours follow elapsed time through both changes.
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -77,7 +77,7 @@ impl Timetable {
     ///
     /// # Errors
     ///
-    /// As [`validate`], for a schedule that is not continuous.
+    /// Returns the errors of [`validate`], for a schedule that is not continuous.
     pub fn new(schedule: &Schedule) -> Result<Self, ScheduleError> {
         match schedule {
             Schedule::Continuous => Ok(Self(Kind::Continuous)),
@@ -128,15 +128,16 @@ impl Timetable {
         next.timestamp_nanos_opt()
     }
 
-    /// Returns true if a scheduled time has come since `since`, the end of the last run of its kind, however long
-    /// ago.
+    /// Returns true if a scheduled time lies after `since`, the end of the last run of its kind, and not after `now`.
+    /// How long ago it was does not matter.
     pub fn is_due(&self, since: i64, now: i64) -> bool {
         self.next_after(since).is_some_and(|next| next <= now)
     }
 }
 
-/// Returns when work that is `ready` may start by a schedule: at once, or at the first scheduled time that is neither
-/// before `ready` nor before the latest of `since`. `None` if the schedule is invalid.
+/// Returns the time from which work that is ready at `ready` may start: `ready` for a continuous schedule, otherwise
+/// the first scheduled time after the latest of `since`, but not before `ready`. If `ready` is after `now`, it is the
+/// first scheduled time from `ready` on. `None` if the schedule is invalid or has no further time.
 ///
 /// `since` holds the time up to which the schedule was served, the creation of the table and the last change of its
 /// policy.
@@ -147,7 +148,7 @@ pub(crate) fn begins(schedule: &Schedule, since: [Option<i64>; 3], now: i64, rea
     }
     // A clock that was set back leaves timestamps of the future; they are ignored.
     let since = since.into_iter().flatten().filter(|at| *at <= now).max();
-    // Work that is ready later waits for the first scheduled time after that.
+    // Work that becomes ready later waits for the first scheduled time from then on.
     let since = since.max((ready > now).then(|| ready.saturating_sub(1)));
     timetable
         .next_after(since.unwrap_or(i64::MIN))

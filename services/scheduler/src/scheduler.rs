@@ -74,7 +74,7 @@ pub enum SchedulerError {
 
 /// Name of the thread.
 pub(crate) const THREAD: &str = "scheduler";
-/// Maximum time that a stop waits for requested jobs. A step of such a job takes a fraction of a second.
+/// Maximum time that a stop waits for jobs run by requests. A step of such a job takes a fraction of a second.
 const REQUESTED_JOBS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
@@ -123,7 +123,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs the most urgent work that may start, on the calling thread. Returns true if there was any.
+    /// Runs the most urgent work that may start, on the calling thread. Returns true if a job was run.
     pub fn tick(&self) -> bool {
         self.shared.tick()
     }
@@ -146,8 +146,8 @@ impl Scheduler {
         self.shared.find(&mut self.shared.state.lock(), id)
     }
 
-    /// Plans work of a kind and moves it to the front, whatever its schedule and pauses. Returns the ids of the jobs,
-    /// including a running one unless it is a seal; empty if there is nothing to do.
+    /// Plans work of a kind and runs it before other planned work, whatever its schedule and pauses. Returns the ids of
+    /// the jobs, including a running one unless it is a seal; empty if there is nothing to do.
     ///
     /// # Errors
     ///
@@ -164,7 +164,8 @@ impl Scheduler {
     }
 
     /// Pauses a job. For a planned job, all jobs of its kind and table are paused, across restarts, until they are
-    /// resumed. A requested job is paused alone. A running rewrite waits; after a minute it ends and other work runs.
+    /// resumed. A job requested by [`run`](Self::run) is paused alone. A running rewrite waits; after a minute it ends
+    /// and other work runs.
     ///
     /// # Errors
     ///
@@ -255,8 +256,8 @@ impl Scheduler {
         Ok(job)
     }
 
-    /// Pauses a kind of jobs, for one table or for the whole store, across restarts, until it is resumed. A running
-    /// job continues.
+    /// Pauses a kind of jobs of one table, across restarts, until it is resumed. With `None`, pauses jobs of this kind
+    /// that concern the whole store. A running job continues.
     ///
     /// # Errors
     ///
@@ -324,8 +325,8 @@ impl Scheduler {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the running rewrite, the thread and the jobs run by requests, and waits for them; for the latter at most 5
-    /// seconds. May be called again.
+    /// Ends the running rewrite, the thread and the jobs run by requests. Waits for all of them, but at most 5 seconds
+    /// for the jobs run by requests. May be called again.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();

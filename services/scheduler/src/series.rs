@@ -57,7 +57,7 @@ impl Series {
         }
     }
 
-    /// Records which segments have deletes now. Returns for each of them the time since when it has deletes.
+    /// Records which segments have deletes now. Returns the time when each of them was first seen with deletes.
     fn deletes_since(&self, facts: &Facts) -> HashMap<SegmentId, i64> {
         let segments = facts.tables.iter().flat_map(|table| &table.segments);
         let deleted = segments.filter(|segment| segment.has_deletes);

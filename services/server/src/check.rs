@@ -1,7 +1,7 @@
 //! Integrity check of a data folder that no server uses.
 //!
-//! Every byte is compared with its checksum first. If the files are readable, a copy of the journals and logs
-//! is opened and every row is validated.
+//! Every byte of the store is compared with its checksum first. If the files are readable, a copy of the journals and
+//! logs is opened and every row is validated.
 
 use std::path::Path;
 

@@ -54,10 +54,9 @@ pub struct Config {
     /// Bytes of unsealed points at which they are sealed. `None`: derived from the number of timelines and the
     /// memory.
     pub head_bytes_max: Option<u64>,
-    /// Bytes of memory for the identities of a table. `None`: half of the memory.
+    /// Bytes of memory for the identities of a table. `None`: half of the memory of the control group or machine.
     pub identity_bytes_max: Option<u64>,
-    /// Settings of the engine, except the index folder, which is inside [`Self::data_dir`], and the head
-    /// budget, which is derived from [`Self::head_bytes_max`].
+    /// Settings of the engine. Those that depend on other keys are set by [`Self::engine_settings`].
     pub engine: tideline_engine::Settings,
     /// Settings of the archive.
     pub archive: ArchiveConfig,
@@ -78,7 +77,7 @@ pub struct ArchiveConfig {
     pub allowed_targets: Vec<TargetPrefix>,
     /// Bytes of memory for footers and pages of recently read files.
     pub cache_bytes: usize,
-    /// Bytes of disk for footers, inside the data folder.
+    /// Bytes of disk for footers, inside the data folder; 0 = no cache.
     pub disk_cache_bytes: u64,
 }
 
@@ -99,11 +98,12 @@ impl Default for ArchiveConfig {
 pub struct Resolved {
     /// The merged configuration.
     pub config: Config,
-    /// Origins by the path of the key. Keys at their default are absent.
+    /// Origins by the path of the key. Keys that are not set are absent.
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// Longest time that a stopping server waits for running requests. With the time to close it stays below 5 s.
+/// Longest time that a stopping server waits for running requests. Together with the time to close, a stop takes less
+/// than 5 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Default for Config {
@@ -191,7 +191,7 @@ impl Config {
         }
     }
 
-    /// True if other machines can connect to the listen address.
+    /// Returns true if other machines can connect to the listen address.
     pub fn is_public(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
     }
@@ -214,7 +214,8 @@ impl Resolved {
     /// # Errors
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. Without such
-    /// problems, it may report a public address without a token, and too little memory.
+    /// problems, it contains the contradictions between keys: a public address without a token, OTLP lists without
+    /// effect, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
@@ -243,7 +244,7 @@ impl Resolved {
         }
     }
 
-    /// True if the key with this path, such as `log.level`, is not set in any layer.
+    /// Returns true if the key with this path, such as `log.level`, is set in no layer above the defaults.
     pub fn is_default(&self, path: &str) -> bool {
         self.origin(path) == Origin::Default
     }
@@ -253,7 +254,8 @@ impl Resolved {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Returns a problem if the list of promoted resource attributes has no effect, as Prometheus does.
+    /// Returns a problem if the list of promoted or of ignored resource attributes has no effect. Prometheus refuses
+    /// such a configuration too.
     fn contradictory_promotion(&self) -> Option<Problem> {
         let otlp = &self.config.http.otlp;
         let all = otlp.promote_all_resource_attributes;

@@ -1,8 +1,8 @@
 //! `tideline demo`: runs a server with live data, and prints example queries.
 //!
-//! The server is that of `serve`, in this process. Two agents write to it over HTTP like any other agent: one
-//! with real figures of this machine, one that simulates a fleet. Restarted on the same folder, the demo
-//! continues with its data.
+//! The server is started as by `serve`, in this process. Two agents write to it over HTTP like any other agent: one
+//! with real figures of this machine, one that simulates a fleet. Restarted on the same folder, the demo continues with
+//! its data.
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -94,7 +94,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     Ok(ended?)
 }
 
-/// Waits until there is data, then prints the example queries. Returns early if the server is stopped.
+/// Waits until there is data, then prints the example queries; with `once`, also runs them. Returns early if the server
+/// is stopped.
 fn show(
     server: &Server,
     progress: &Progress,

@@ -11,8 +11,7 @@ const RESERVED: u64 = 256;
 /// Minimum number of connections, however few descriptors there are.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the soft limit of open files to the hard limit. Returns the resulting limit, or `None` if there is
-/// none.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting limit; `None` = unlimited.
 ///
 /// If raising fails, the old limit is returned and a warning is logged.
 pub(crate) fn raise_limit() -> Option<u64> {

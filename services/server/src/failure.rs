@@ -64,7 +64,7 @@ impl Failure {
         json(code, &self.to_string(), false)
     }
 
-    /// True if the reader of standard output has closed it, as `head` does. This is not reported as an error.
+    /// Returns true if the reader of standard output has closed it, as `head` does. This is not reported as an error.
     pub(crate) fn is_closed_output(&self) -> bool {
         matches!(self, Self::Cli(error) if error.is_closed_output())
     }

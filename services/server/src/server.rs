@@ -71,8 +71,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns a [`ServerError`] if threads cannot be started, the address is not available, the data folder
-    /// cannot be created, or the store, the archive or the database cannot be opened.
+    /// Returns a [`ServerError`] if threads cannot be started, the address is not available, the data folder cannot be
+    /// created, the store, the archive or the database cannot be opened, or serving ends immediately.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let data_dir = &config.data_dir;
         Self::start_on(config, clock, |supervisor| {
@@ -255,7 +255,7 @@ impl Stop {
         });
     }
 
-    /// True if a stop was requested.
+    /// Returns true if a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.borrow().is_some()
     }
@@ -277,13 +277,13 @@ impl Stop {
     }
 }
 
-/// 2026-01-01T00:00:00Z. Earlier system times are wrong: a machine with an empty clock battery starts in 1970
-/// or 2000. On a first start there is no other evidence of a wrong clock.
+/// Earliest plausible system time: 2026-01-01T00:00:00Z. A machine with an empty clock battery starts in 1970 or 2000,
+/// and on a first start there is no other evidence of a wrong clock.
 const CLOCK_FLOOR: i64 = 1_767_225_600_000_000_000;
 
-/// Ends the process after a panic in a thread that the database depends on. Running requests get their
-/// responses, new writes are refused, and the next start recovers all acknowledged data. If that takes too
-/// long, the process is ended immediately.
+/// Ends the process after a panic in a thread that the database depends on. Running requests get their responses, new
+/// writes are refused, and the next start recovers all acknowledged data. If the stop takes too long, the process is
+/// ended immediately.
 fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
     let ThreadFailure { thread, reason } = failure;
     tracing::error!(

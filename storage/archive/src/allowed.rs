@@ -1,5 +1,5 @@
-//! Access control for targets: requests may use configured targets, addresses under them, and addresses that the
-//! operator lists.
+//! Access control for targets: requests may use configured targets, addresses that the operator lists, and all
+//! addresses under both.
 //!
 //! The server accesses targets with its own credentials, and directories as its own user. Therefore requests must not
 //! be able to choose arbitrary addresses.
@@ -23,7 +23,7 @@ const LOCAL_SCHEMES: [&str; 2] = ["file", "memory"];
 /// Address under which targets are allowed: a bucket, a folder in a bucket, or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPrefix {
-    /// The address as given, without credentials.
+    /// The redacted address, for messages.
     text: String,
     scheme: String,
     /// Bucket, container or host. Includes the part before `@`, which names an Azure container.
@@ -53,8 +53,8 @@ impl FromStr for TargetPrefix {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if the address is not valid, has credentials or options, or its path could be read
-    /// as another path.
+    /// [`ArchiveError::BadTarget`] if the address is not valid, has credentials or options, or has a path segment that
+    /// decodes to a dot segment, to invalid UTF-8, or to text with a slash, backslash or zero byte.
     fn from_str(address: &str) -> Result<Self> {
         let text = redacted(address);
         let bad = |reason: String| ArchiveError::BadTarget {
@@ -155,8 +155,8 @@ impl Archive {
     }
 
     /// Checks that requests may use a target: a configured one, an address under a configured one, or an address under
-    /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed). If `allowed` is `None`, any address passes
-    /// unchecked.
+    /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed). If `allowed` is `None`, any other name or address
+    /// passes unchecked, except the default target.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Reading of archives that another database wrote.
 //!
 //! Descriptions are verified with the checksum in their object names, and files with the checksums in their
-//! descriptions. So every result is what was written, or an error describes the damage.
+//! descriptions. Therefore every result equals the written data, or is an error that describes the damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::read::fields;
 use crate::read::timelines::TimelinesFile;
 
 impl Archive {
-    /// Returns the object names of the descriptions at a target, of one table or all, sorted. Costs one listing.
+    /// Returns the sorted object names of the descriptions at a target: of one table, or of all tables if `table` is
+    /// `None`. Costs one listing.
     ///
     /// # Errors
     ///
@@ -36,8 +37,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if the content is not what was written under this name; other errors if the target
-    /// fails.
+    /// [`ArchiveError::Damaged`] if the name, checksum or content is not valid, if the content belongs to another
+    /// table or segment, or if it lists objects outside its table folder; other errors if the target fails.
     pub fn description(&self, target: &str, key: &str) -> Result<Description> {
         let opened = self.target(target)?;
         let damaged = |reason: String| opened.damaged(key, reason);
@@ -73,8 +74,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if the content is not what was written; other errors if the target or the local disk
-    /// fails.
+    /// [`ArchiveError::Damaged`] if the content differs from the written data; other errors if the target or the local
+    /// disk fails.
     pub fn timelines(&self, copy: &Arc<ArchiveCopy>) -> Result<TimelinesFile> {
         let target = self.target(&copy.target)?;
         TimelinesFile::fetch(target, Arc::clone(copy), self.temporary()?)
@@ -98,7 +99,8 @@ impl Archive {
     }
 }
 
-/// Returns the origin and the segment number in the object name of a description; `None` for other names.
+/// Returns the origin and the segment number in the object name of a description; `None` if the last path segment does
+/// not have the form of such a name.
 pub fn origin_of(key: &str) -> Option<(&str, SegmentId)> {
     name_of(key).map(|(origin, segment, _)| (origin, segment))
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Files of one segment, with all data that is needed to read and verify them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveCopy {
-    /// Target, as named in the table's policy.
+    /// Name or address of the target.
     pub target: String,
     /// Files of points. Extents refer to them by index.
     pub files: Vec<ArchiveFile>,
@@ -74,7 +74,7 @@ impl ArchiveCopy {
         self.attached != Some(Attached::Foreign)
     }
 
-    /// Returns the total size of all files in bytes.
+    /// Returns the total size of the files of points and timelines in bytes, without the description.
     pub fn bytes(&self) -> u64 {
         let files = self.files.iter().chain([&self.timelines]);
         files.fold(0, |sum, file| sum.saturating_add(file.bytes))

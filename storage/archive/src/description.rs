@@ -11,7 +11,7 @@ use crate::copy::ArchiveCopy;
 use crate::file::columns::ShapeField;
 use crate::timeline_metadata::Fields;
 
-/// Fields by measurement, in order of first use.
+/// Fields of each measurement, in order of first use.
 pub type DescribedFields = BTreeMap<String, Vec<DescribedField>>;
 
 /// Field of a measurement.
@@ -19,7 +19,7 @@ pub type DescribedFields = BTreeMap<String, Vec<DescribedField>>;
 pub struct DescribedField {
     /// Name of the field.
     pub name: String,
-    /// Types of its values in order of first use, with the names used in line protocol.
+    /// Types of its values in order of first use, by [`ValueType::name`].
     pub types: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn described(measurements: BTreeSet<String>, fields: &dyn Fields) -> 
     measurements.into_iter().map(fields_of).collect()
 }
 
-/// Adds a field and type, if they are new.
+/// Adds a field of a measurement and a type of its values, unless they are present.
 pub(crate) fn note(fields: &mut DescribedFields, measurement: &str, name: &str, of: ValueType) {
     if !fields.contains_key(measurement) {
         fields.insert(measurement.to_owned(), Vec::new());

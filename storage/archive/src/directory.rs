@@ -1,7 +1,7 @@
 //! Writing of the file of timelines of a segment: location and identity of each timeline.
 //!
-//! The local store has the same locations as extents, and the catalog the same identities. Both can be restored from
-//! this file, and other tools use it to look up timeline ids.
+//! The local store also holds the locations, in the form of extents; the catalog also holds the identities. Both can be
+//! restored from this file, and other tools use the file to look up timeline ids.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) const NUMBERS: [&str; 7] = [
     "highest_sequence",
 ];
 
-/// Writes the file. Returns it with the measurements of its timelines.
+/// Writes the file of timelines. Returns the file with the measurements of its timelines.
 pub(crate) fn write_timelines(
     directory: &Path,
     segment_target: &SegmentTarget,

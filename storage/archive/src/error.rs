@@ -37,7 +37,7 @@ pub enum ArchiveError {
         /// Kind of the fault.
         kind: TargetFault,
     },
-    /// A stored object is not what was written.
+    /// A stored object differs from the written data.
     #[error("archive target {target}: {object:?} is damaged: {reason}")]
     Damaged {
         /// The target, without credentials.
@@ -47,7 +47,7 @@ pub enum ArchiveError {
         /// Description of the damage.
         reason: String,
     },
-    /// The local disk failed while a temporary or cached file was written, read or listed.
+    /// An operation on a temporary or cached file on the local disk failed.
     #[error("archive: {action} a local file failed: {source}")]
     Local {
         /// Attempted operation.
@@ -58,7 +58,7 @@ pub enum ArchiveError {
     /// The archive is shutting down, or the caller has stopped the operation.
     #[error("the archive is stopping")]
     Stopped,
-    /// A file could not be encoded or decoded.
+    /// A file or another structure could not be created, encoded or decoded.
     #[error("archive: {what}: {reason}")]
     Format {
         /// The file or structure.
@@ -126,7 +126,7 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, S
         .map_err(|_| "it cannot be decoded".to_owned())
 }
 
-/// Maximum length of a reported reason, in bytes.
+/// Maximum length of a reported reason, in bytes, without the ellipsis of a truncated one.
 const REASON_MAX: usize = 300;
 
 /// Removes possible credentials from a message of a target: queries and user parts of URLs, and everything but code and

@@ -1,7 +1,7 @@
 //! Location of a run of one timeline in the files of a segment.
 //!
 //! The local store keeps an extent instead of a chunk. An extent takes about twenty bytes per run of up to some
-//! thousand points. Summaries of the numbers are stored with the extent: per hour, or per day if an hour has few
+//! thousand points. Summaries of the numeric columns are stored with the extent: per hour, or per day if hours have few
 //! points. Finding a timeline in the archive therefore costs no request, nor does an aggregate over whole hours or days
 //! that have summaries. Both work while the target is not reachable.
 //!
@@ -34,7 +34,7 @@ pub struct Extent {
     pub file: u32,
     /// First row in the file.
     pub row: u64,
-    /// Number of rows in the file: points, or values in a shared file.
+    /// Number of rows in the file: one per point. In a shared file: one per value, and one per point without values.
     pub rows: u32,
     /// First timestamp.
     pub first: i64,
@@ -57,8 +57,8 @@ const FORMAT: u8 = 3;
 /// Widths of summary buckets, in nanoseconds. Hours are the same as in cold chunks, so that archiving hardly changes
 /// the cost of aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
-/// Maximum bytes of summaries of a run with few rows. Larger summaries (from about thirty fields on) would be about as
-/// large as the rows.
+/// Maximum bytes of summaries that are not dense. Larger ones (from about thirty fields on) are omitted, because they
+/// would be about as large as the rows.
 pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {

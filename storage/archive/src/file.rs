@@ -1,9 +1,9 @@
-//! Parquet files: their columns, and writing them.
+//! Columns and writers of Parquet files.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`columns`] | columns of a file of one measurement, and their names |
-//! | [`buffer`] | values of one column until their row group is written |
+//! | [`buffer`] | buffered values of one column of a row group |
 //! | [`writer`] | writer of one file from buffered row groups |
 //! | [`sums`] | checksums of the blocks of a file |
 //! | [`wide`] | rows of one measurement: one column per tag and field |

@@ -16,7 +16,7 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 /// Maximum length of an encoded measurement in a path, in bytes. File names are limited to 255 bytes, also by some
 /// object stores.
 const MEASUREMENT_MAX: usize = 160;
-/// Hexadecimal digits of a checksum in a name.
+/// Number of hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
 
 /// Maximum size of a description, in bytes. The description of a hundred thousand files takes a third of it.
@@ -38,7 +38,7 @@ pub struct SegmentTarget {
     pub table: TableName,
     /// Number of the segment.
     pub segment: SegmentId,
-    /// Target, as named in the table's policy.
+    /// Name or address of the target.
     pub target: String,
 }
 
@@ -125,7 +125,7 @@ pub struct NamedObject<'a> {
     pub table: &'a str,
     /// Kind of the content.
     pub content: ObjectContent,
-    /// Database that wrote the object.
+    /// Origin of the database that wrote the object.
     pub origin: &'a str,
     /// Number of the segment, or revision of settings.
     pub number: u64,
@@ -233,8 +233,8 @@ fn stem(segment_target: &SegmentTarget, sha256: &str) -> String {
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
-/// Returns true if the database `origin` wrote an object for a table of this target. Other databases may use the same
-/// target, or a target below it.
+/// Returns true if the database `origin` wrote the object `key` for a table of this target, according to the object
+/// name. Other databases may use the same target, or a target below it.
 pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
     parse_location(key).is_some_and(|(of, _, name)| {
         of == table

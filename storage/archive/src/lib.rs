@@ -2,7 +2,8 @@
 //!
 //! Files are the third storage of segments, in addition to the hot and the cold tier. The local database stores only a
 //! manifest row that lists the files ([`ArchiveCopy`]), and for each run of a timeline the location of its rows
-//! ([`Extent`]). A query therefore finds its rows without requests to the target, and then fetches exactly their pages.
+//! ([`Extent`]). A query therefore finds its rows without requests to the target, and then fetches the file blocks that
+//! contain their pages, and small gaps between these blocks.
 //!
 //! | module | holds |
 //! |---|---|
@@ -87,11 +88,12 @@ const OWN_FILE_ROWS: usize = 8_192;
 /// Settings of the archive.
 #[derive(Debug, Clone)]
 pub struct ArchiveSettings {
-    /// Directory where files are built before they are sent. Files that an earlier process left there are removed.
+    /// Directory of files that are built before they are sent, and of foreign files while they are read. Built files
+    /// that an earlier process left there are removed.
     pub temporary: PathBuf,
-    /// Directory of footers on disk, and its maximum size in bytes.
+    /// Directory of footers on disk, and its maximum size in bytes; `None` disables this cache.
     pub disk_cache: Option<(PathBuf, u64)>,
-    /// Maximum bytes of decoded footers in memory.
+    /// Maximum bytes of decoded footers in memory. A single larger footer is kept.
     pub footers_bytes_max: usize,
     /// Maximum bytes of cached file blocks in memory, for queries that read them again.
     pub pages_bytes_max: usize,
@@ -209,7 +211,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the target is not valid or not allowed, or the local disk fails.
+    /// Fails if the target is not valid or not allowed, or the local disk fails.
     ///
     /// # Examples
     ///
@@ -303,14 +305,13 @@ impl Archive {
         described(segment_target, description).0
     }
 
-    /// Returns a reader of a segment for the given fields, or for all.
+    /// Returns a reader of a segment for the given fields, or for all fields if `fields` is `None`.
     ///
-    /// `ahead` is the maximum number of bytes to fetch ahead. Use zero to read some timelines, and a read-ahead to read
-    /// all.
+    /// `ahead` is the maximum number of bytes to fetch ahead. Use zero to read some timelines, and more to read all.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if the target of the segment is no longer configured or valid.
+    /// [`ArchiveError::BadTarget`] if the target of the segment is neither configured nor a valid address.
     pub fn reader(
         &self,
         copy: &Arc<ArchiveCopy>,
@@ -448,7 +449,7 @@ impl Archive {
     ///
     /// Orphans are objects of the database `origin` that were written before `before` (nanoseconds since the epoch) and
     /// for whose names `is_named` returns false. Settings that `origin` wrote before `before` are removed as well,
-    /// without a call of `is_named`; the newest settings are kept as long as the table has any other objects.
+    /// without a call of `is_named`; its newest settings are kept as long as other archive objects of the table remain.
     ///
     /// # Errors
     ///
@@ -488,7 +489,7 @@ impl Archive {
         Ok(removed)
     }
 
-    /// Returns the tables that have objects at a target, of all databases.
+    /// Returns the tables of all databases that have objects at a target.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ pub struct PagedList {
 }
 
 impl PagedList {
-    /// Splits a list into pages.
+    /// Splits a list into pages. An empty list has zero pages.
     pub fn encode<T: Serialize>(items: &[T]) -> (Self, Vec<Bytes>) {
         let mut pages = Vec::new();
         let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! Listing of all objects at a target, and of the object names in complete descriptions.
+//! Listing of all objects at a target, and of the object names in descriptions.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::Archive;
 use crate::error::Result;
 use crate::layout::{self, ObjectContent};
 
-/// Object at a target that a database has written.
+/// Archive object at a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetObject {
     /// Object name, relative to the target.
@@ -25,12 +25,12 @@ pub struct TargetObject {
     pub number: u64,
 }
 
-/// Object names listed in descriptions of a database.
+/// Object names collected from descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DescribedKeys {
     /// Readable descriptions and all objects that they list.
     pub keys: HashSet<String>,
-    /// Truncated or damaged descriptions, each with the reason.
+    /// Object names of descriptions that are damaged or could not be read, each with the reason.
     pub broken: Vec<(String, String)>,
 }
 
@@ -61,7 +61,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target cannot be reached.
+    /// Fails with the first error that a retry may fix, for example if the target cannot be reached. Other errors are
+    /// part of the result.
     pub fn described_keys<'k>(
         &self,
         target: &str,

@@ -1,4 +1,4 @@
-//! Reading of runs: footers are fetched once, then only the pages of the requested rows.
+//! Reading of runs: footers are fetched once, then the file blocks with the pages of the requested rows.
 //!
 //! | module | holds |
 //! |---|---|

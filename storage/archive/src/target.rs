@@ -29,19 +29,19 @@ pub(crate) use requests::Requests;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result, TargetFault, redacted};
 
-/// Attempts of a put whose outcome is unknown. After each attempt the object is read back.
+/// Maximum attempts of a put. After each failed attempt the object is read back, because the put may have succeeded.
 const PUT_TRIES: usize = 3;
 /// Maximum time for reading parts of an object, in addition to the time that their bytes take at
 /// [`PARTS_BYTES_PER_SECOND_MIN`]. A query waits for them and occupies a thread of the query pool.
 const PARTS_WITHIN: Duration = Duration::from_secs(10);
 /// Minimum transfer rate of parts, in bytes per second.
 const PARTS_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// Attempts of a read that returns fewer bytes than requested.
+/// Maximum attempts of a read that returns fewer bytes than requested.
 const GET_TRIES: usize = 3;
 
 /// Object store with a path prefix.
 pub struct Target {
-    /// The address as given, without credentials.
+    /// The redacted address, for messages.
     name: String,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
@@ -65,7 +65,7 @@ struct Traffic {
 pub struct TargetTraffic {
     /// Read requests for content, one per range, including failed ones.
     pub gets: u64,
-    /// Bytes received.
+    /// Bytes of the received contents.
     pub bytes_got: u64,
     /// Put requests, including failed ones.
     pub puts: u64,
@@ -146,7 +146,7 @@ impl Target {
         Err(failure.expect("a try that does not return has failed"))
     }
 
-    /// Returns true if an object exists with this content. Other content is an error.
+    /// Returns true if an object exists with this content, and false if it is missing. Other content is an error.
     fn holds(&self, key: &str, content: &Bytes) -> Result<bool> {
         let found = match self.get(key, content.len() as u64) {
             Ok(found) => found,
@@ -197,8 +197,8 @@ impl Target {
         Ok(got)
     }
 
-    /// Reads non-empty ranges of an object in parallel. Gives up after [`PARTS_WITHIN`] plus one second per MiB if the
-    /// target does not respond. Tries again if the response is too short.
+    /// Reads non-empty ranges of an object in parallel. Limits each attempt to [`PARTS_WITHIN`] plus one second per
+    /// complete MiB. Repeats the read, up to [`GET_TRIES`] attempts, if a response is too short.
     pub(crate) fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = ranges.iter().map(|range| range.end.saturating_sub(range.start));
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -263,7 +263,7 @@ impl Target {
         Ok(())
     }
 
-    /// Removes the empty folders of a deleted object; only local directories have such folders.
+    /// Removes the folders of a deleted object that are now empty; only local directories have such folders.
     fn remove_empty_folders(&self, key: &str) {
         let base = FilePath::new("/").join(self.prefix.as_ref());
         let folders = FilePath::new(key).ancestors().skip(1);

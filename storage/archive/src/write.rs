@@ -1,10 +1,11 @@
 //! Writer of a segment: receives runs timeline by timeline and writes files by measurement and day.
 //!
-//! A small measurement of a day is buffered in memory and written to a shared file at the end; a large one gets its own
-//! file. Adjacent days with few rows share a file. A run of few points over many days is not split at days; otherwise
-//! years of one value per day would become thousands of files of one row. Buffered rows and row groups of open files
-//! have memory limits; when a limit is exceeded, the largest items are written first. A complete file is sent under a
-//! name derived from its content, read back and verified before it counts.
+//! A small measurement of a day is buffered in memory, and written to a shared file at the end or when the buffers are
+//! full; a large one gets its own file. Adjacent days with few rows share a file. In a sparse segment, a run of few
+//! points over many days is not split at days; otherwise years of one value per day would become thousands of files of
+//! one row. Buffered rows and row groups of open files have memory limits; when a limit is exceeded, the largest items
+//! are written first. A complete file is sent under a name derived from its content, read back and verified before it
+//! counts.
 
 mod slots;
 
@@ -38,9 +39,9 @@ const GROUPS_BYTES_MAX: usize = 128 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of open files.
 const OPEN_FILES_MAX: usize = 128;
-/// Maximum number of points up to which further days are added to a shared file. One day may have more.
+/// Maximum number of points in a shared file of several days. A file of one day may have more.
 const SHARED_POINTS: usize = 65_536;
-/// Runs with fewer points per day are not split at days if the segment is sparse.
+/// Runs over several days with fewer points per day are not split at days if the segment is sparse.
 const SPARSE_POINTS_A_DAY: u128 = 64;
 
 /// Names of the objects that a job has started to put at a target. They must be removed if the job fails.
@@ -240,8 +241,9 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Reduces the buffered rows: opens a file for the largest measurement of a day. Writes all buffered rows to shared
-    /// files instead if too many files are open or if the largest has at most 1/64 of the memory limit.
+    /// Reduces the buffered rows: opens a file for the largest measurement of a day. If [`OPEN_FILES_MAX`] files are
+    /// open, or if the largest measurement takes at most 1/64 of the memory limit, writes all buffered rows to shared
+    /// files instead.
     fn relieve(&mut self) -> Result<()> {
         let size = |slot: &Slot| match slot {
             Slot::Waiting(waiting, _) => waiting.iter().map(Waiting::bytes).sum::<usize>(),
@@ -421,7 +423,7 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Writes all buffered rows to shared files. Adjacent days share a file until it has enough points.
+    /// Writes all buffered rows to shared files. Adjacent days share a file of at most [`SHARED_POINTS`] points.
     fn share(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let waiting = |(key, slot): (&SlotKey, &Slot)| match slot {
             Slot::Waiting(waiting, points) if !waiting.is_empty() => Some((key.clone(), *points)),
@@ -528,8 +530,8 @@ impl<'a> ArchiveWriter<'a> {
         self.records == 0
     }
 
-    /// Completes all files. On success they are stored at the target and verified. Calls `go_on` before each file and
-    /// stops if it returns false.
+    /// Completes all files. On success they are stored at the target and verified. Calls `go_on` before each file of
+    /// points and stops if it returns false.
     ///
     /// # Errors
     ///

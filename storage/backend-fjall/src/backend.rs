@@ -91,7 +91,8 @@ struct Inner {
     high_water: HighWater,
     /// Failure of a journal that accepts no appends, if there is one.
     journal_failure: Mutex<Option<JournalFailure>>,
-    /// Description of missing acknowledged data. If there is one, writes are refused for good.
+    /// Description of missing acknowledged data. If data is missing, writes are refused until an operator accepts the
+    /// loss.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
     /// Folder of the copy that serves reads while the data folder is left unchanged. Last field, so that it is dropped
@@ -151,7 +152,8 @@ impl Inner {
         self.store(partition.unit.tier()).engine()
     }
 
-    /// Refuses a change to a tier whose durability cannot be guaranteed now.
+    /// Returns an error if a tier refuses such a change: after a close, a loss or a failed write, or while its disk is
+    /// nearly full.
     fn check_writable(&self, tier: Tier, takes: SpaceDemand) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(closed());

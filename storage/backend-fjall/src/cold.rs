@@ -39,7 +39,7 @@ pub(crate) struct Cold {
     root: PathBuf,
     /// Lock of the cold folder, once it is used. The mutex is held while the store is created.
     lock: Mutex<Option<FolderLock>>,
-    /// Counts of loads and of writes to parts. Locked while one is counted.
+    /// Counts of loads and of writes to parts. Locked while a load or write is counted.
     shard_state: Mutex<ShardState>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum ColdFolderState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     root: PathBuf,
-    /// Number of keyspaces of groups or parts that were in it; `None` if their list is damaged.
+    /// Number of keyspaces of groups or parts that were in the store; `None` if their list is damaged.
     keyspaces: Option<usize>,
 }
 

@@ -303,7 +303,8 @@ impl Engine {
         tables + blocks.sum::<u64>() * STAT_BLOCK_BYTES
     }
 
-    /// Returns the size of the block cache, and the blocks that were read past it since the database was opened.
+    /// Returns the size of the block cache, and the blocks that were read from files because they were not in the
+    /// cache, since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
         let mut misses = Misses::default();
         for keyspace in self.all_keyspaces() {
@@ -459,7 +460,7 @@ impl Misses {
     }
 }
 
-/// Returns the options of rows: many small ones, compressed.
+/// Returns the options of keyspaces of rows, which are small and compressed.
 fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(memtable_bytes)

@@ -63,7 +63,7 @@ pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendE
     }
 }
 
-/// Returns a converter for file system errors at a path, for operations that have changed nothing.
+/// Returns a converter for file system errors at a path. Failed operations count as having changed nothing.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> BackendError + '_ {
     move |error| from_io(&error, &path.display().to_string(), During::Read)
 }

@@ -36,7 +36,7 @@ pub(crate) const NEW: &str = ".new";
 /// Buffer size of copies, in bytes.
 const COPY_BYTES: usize = 256 << 10;
 
-/// Copy of a file that is written while the file is read, and that replaces it.
+/// Copy of a file that is written while the file is read, and then replaces the file.
 ///
 /// After a failed write-back Linux marks pages as clean: they stay readable but are not on the disk, and no sync of
 /// that file writes them. A copy in a new file is written completely, with its metadata and its entry in the folder.
@@ -124,7 +124,7 @@ pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the paths in a folder; none if it does not exist.
+/// Returns the paths in a folder; empty if the folder does not exist.
 pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),

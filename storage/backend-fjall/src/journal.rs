@@ -1,14 +1,16 @@
-//! The journal: append-only files of this backend, one for each (shard, epoch, generation since a cut).
+//! The journal: append-only files of this backend, one for each shard, epoch and generation. A cut or a failure starts
+//! the next generation of an epoch.
 //!
 //! fjall's write-ahead log is not used, because dropping a keyspace neither rotates nor frees that log. Three rules
 //! make the files trustworthy:
 //!
 //! 1. Every frame stores how many bytes of its file were durable when it was written. So a bad frame before an intact
-//!    one is either *damage* (it had been durable) or a *torn write* (it had not been), and the two are always
-//!    distinguished.
+//!    one is either *damage* (the bad frame had been durable) or a *torn write* (it had not been durable), and the two
+//!    are always distinguished.
 //! 2. After a failed write or sync nothing more is appended to that file. A failed sync leaves pages that can be read
 //!    but are not on the disk; `settle` replaces the file by a durable copy before it is used again.
-//! 3. Only the newest file may have a torn end. Each open settles it, so each later file begins after sound ones.
+//! 3. Only the newest file may have a torn end. Each open settles this file, so all files before a new file have sound
+//!    ends.
 
 mod ending;
 mod frame;
@@ -476,8 +478,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Passes the entries below `end`, or all if `end` is `None`, to `visit`. An append of unknown outcome may be
-    /// stored twice; its entries are passed once.
+    /// Passes the entries from `self.from` on to `visit`: those below `end`, or all if `end` is `None`. An append of
+    /// unknown outcome may be stored twice; its entries are passed once.
     pub(crate) fn run(
         self,
         end: Option<SequenceNumber>,

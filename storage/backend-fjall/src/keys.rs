@@ -1,6 +1,7 @@
 //! Keys inside fjall: keyspaces and prefixes. See `FORMAT.md`.
 //!
-//! Numbers in keys are big-endian, so that byte order is number order. Golden tests pin the bytes of parts.
+//! Numbers in keys are big-endian, so that byte order is number order. A golden test pins the bytes of the keys of
+//! parts.
 
 use std::ops::Bound;
 

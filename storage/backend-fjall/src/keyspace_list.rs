@@ -52,7 +52,7 @@ impl ListFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceList {
     files: &'static ListFiles,
-    /// Number of changes; the copy with the higher one is newer.
+    /// Number of writes; the copy with the higher number is newer.
     generation: u64,
     names: BTreeMap<u64, String>,
 }

@@ -1,8 +1,7 @@
 //! Files whose partial or complete loss an operator has accepted. They are kept aside with a report.
 //!
 //! Nothing of a damaged log is destroyed: before a file is cut, the original is linked into `lost/N`, where N counts
-//! the acceptances. The file `REPORT` in the same folder lists the losses, one line per file. The folder may be
-//! removed.
+//! the acceptances. The file `REPORT` in the same folder lists the losses. The folder may be removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! Options of the embedded store: folders, budgets of caches and write buffers, free space, repair.
 //!
-//! The server sets them from its configuration; each has a default that tests use.
+//! The server sets them from its configuration. Each option has a default.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::verify::KEYSPACES;
 
 /// Folder of the copy.
 pub(crate) const SAFETY: &str = "safety";
-/// File of the copy with every `current` and version file: a line with path and length, then the bytes, for each.
+/// File of the copy with every `current` and version file: for each file, a line with path and length, then the bytes.
 const VERSIONS: &str = "versions";
 /// fjall's folder of tables inside a keyspace. A table never changes, so a link is as good as a copy.
 pub(crate) const TABLES: &str = "tables";

@@ -3,8 +3,8 @@
 //! A load is an ingestion: sorted rows are written to tables of 64 MiB, one after the other, without memtable and
 //! write-ahead log. Ingestions of one keyspace run one at a time. fjall's log is locked only while the end of the last
 //! table is written. Commits to the same store wait for that time; commits to the other store do not wait. Freeing a
-//! segment drops its tables, which usually hold all its rows; the next round of maintenance deletes their files. A
-//! keyspace without rows is reused for the segments of another group.
+//! segment drops its tables, which usually hold all its rows; the next round of maintenance deletes their files. The
+//! group of a keyspace without rows is offered for new segments.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -8,7 +8,7 @@
 //! different counts mean that rows are missing. Rows of buffered batches may be missing: the count of such a batch
 //! contains how many commits were durable when it was written, and only those were promised. A synced batch is written
 //! after all earlier commits are durable. The cold store has the same counts for its loads and for writes to its parts,
-//! but none in `rows`.
+//! but does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ impl ShardState {
         Ok(shard_state)
     }
 
-    /// Compares the counts of the keyspaces in which the last commit was counted, or whose count is above the
-    /// manifest's.
+    /// Compares the counts of the keyspaces in which the last commit was counted, or whose count is above the count in
+    /// the manifest.
     fn compare(&mut self, engine: &Engine) -> Result<()> {
         let [in_rows, in_parts] = engine.counted_commits()?;
         let in_manifest = self.commits;
@@ -330,7 +330,8 @@ fn count_value(commits: u64, numbers: [Option<u64>; 3]) -> Bytes {
     value.into()
 }
 
-/// Returns the number of commits that a count proves to have been promised: all up to it, unless it was buffered.
+/// Returns the number of commits that a count proves to have been promised: all commits up to a synced batch, or the
+/// number that a buffered batch stores.
 fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }

@@ -69,7 +69,7 @@ struct RowSync {
 /// State of the engine.
 #[derive(Debug)]
 enum Slot {
-    /// The store has not been created, so it is empty.
+    /// The store has not been opened, or does not exist on disk.
     Unmade,
     Open(Engine),
     /// The store failed and has not been reopened yet.
@@ -90,7 +90,8 @@ pub(crate) enum SpaceDemand {
 pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
 
 impl Store {
-    /// Creates the value of a store that has not been created on disk. `disk` is a folder on the same disk.
+    /// Creates the value of a store that is not open, and may not exist on disk yet. `disk` is a folder on the same
+    /// disk.
     pub(crate) fn unmade(location: StoreLocation, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
         Self {
             keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
@@ -140,7 +141,7 @@ impl Store {
         engine.ok_or_else(|| unavailable("the store has not been made"))
     }
 
-    /// Refuses a change whose durability cannot be guaranteed now.
+    /// Returns an error if the store has failed, or if its disk is nearly full and the change takes space.
     pub(crate) fn check(&self, takes: SpaceDemand) -> Result<()> {
         if let Some(poison) = &*self.poison.lock() {
             return Err(BackendError::Unavailable {
@@ -158,7 +159,8 @@ impl Store {
         Ok(())
     }
 
-    /// Loads one bucket of a segment. During the load it checks for a nearly full disk and for a close.
+    /// Loads one bucket of a segment. The load ends early if the store fails or closes, or if the disk becomes nearly
+    /// full.
     pub(crate) fn load(
         &self,
         segment: SegmentRef,
@@ -248,7 +250,7 @@ impl Store {
         }
     }
 
-    /// Returns every part that holds rows, in no particular order.
+    /// Returns every part that holds rows, in the order of keys.
     pub(crate) fn parts(&self) -> Result<Vec<PartRef>> {
         match self.engine()? {
             Some(engine) => parts::list(&engine),

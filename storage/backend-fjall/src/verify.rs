@@ -114,7 +114,8 @@ fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
     })
 }
 
-/// Returns the folder of the cold store, if it has been created. Adds a finding if it is missing or not valid.
+/// Returns the folder of the cold store, if it has been created. Adds a finding if the store is missing or the folder
+/// is not valid.
 fn verify_cold(
     folder: &Path,
     cold_dir: Option<&Path>,

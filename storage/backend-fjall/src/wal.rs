@@ -319,7 +319,8 @@ impl Damage {
         ))
     }
 
-    /// Describes the losses of an open that uses only the part before the damage, one line per file.
+    /// Describes the damage, and the losses of an open that uses only the part before it: a line for the damage, then
+    /// one line per file.
     fn report(&self) -> Vec<String> {
         let mut report = vec![match self.after {
             Some(after) => format!("{}; batches after sequence {after} are lost", self.reason),

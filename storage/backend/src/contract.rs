@@ -27,7 +27,7 @@ pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Maximum bytes of name and detail of one manifest row.
 pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 
-/// Fixed range of timeline prefixes with one owner at a time. A single process owns the only shard, 0.
+/// Fixed range of timeline prefixes with one owner at a time. With a single process, shard 0 is the only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
@@ -45,8 +45,8 @@ pub struct Lease {
     pub stamp_min: Stamp,
     /// Highest stamp that this owner may use until it renews the lease.
     pub stamp_max: Stamp,
-    /// Validity of the ownership, counted from before the call was sent. `None` = until the backend is closed, because
-    /// no other process can take the shard before.
+    /// Time for which the ownership is valid, counted from the start of the call. `None` = until the backend is closed,
+    /// because no other process can take the shard before.
     pub holds: Option<Duration>,
 }
 
@@ -147,7 +147,7 @@ impl ManifestKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::Segment, Self::Cursor, Self::Job, Self::Table, Self::Part];
 
-    /// Returns the kind of a stored number.
+    /// Returns the kind of a stored number; `None` if no kind has this number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
@@ -167,7 +167,7 @@ pub struct ManifestRow {
 /// Manifest of a shard at one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// Epoch of the owner at the time of the read.
+    /// Epoch of the owner at the time of the read; 0 before the first [`Backend::take`].
     pub epoch: Epoch,
     /// Version; each applied edit increases it by one.
     pub version: u64,
@@ -366,12 +366,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// A write has at most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, and each key at most once.
     /// Repeating a write with the same stamp changes nothing. The only writer of a shard must use increasing stamps;
-    /// therefore a backend whose writes take effect in call order may ignore them.
+    /// therefore a backend whose writes take effect in call order may ignore stamps.
     ///
     /// # Errors
     ///
-    /// `TooLarge` if a limit is exceeded, `Misconfigured` if the partition is a bucket of a segment, `Unavailable`
-    /// while the backend accepts no writes.
+    /// `TooLarge` if a limit is exceeded, `Misconfigured` if the partition is a bucket of a segment or the backend is
+    /// read-only, `Unavailable` while the backend accepts no writes.
     fn write(
         &self,
         partition: Partition,
@@ -414,7 +414,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// Any error leaves the segment to be reclaimed again.
+    /// After any error, the segment may have data left: reclaim it again.
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
     /// Returns an empty, formerly used group of a tier, to be used instead of a new group.
@@ -443,7 +443,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// Any error leaves the part to be reclaimed again.
+    /// After any error, the part may have data left: reclaim it again.
     fn reclaim_part(&self, part: PartRef) -> Result<()>;
 
     /// Returns the parts of a shard with stored rows, published or not, sorted. Garbage collection compares them with
@@ -562,8 +562,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn health(&self) -> Health;
 
     /// Returns the ability to load, write and reclaim segments and parts of a tier. A tier on its own disk fails and
-    /// fills up independently of the other tiers. For [`Tier::Hot`], and if tiers share everything, this is
-    /// [`health`](Self::health).
+    /// fills up independently of the other tiers. For [`Tier::Hot`], and by default for all tiers, the result is the
+    /// same as that of [`health`](Self::health).
     fn tier_health(&self, _tier: Tier) -> Health {
         self.health()
     }
@@ -571,7 +571,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns sizes. May cost a few system calls.
     fn usage(&self) -> Usage;
 
-    /// Syncs and closes the backend. Idempotent; later calls of other methods fail as `Refused`.
+    /// Syncs and closes the backend. Idempotent; later calls of other methods that return a `Result` fail as `Refused`.
     ///
     /// # Errors
     ///

@@ -89,7 +89,7 @@ pub enum BackendError {
     /// See [`ErrorKind::Misconfigured`].
     #[error("misconfigured: {reason}")]
     Misconfigured {
-        /// Required change.
+        /// Problem, and the required change if it is known.
         reason: String,
     },
 }

@@ -89,7 +89,7 @@ pub fn check_edit(changes: &[ManifestChange]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `Refused` if it is the owner's epoch or a later one, because the owner may still append to its epoch.
+/// `Refused` if `epoch` is the epoch of the owner or a later one, because the owner may still append to its epoch.
 pub fn check_older(epoch: Epoch, owner: Epoch) -> Result<()> {
     if epoch < owner {
         return Ok(());

@@ -2,8 +2,8 @@
 //!
 //! [`Character::Embedded`] behaves like the engine in this process, [`Character::Distributed`] like a cluster,
 //! including outcomes that only a cluster has. Faults are random only if a test enables this, with a seed. A
-//! [`MemoryDisk`] outlives the backend, so reopening it is a restart: the older handle then fails, like a killed
-//! process.
+//! [`MemoryDisk`] outlives the backend. In the embedded character, reopening the disk is a restart: the older handle
+//! then fails, like a killed process.
 
 mod journal;
 mod rows;
@@ -179,8 +179,8 @@ impl MemoryDisk {
         self.round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Returns the number of round trips of all calls so far: one per call, two per `load` and `manifest`, and one per
-    /// 32 ranges of a `scan_many`.
+    /// Returns the number of round trips of all calls so far: one per call, two per `load` and `manifest`, and one for
+    /// every 32 or fewer ranges of a `scan_many`.
     pub fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
@@ -218,7 +218,7 @@ impl MemoryDisk {
     }
 
     /// Makes appends and edits fail at random: about `fault_per_mille` of every thousand, as determined by the seed.
-    /// Late appends then take effect before every second later append, at random.
+    /// About half of the later appends, chosen at random, first apply all late appends.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
         self.assert_distributed("random faults need the distributed character");
         self.state.lock().chance = Some(Chance {
@@ -227,7 +227,7 @@ impl MemoryDisk {
         });
     }
 
-    /// Limits the validity of leases to `holds`, and the number of stamps that each take or renewal adds to `stamps`.
+    /// Limits the validity of leases to `holds`, and lets each take or renewal add only `stamps` stamps.
     pub fn limit_leases(&self, holds: Duration, stamps: u64) {
         self.assert_distributed("limited leases need the distributed character");
         let mut state = self.state.lock();
@@ -245,7 +245,7 @@ impl MemoryDisk {
         assert_eq!(self.character, Character::Distributed, "{otherwise}");
     }
 
-    /// Applies all late appends, and drops those of closed epochs.
+    /// Applies the late appends of epochs that are not closed, and drops those of closed epochs.
     pub fn land_late(&self) {
         for shard in self.state.lock().shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::land_late);

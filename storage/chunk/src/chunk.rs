@@ -47,13 +47,13 @@ pub enum ChunkError {
         /// Columns of the run.
         columns: usize,
     },
-    /// The run or its sequences violate an invariant of their type.
+    /// The run, its sequences or the width of the summary buckets is not valid.
     #[error("the run is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not start with the magic of a chunk.
+    /// The bytes do not start with the magic of a chunk, or end before the end of its checksum.
     #[error("not a chunk")]
     NotAChunk,
-    /// The chunk was written by a newer version.
+    /// The chunk has a version that this build does not support.
     #[error("chunk version {0} is not supported by this build")]
     UnknownVersion(u8),
     /// The content does not match the checksum.
@@ -65,10 +65,10 @@ pub enum ChunkError {
     /// The checksum matches, but the content violates a rule of the format.
     #[error("chunk is damaged: {0}")]
     Damaged(#[from] Damaged),
-    /// The requested rows exceed those of the chunk.
+    /// The requested rows exceed the rows of the chunk, or end before they start.
     #[error("requested rows end at {end}, but the chunk has {rows} rows")]
     NoSuchRows {
-        /// End of the requested rows.
+        /// End of the requested rows, or their start if it is larger.
         end: usize,
         /// Rows of the chunk.
         rows: usize,

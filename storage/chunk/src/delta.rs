@@ -89,7 +89,7 @@ pub struct Delta {
     pub delete: Option<DeleteRecord>,
 }
 
-/// Record of a request that makes repeating it safe.
+/// Record of a request, so that the request can be repeated safely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Hash of the idempotency key.
@@ -169,10 +169,10 @@ pub enum DeltaError {
     /// The delta violates an invariant of its type.
     #[error("the delta is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not start with the magic of a delta.
+    /// The bytes do not start with the magic and a version of a delta.
     #[error("not a delta")]
     NotADelta,
-    /// The delta was written by a newer version.
+    /// The delta has a version that this build does not support.
     #[error("delta version {0} is not supported by this build")]
     UnknownVersion(u8),
     /// The content does not match the checksum.

@@ -13,7 +13,7 @@ pub(crate) const LOG_MAX: usize = 10;
 /// Number of slots of the largest table.
 pub(crate) const SLOTS_MAX: usize = 1 << LOG_MAX;
 
-/// Deals the slots of the table to the symbols in order, so that the slots of each symbol are spread evenly. Calls
+/// Assigns the slots of the table to the symbols in order, so that the slots of each symbol are spread evenly. Calls
 /// `take` with each slot and its symbol.
 fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(usize, usize)) {
     let slots = 1usize << log;
@@ -33,7 +33,8 @@ fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(us
 pub(crate) fn scale(frequencies: &[u32], log: usize, counts: &mut Vec<u16>) {
     let slots = 1u64 << log;
     let total: u64 = frequencies.iter().map(|frequency| u64::from(*frequency)).sum();
-    // Each symbol gets one slot. The spare slots are distributed in proportion to the share of a symbol above one slot.
+    // Each symbol gets one slot. The spare slots are distributed in proportion to the part of each symbol's exact share
+    // that exceeds one slot.
     let spare = slots - frequencies.len() as u64;
     let beyond = |frequency: u32| (u64::from(frequency) * slots).saturating_sub(total);
     let all: u64 = frequencies.iter().map(|frequency| beyond(*frequency)).sum();
@@ -114,7 +115,7 @@ impl EncodeTable {
         }
     }
 
-    /// Returns the initial state, which is the slot in which the decoder ends.
+    /// Returns the initial state. The decoder ends in its slot, which is slot 0.
     pub(crate) fn start(&self) -> u32 {
         1 << self.log
     }

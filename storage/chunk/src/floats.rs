@@ -141,7 +141,7 @@ pub(crate) fn power_of(exponent: usize) -> f64 {
     POWERS[exponent]
 }
 
-/// Returns the integer that [`unscaled`] converts to exactly `value`, if there is one.
+/// Returns the integer that [`unscaled`] converts to exactly `value`; `None` if there is no such integer.
 pub(crate) fn restored(value: f64, power: f64) -> Option<i64> {
     let integer = scaled(value, power);
     restores(value, integer, power).then_some(integer)

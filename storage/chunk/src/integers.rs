@@ -181,10 +181,11 @@ impl<'a> Integers<'a> {
         found
     }
 
-    /// Returns the number of leading values of a rising column that satisfy `before`. The values that satisfy it
-    /// must form a prefix.
+    /// Returns the number of leading values of a rising column that satisfy `before`. The values that satisfy
+    /// `before` must form a prefix.
     ///
-    /// Costs a binary search over the heads of blocks or frames, and unpacking of at most one block or frame.
+    /// Costs a binary search over the heads of blocks or frames, a pass over the sizes of the preceding ones, and
+    /// unpacking of at most one block or frame.
     pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
         let (firsts, length) = match self {
             Self::Packed(column) => match column.rising_heads() {

@@ -79,7 +79,7 @@ impl<'a> PackedArray<'a> {
         self.base.wrapping_add(offset as i64)
     }
 
-    /// Returns the number of leading elements that satisfy `before`. The elements that satisfy it must form a
+    /// Returns the number of leading elements that satisfy `before`. The elements that satisfy `before` must form a
     /// prefix.
     pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
         let (mut low, mut high) = (0, self.count);

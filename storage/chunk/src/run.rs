@@ -57,7 +57,8 @@ impl Run {
         self.columns.iter().map(|column| column.values.len()).sum()
     }
 
-    /// Returns a copy of the given rows, without columns that have no value in these rows.
+    /// Returns a copy of the given rows, without columns that have no value in these rows. If `rows` are all rows,
+    /// every column is kept.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         if rows == (0..self.rows()) {

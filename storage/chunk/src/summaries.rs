@@ -17,8 +17,8 @@ use std::ops::Range;
 /// Minimum number of rows per bucket, on average, for which a chunk gets summaries. With fewer rows, summaries save
 /// too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
-/// Minimum number of rows of a chunk with summaries. For sixty rows with one small integer, summaries were a third of
-/// the chunk. The rows of one block are decoded together anyway.
+/// Minimum number of rows of a chunk with summaries. In a chunk of sixty rows and one column of small integers,
+/// summaries took a third of the size. The rows of one block are decoded together anyway.
 const ROWS_MIN: usize = 128;
 
 /// States of a column in a bucket.
@@ -44,7 +44,7 @@ mod flag {
 const BITS: u8 = 64;
 
 /// Number of low bits that are dropped from the correction of a float sum. The stored correction keeps thirteen
-/// significant bits. It is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
+/// significant bits. The correction is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
 const CORRECTION_SHIFT: u32 = 40;
 
 /// Aligned time bucket with at least one row.
@@ -65,8 +65,8 @@ pub struct SummaryBucket {
 pub enum ColumnSummary {
     /// No row of the bucket has a value in the column.
     Empty,
-    /// There are values, but no summary; they must be decoded. Applies if the values include a NaN or an infinity,
-    /// or if their sum exceeds the range of doubles.
+    /// There are values, but no summary; they must be decoded. Applies if the values include a NaN or an infinity, if
+    /// their sum exceeds the range of doubles, or if the summaries of the column are damaged.
     Unknown,
     /// There are values, and this is their summary.
     Known(ValueSummary),

@@ -177,7 +177,8 @@ impl<'a> Timestamps<'a> {
         self.rows
     }
 
-    /// Returns `(first, step)` in nanoseconds if the timestamp of each row `i` is `first + i·step`.
+    /// Returns `(first, step)` in nanoseconds if the timestamp of each row `i` is `first + i·step`; `None` for a series
+    /// that is stored as integers.
     pub fn regular(&self) -> Option<(i64, i64)> {
         match self.form {
             Form::Regular { first, step } => Some((first, step)),
@@ -204,8 +205,8 @@ impl<'a> Timestamps<'a> {
 
     /// Returns the rows with timestamps in `range`.
     ///
-    /// Costs only arithmetic for a regular series, else a binary search over block heads and at most two blocks or
-    /// frames.
+    /// Costs only arithmetic for a regular series, else two binary searches over block heads and the unpacking of at
+    /// most two blocks or frames.
     pub fn row_range(&self, range: TimeRange) -> Range<usize> {
         let start = self.lower_bound(range.start);
         start..self.lower_bound(range.end).max(start)

@@ -7,7 +7,7 @@
 //! - checks them, and refuses keys that send all writes to one place;
 //! - encodes logical values as a stored key, and decodes and verifies a stored key;
 //! - plans scans: the ranges of stored keys that hold the rows of a prefix and of bounds on the next logical column;
-//! - names the partition of a key, and the points at which an empty table can be split.
+//! - computes the partition of a key, and the points at which an empty table can be split.
 //!
 //! | stored column | holds | used for | equality | range |
 //! |---|---|---|---|---|
@@ -118,7 +118,8 @@ impl KeyLayout {
     }
 
     /// Returns the numbers of the logical columns that determine the partition of a row, ascending: those of the first
-    /// stored column that is neither a hash prefix nor a bucket, and those that the columns before it are computed of.
+    /// stored column that is neither a hash prefix nor a bucket, and those that the hashes before this column are
+    /// computed from.
     pub fn partition_columns(&self) -> &[usize] {
         &self.partition
     }

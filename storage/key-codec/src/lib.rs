@@ -150,7 +150,7 @@ pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
     }
 }
 
-/// Largest number of leading timeline id bits that select a segment's bucket.
+/// Maximum number of leading timeline id bits that select a segment's bucket.
 pub const BUCKET_BITS_MAX: u8 = 12;
 
 /// Returns the bucket of a segment that holds a timeline's chunks: the leading `bits` of the id, at most

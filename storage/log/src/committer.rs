@@ -29,8 +29,8 @@ use crate::recent_entries::RecentEntry;
 
 /// Name of the thread.
 const THREAD: &str = "committer";
-/// Interval of the checks for old generations while nothing is written; pause after a failed sync; maximum wait of
-/// writers while flushes fail.
+/// Interval of the checks for old generations while nothing is written, and pause after a failed sync. While flushes
+/// fail, writers continue after this time without a notification of the flusher.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
 /// at most one second of buffered writes; the remaining half second is reserved for the sync itself.
@@ -75,7 +75,7 @@ impl Write {
         self.entry.encoded().len()
     }
 
-    /// Sends the reply. A caller that no longer waits gets none.
+    /// Sends the reply. Does nothing if the caller no longer waits.
     fn answer(&self, result: Result<SequenceNumber>) {
         let _ = self.reply.send(result);
     }
@@ -350,7 +350,7 @@ impl Worker {
             let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
             self.log.requests.remember(entry.table(), request, now, settings);
         }
-        // Precedes the reply: cursors up to directly after this sequence must be valid when the writer gets it.
+        // Precedes the reply: once the writer has the reply, cursors up to directly after this sequence must be valid.
         self.log.recent.push(RecentEntry {
             sequence,
             table: entry.table(),

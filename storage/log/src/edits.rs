@@ -34,7 +34,7 @@ pub(crate) struct OpenEdit {
     reason: String,
     /// Tables that the edit creates.
     made: Vec<TableName>,
-    /// Segments that the edit adds. They are freed if it was not applied.
+    /// Segments that the edit adds. They are freed if the edit was not applied.
     adds: Vec<SegmentRef>,
 }
 
@@ -231,7 +231,7 @@ impl Log {
     }
 }
 
-/// Returns the error for a caller whose manifest is outdated: it repeats its work with the current one.
+/// Returns the error for a caller whose manifest is outdated. The caller must repeat its work with the current one.
 fn moved_on() -> LogError {
     BackendError::Unavailable {
         reason: "an earlier edit with an unknown outcome has changed the manifest; try again".to_owned(),

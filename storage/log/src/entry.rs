@@ -1,14 +1,15 @@
 //! Log entries: writes on their way through the log.
 //!
-//! The log handles entries of all models through the trait [`LogEntry`]; only the first two bytes have a common
-//! meaning.
+//! The log handles entries of all models through the trait [`LogEntry`]. Only the first two bytes of an encoded entry
+//! have a common meaning.
 
 use bytes::Bytes;
 use tideline_model::{Durability, SequenceNumber, TableId, TableName};
 
 use crate::requests::RequestRecord;
 
-/// One write: decoded for its model, encoded for the journal. The committer calls the methods on its own thread.
+/// One write: decoded for its model, encoded for the journal. The methods are called on the committer thread, except
+/// [`encoded`](Self::encoded), which is also called on the thread that submits the entry.
 pub trait LogEntry: Send {
     /// Returns the prefix of the entry's fail points, such as `delete`.
     fn kind(&self) -> &'static str;
@@ -16,7 +17,8 @@ pub trait LogEntry: Send {
     /// Returns the table of the entry.
     fn table(&self) -> TableId;
 
-    /// Returns the bytes of the entry in the journal. They begin with the [`ModelTag`](tideline_model::ModelTag) of its model.
+    /// Returns the bytes of the entry in the journal. They begin with the [`ModelTag`](tideline_model::ModelTag) of its
+    /// model.
     fn encoded(&self) -> &Bytes;
 
     /// Returns the durability that the entry needs before it is acknowledged.

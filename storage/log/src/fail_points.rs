@@ -97,7 +97,7 @@ mod enabled {
         reach(configured, &format!("{work}.{step}.{when}")).map_err(E::from)
     }
 
-    /// Configures fail points from environment variables. Only the first call has an effect.
+    /// Configures fail points from environment variables. Only the first call that finds one has an effect.
     ///
     /// | variable | action at the fail point that it names |
     /// |---|---|
@@ -158,7 +158,7 @@ mod enabled {
         }
     }
 
-    /// Executes the actions of the fail points with this name whose passage this is.
+    /// Counts a passage of a fail point, and executes the actions that are configured for this passage.
     fn reach(configured: &[FailPoint], name: &str) -> Result<(), BackendError> {
         for point in configured.iter().filter(|point| point.name == name) {
             if point.passed.fetch_add(1, Ordering::SeqCst) != point.skipped {

@@ -184,8 +184,8 @@ impl Renewer {
 }
 
 impl Log {
-    /// Fails if this process does not own the shard now: its reads may be outdated, and a newer owner may lack the data
-    /// that it writes.
+    /// Fails if this process does not own the shard now. The reads of this process may then be outdated, and a newer
+    /// owner may lack the data that this process writes.
     ///
     /// # Errors
     ///

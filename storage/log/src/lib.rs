@@ -14,8 +14,8 @@
 //! A crash between any two steps neither loses nor duplicates an entry: [`Opening::replay`] passes each entry that is
 //! not below the published cursor to its model again.
 //!
-//! The log also holds what all models share: the common rows of the manifest and the only way to edit them, the newest
-//! entries for watches, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
+//! The log also holds the state that all models share: the common rows of the manifest and the only way to edit them,
+//! the newest entries for watches, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
 //!
 //! # Journal
 //!

@@ -251,7 +251,8 @@ impl Log {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the cursor to publish together with rows that use the ids given out so far.
+    /// Returns `current` with another `sealed_to`, the next id and the trusted time. Must be published together with
+    /// rows that use the ids given out so far.
     pub fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;

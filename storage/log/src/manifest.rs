@@ -50,8 +50,8 @@ pub struct TableRow {
     /// while.
     #[serde(default)]
     pub policy_changed: i64,
-    /// Objects of the table that were written by other databases and now belong to this one. Garbage collection covers
-    /// them.
+    /// Objects of the table that were written by other databases and now belong to this one. Garbage collection removes
+    /// those objects that are unreferenced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
     /// Number of timelines and field numbers that the segments of the table need. Valid only if the cursor is
@@ -60,7 +60,8 @@ pub struct TableRow {
     pub counts: Option<TableCounts>,
 }
 
-/// Counts of a table's durable catalog and schema rows at a seal. A start that finds less is refused.
+/// Counts of a table's durable catalog and schema rows at a seal. A start that finds fewer rows is refused, unless the
+/// operator accepts the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TableCounts {
     /// Number of timelines with a row in the catalog.

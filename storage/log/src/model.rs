@@ -16,7 +16,7 @@ use crate::requests::RequestRecord;
 
 /// Applies entries of earlier runs when the log is opened.
 pub trait Replay {
-    /// Returns the model whose entries it applies.
+    /// Returns the tag of the model whose entries are applied.
     fn tag(&self) -> ModelTag;
 
     /// Applies an entry, with the same result as [`LogEntry::apply`](crate::LogEntry::apply).
@@ -72,7 +72,7 @@ pub trait LogModel: Send + Sync {
     /// Drops the generations that end at or before `end`: they are published. May be called repeatedly.
     fn flushed(&self, end: SequenceNumber);
 
-    /// Does work that waits for readers or for time. Called about once a second and after each flush.
+    /// Does work that waits for readers or for time. Called about once a second and before each flush.
     fn tidy(&self);
 
     /// Replaces the state of the model by that of a manifest which was changed without the model, such as by an edit

@@ -381,8 +381,8 @@ impl LogThreads {
     ///
     /// # Errors
     ///
-    /// [`LogError::Overloaded`] if too many bytes wait; [`LogError::Closed`] or [`LogError::Failed`] if the threads have
-    /// ended. Nothing was written.
+    /// [`LogError::Overloaded`] if too many bytes wait; [`LogError::Closed`] or [`LogError::Failed`] if the threads
+    /// have ended. Nothing was written.
     pub fn submit(&self, entry: Box<dyn LogEntry>) -> Result<Submitted> {
         self.committer.submit(entry)
     }

@@ -4,8 +4,8 @@
 //! the expected time: the last trusted time plus the monotonic time that has passed since.
 //!
 //! 1. Within [`TOLERANCE`] of the expected time, the trusted time follows the wall clock slowly. It runs at most one
-//!    part in [`SLEW_PARTS`] faster than monotonic time, and at half speed while the wall clock is behind. It therefore
-//!    never jumps, and a wall clock that stands still exceeds the tolerance after about two hours.
+//!    part in [`SLEW_PARTS`] faster than monotonic time, and not below half speed while the wall clock is behind. It
+//!    therefore never jumps, and a wall clock that stands still exceeds the tolerance after about two hours.
 //! 2. Beyond the tolerance the clock is *in doubt*: the trusted time follows monotonic time only, and nothing expires.
 //! 3. Doubt ends when the wall clock is within the tolerance again, when an operator confirms it, or when it has kept
 //!    its new distance for [`SETTLE`]. In the last two cases the trusted time is set to the wall clock, in either
@@ -22,9 +22,9 @@
 //!
 //! New points need a clock as well: for points without a timestamp, and for the limits on past and future timestamps. A
 //! point that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A
-//! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended looks like
-//! that, and a wrong clock rarely does. Any other clock in doubt is not used, and writes that depend on it must be sent
-//! again ([`TrustedNow::trusts_wall`]).
+//! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because this is the usual lead after a machine was off or
+//! suspended, and rarely that of a wrong clock. Any other clock in doubt is not used, and writes that depend on it must
+//! be sent again ([`TrustedNow::trusts_wall`]).
 //!
 //! # Largest lead
 //!
@@ -124,7 +124,7 @@ pub struct TrustedNow {
 }
 
 impl TrustedNow {
-    /// Returns the trusted time since [`settled`](Self::settled).
+    /// Returns the trusted time that has passed since [`settled`](Self::settled); `None` if that is `None`.
     pub fn settled_for(&self) -> Option<Duration> {
         let since = |settled: Timestamp| self.now.nanos().saturating_sub(settled.nanos());
         self.settled
@@ -194,7 +194,7 @@ impl TrustedClock {
         Timestamp::from_nanos_clamped(self.now)
     }
 
-    /// Takes a reading of both clocks. Cheap; may be called at any rate, and should be at least every few minutes.
+    /// Takes a reading of both clocks. Cheap; should be called at least every few minutes.
     pub fn observe(&mut self, wall: Timestamp, monotonic: Duration) -> TrustedNow {
         let passed = self.pass(monotonic);
         if !self.is_set && wall.nanos() >= self.floor {

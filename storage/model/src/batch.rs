@@ -24,7 +24,8 @@ pub trait SeriesResolver {
     /// Returns the reason to reject the line if the key is not valid or its timeline cannot be registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason>;
 
-    /// Returns the timeline that followed the most recent one in earlier requests, if `is_it` returns true for its key.
+    /// Returns the timeline that followed the most recently returned one in earlier requests, if `is_it` returns true
+    /// for the key of that timeline.
     ///
     /// With this guess a decoder can compare a known key in place, without finding its end or assembling it first. The
     /// default implementation returns `None`.
@@ -103,7 +104,7 @@ impl PointGroup {
 /// Accounted bytes of a value, without the content of a string or histogram.
 const VALUE_BYTES: usize = 8;
 
-/// Values of one field over the rows of a group or a run: dense, one per row.
+/// Values of one field, dense: one per row of a group, or one per present row of a run.
 #[derive(Debug, Clone)]
 pub enum ColumnData {
     /// See [`ValueType::Float`].

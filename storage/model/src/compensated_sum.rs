@@ -2,8 +2,8 @@
 //!
 //! Each addition of doubles loses at most half a unit in the last place, and the loss is itself a double (Dekker, 1971;
 //! Knuth, TAOCP vol. 2, 4.2.2). [`CompensatedSum`] adds up these losses separately: Kahan summation in Neumaier's form
-//! (1974). PromQL, aggregates and chunk summaries all use it. Therefore an aggregate computed from summaries equals one
-//! computed from samples, and PromQL sums equal those of Prometheus bit for bit.
+//! (1974). PromQL, aggregates and chunk summaries all use it. Therefore an aggregate computed from summaries agrees
+//! with one computed from samples, and PromQL sums equal those of Prometheus bit for bit.
 
 /// Sum of doubles and the accumulated rounding error of its additions.
 ///

@@ -8,7 +8,7 @@ pub struct GeoPoint {
 }
 
 impl GeoPoint {
-    /// Creates a point. Returns `None` if the latitude is outside ±90 or the longitude outside ±180.
+    /// Creates a point. Returns `None` if the latitude is outside ±90, the longitude is outside ±180, or one is NaN.
     pub fn new(latitude: f64, longitude: f64) -> Option<Self> {
         let is_place = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
         is_place.then_some(Self { latitude, longitude })

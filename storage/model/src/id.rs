@@ -108,7 +108,7 @@ number_id! {
     SequenceNumber(u64)
 }
 number_id! {
-    /// Id of the rows of one load. Never reused; unique across all shards.
+    /// Id of a segment: rows that are loaded once and never changed. Never reused; unique across all shards.
     SegmentId(u64)
 }
 number_id! {

@@ -77,7 +77,7 @@ impl JobKind {
         }
     }
 
-    /// Returns the kind with this name.
+    /// Returns the kind with this name; `None` for other names.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -15,6 +15,7 @@
 //! | [`compensated_sum`] | [`CompensatedSum`]: sum of doubles with compensated rounding errors |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
+//! | [`model_tag`] | [`ModelTag`]: model of a journal entry |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableModel`] |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |

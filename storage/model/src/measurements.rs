@@ -1,11 +1,12 @@
 //! Measurements of the rows of a group.
 //!
-//! Stored as an index into a list of names, because most groups have one measurement and few have many.
+//! Stored as a list of names and an index per row. Most groups have one measurement; they omit the indexes.
 
 /// Measurement of each row of a group.
 ///
-/// Usually all rows have the same measurement. A Prometheus request has hundreds, with one field each. Their rows share
-/// one group, because validating, journaling and applying many groups of a few rows each would cost more than the rows.
+/// Usually all rows have the same measurement. A Prometheus request has hundreds of measurements, with one field each.
+/// Their rows share one group, because validating, journaling and applying many groups of a few rows each would cost
+/// more than the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurements {
     /// Distinct names; never empty.
@@ -57,7 +58,7 @@ impl Measurements {
         matches!(&*self.names, [only] if **only == *name)
     }
 
-    /// Drops the rows for which `keep` is false, and measurements without rows.
+    /// Drops the rows for which `keep` is false, and measurements without rows. Keeps at least one measurement.
     pub fn retain(&mut self, keep: &[bool]) {
         if self.of_rows.is_empty() {
             return;

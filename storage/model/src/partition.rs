@@ -1,6 +1,7 @@
 //! Addresses of rows in a backend: segments, parts, key spaces, their buckets, and key ranges.
 //!
-//! A row is identified by a [`Partition`] and a key. A backend interprets tiers and groups; other ids are opaque to it.
+//! A row is identified by a [`Partition`] and a key. A backend interprets tiers, groups, and the shard in the id of a
+//! segment or part.
 
 use crate::id::{GroupId, PartId, SegmentId, TableId};
 use crate::table::Tier;
@@ -14,9 +15,9 @@ pub struct Space(pub u16);
 /// Segment with its group, in which a backend stores it, and its tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRef {
-    /// Id of the segment, which holds the rows of one load.
+    /// Id of the segment.
     pub segment: SegmentId,
-    /// Group of the segment. Segments of one group may share files; a group without segments costs nothing.
+    /// Group of the segment. Segments of one group may share files. A backend may offer emptied groups for reuse.
     pub group: GroupId,
     /// Tier that stores the segment; one of [`Tier::KEPT`] and the same for all segments of a group. Each tier may have
     /// its own caches, threads and disk.

@@ -116,7 +116,7 @@ impl TimeRange {
         Self { start, end }
     }
 
-    /// Returns true if the range contains no timestamp.
+    /// Returns true if `end` is not after `start`.
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end
     }

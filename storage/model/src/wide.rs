@@ -18,7 +18,7 @@ pub enum ColumnType {
     I64,
     /// Unsigned 64-bit integer.
     U64,
-    /// IEEE 754 double. Not in keys.
+    /// IEEE 754 double. Keys cannot hold this type.
     F64,
     /// `true` or `false`.
     Bool,
@@ -26,7 +26,7 @@ pub enum ColumnType {
     Binary,
     /// Exact decimal number with a mantissa of 128 bits and 0 to 38 digits after the point.
     Decimal,
-    /// JSON document. Not in keys.
+    /// JSON document. Keys cannot hold this type.
     Json,
     /// Nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp,
@@ -104,14 +104,14 @@ fn is_ascending(order: &KeyOrder) -> bool {
 pub enum KeySource {
     /// Logical column: the writer gives the value.
     Type(ColumnType),
-    /// Logical column of type `i64`: strictly rising ids, assigned by the server. A writer may omit the value, but not
-    /// give it with a row that must not exist.
+    /// Logical column of type `i64`: strictly rising ids, assigned by the server. A writer may omit the value, and must
+    /// omit it if the write requires that the row does not exist.
     Generated(Generated),
     /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
-    /// Not the last stored column.
+    /// Cannot be the last stored column.
     HashPrefix(HashPrefix),
     /// Number from 0 to `count` − 1, chosen by the hash of other logical columns: spreads load, and ordered scans merge
-    /// the buckets. Only the first stored column.
+    /// the buckets. Can only be the first stored column.
     Bucket(Bucket),
     /// Text of a logical column with its characters in reverse order.
     Reverse(Reverse),
@@ -204,8 +204,8 @@ pub struct ColumnSpec {
     /// Type of the values.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Number of the column in stored rows; 0 for a pattern and for a column that was declared after the table was
-    /// created, which rows store by name. Assigned by the server, and never used again.
+    /// Number of the column in stored rows; 0 for a pattern, and for a column that was declared after the table was
+    /// created: rows store such columns by name. Assigned by the server, and never reused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u32,
 }

@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory account of one process. Clones share the account. A reservation costs one atomic operation; reserve by page,
-/// not by value.
+/// Memory account of one process. Clones share the account. A reservation costs an atomic update; reserve by page, not
+/// by value.
 #[derive(Debug, Clone)]
 pub struct MemoryAccount(Arc<Balance>);
 
@@ -96,7 +96,8 @@ impl MemoryAccount {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of failed reservations since the start, by holder.
+    /// Returns the number of failed reservations since the start, by holder. Does not count
+    /// [`Reservation::grow_spare`].
     pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
         self.0
             .refusals

@@ -4,9 +4,9 @@
 //! cargo bench -p tideline-series-store
 //! ```
 //!
-//! The first workload is one thousand timelines with ten integer fields each that walk by small steps, with one
-//! point every ten seconds for a day. The second one is a backfill of one point per minute over seven months, in
-//! random order. CPU time includes all threads of the process.
+//! The first workload is one thousand timelines with one point every ten seconds for a day. Each has ten integer
+//! fields, whose values change by small steps. The second workload is a backfill of one point per minute over seven
+//! months for a hundred timelines, in random order. CPU time includes all threads of the process.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -188,7 +188,7 @@ fn commit(
     Ok(())
 }
 
-/// Returns a step of a walk: rounded, with a standard deviation of about one.
+/// Returns a random integer step of a walk, with a standard deviation of about one.
 fn step(state: &mut u64) -> i64 {
     let mut sum = 0;
     for _ in 0..4 {
@@ -242,7 +242,7 @@ fn read(store: &SeriesStore, table: &Table, range: Option<TimeRange>) -> Result<
 /// Writes one point per minute over about seven months for each of a hundred timelines, in random order.
 fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
     let ids: Vec<TimelineId> = (0..BACKFILL_TIMELINES).map(timeline).collect();
-    // A full cycle over all points: an odd step is coprime to the power of two to which their number is rounded up.
+    // The step is odd and therefore coprime to `size`, a power of two: every point is visited exactly once.
     let size = BACKFILL.next_power_of_two();
     let mut at = 0u64;
     let mut done = 0;
@@ -269,7 +269,7 @@ fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
     store.seal()
 }
 
-/// Folds every window with several segments.
+/// Folds the segments inside each of the widest windows into one.
 fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let mut segments: Vec<_> = snapshot.manifest().of_table(table.id()).cloned().collect();

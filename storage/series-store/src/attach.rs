@@ -62,8 +62,8 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Clash`] if the table has points of the same time range that this database wrote before those of
-    /// the segment, or whose writes interleave with those of the segment.
+    /// [`StoreError::Clash`] if a segment of the table overlaps the time range of `described`, and either this database
+    /// wrote that segment before `described`, or the writes of both interleave.
     pub fn check_attach(&self, table: &Table, described: &Segment) -> Result<()> {
         let manifest = Arc::clone(&self.shared().state.read().manifest);
         check_clash(&manifest, table, described)
@@ -76,11 +76,11 @@ impl SeriesStore {
         parts.filter(|part| part.archive.is_some()).cloned().collect()
     }
 
-    /// Returns true if a segment has points of a timeline. Costs one key lookup.
+    /// Returns true if a segment has points of a timeline. Reads at most one chunk.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Backend`] if the lookup fails.
+    /// [`StoreError::Backend`] if the read fails.
     pub fn holds(&self, segment: &Segment, id: TimelineId) -> Result<bool> {
         holds(self.backend().as_ref(), segment, id)
     }
@@ -125,8 +125,8 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::Clash`] as in [`check_attach`](Self::check_attach); [`StoreError::NoCommonWindow`] if no window
-    /// contains its points; [`StoreError::TableDropped`]; the errors of `slots`, of the backend and of
-    /// [`tideline_log::Log::edit`].
+    /// contains its points; [`StoreError::TableDropped`]; the errors of the backend and of
+    /// [`tideline_log::Log::edit`]. An error of `slots` is returned as [`StoreError::Backend`].
     pub fn attach(
         &self,
         table: &Arc<Table>,
@@ -139,7 +139,8 @@ impl SeriesStore {
     }
 
     /// Turns a copied data folder into a separate database. Existing files remain those of the original, and new
-    /// files get a new origin. Returns the number of segments with such files.
+    /// files get a new origin. The lists of adopted objects are cleared. Returns the number of segments with existing
+    /// files.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl SeriesStore {
         Ok(count)
     }
 
-    /// Adopts objects of other databases: unreferenced objects are removed like those of this database.
+    /// Adopts objects of other databases. Afterwards, unreferenced ones are removed like those of this database.
     ///
     /// # Errors
     ///

@@ -6,9 +6,9 @@ use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
 /// Approximate bytes of an extent. Used for the number of buckets of an archive segment.
 pub(crate) const EXTENT_BYTES: u64 = 128;
 
-/// Returns the number of leading id bits that select the bucket in a segment of `bytes` bytes. The average bucket then
-/// has at least `bucket_bytes` and less than twice as many, unless [`BUCKET_BITS_MAX`] limits the number of buckets.
-/// Returns `0` (one bucket) below `2 * bucket_bytes`.
+/// Returns the number of leading id bits that select the bucket in a segment of `bytes` bytes. Returns `0` (one bucket)
+/// below `2 * bucket_bytes`. The average bucket of any other segment has at least `bucket_bytes` and less than twice as
+/// many, unless [`BUCKET_BITS_MAX`] limits the number of buckets.
 pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
     let buckets = bytes / bucket_bytes.max(1);
     let bits = buckets.checked_ilog2().unwrap_or(0);
@@ -33,7 +33,7 @@ pub(crate) fn load_buckets(
             Some(Ok(row)) => bucket_of(row),
             _ => 0,
         };
-        // An error counts as a row of the current bucket, whose load it ends.
+        // An error counts as a row of the current bucket. It ends the load of this bucket.
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));

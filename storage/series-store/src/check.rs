@@ -1,7 +1,7 @@
-//! Offline check: reads everything that a store has written to the backend, and compares it with the manifest. The
-//! check writes nothing and starts no threads. The backend must not be in use by a running store.
+//! Offline check: reads the segments, the journal and the metadata rows of a store, and compares the segments with the
+//! manifest. The check writes nothing and starts no threads. The backend must not be in use by a running store.
 //!
-//! Every chunk of a segment is decoded, and its counts are compared with the manifest row of the segment. For an
+//! Every chunk of a segment is decoded, and the totals are compared with the manifest row of the segment. For an
 //! archive segment every extent is checked; its files are at targets and are checked separately. Journal entries
 //! that are not yet in segments are decoded, and rows of schemas, deletes and requests are read.
 
@@ -28,15 +28,15 @@ use crate::schema::TableSchema;
 pub struct Checked {
     /// Tables.
     pub tables: Vec<TableRow>,
-    /// Published segments.
+    /// Published segments, without copies.
     pub segments: u64,
-    /// Chunks in the segments.
+    /// Chunks in the segments; extents in archive segments.
     pub chunks: u64,
     /// Points in the segments.
     pub points: u64,
     /// Field values in the segments.
     pub values: u64,
-    /// Bytes of the keys and chunks.
+    /// Bytes of the keys and chunks; in archive segments, of the files.
     pub bytes: u64,
     /// Readable journal entries after the last seal, of all models.
     pub journal_entries: u64,
@@ -46,7 +46,8 @@ pub struct Checked {
     pub journal_timelines: BTreeMap<TableId, JournalTimelines>,
     /// Fields of all tables.
     pub fields: u64,
-    /// Descriptions of all damage, one sentence each, with its location.
+    /// Descriptions of the damage found, one sentence each, with its location. The content of a segment is read only
+    /// up to its first damage.
     pub findings: Vec<String>,
 }
 
@@ -99,7 +100,7 @@ impl Checked {
 /// Check of a journal entry of another model. Returns a description of the damage as error.
 pub type CheckEntry<'a> = dyn FnMut(&Bytes) -> std::result::Result<(), String> + 'a;
 
-/// Checks everything. Damage is recorded as a finding; the check continues where possible. `other` is called with
+/// Performs the check. Damage is recorded as a finding; the check continues where possible. `other` is called with
 /// the journal entries of other models.
 pub fn check(backend: &dyn Backend, other: &mut CheckEntry<'_>) -> Checked {
     let mut checked = Checked::default();

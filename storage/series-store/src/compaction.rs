@@ -1,12 +1,11 @@
-//! Rewrites (compaction): merges several segments into one, in the same tier or another, or cuts them at a
-//! timestamp.
+//! Rewrites (compaction): merges segments into one, in the same tier or another, or cuts them at a timestamp.
 //!
 //! Fold (merge segments of one or more windows), migrate (hot to cold), archive (cold to files), restore (files to
 //! cold) and purge (remove deleted points) share these steps:
 //!
 //! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments of each timeline in time
-//!    order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs and a time
-//!    slice of one timeline.
+//!    order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs, the encoded
+//!    fragments of one timeline, and a decoded time slice of it.
 //! 2. Load: stream the chunks into a new segment that is not visible yet.
 //! 3. Edit: one manifest edit adds the output and removes the inputs; both changes become visible at the same moment.
 //! 4. Drop: reclaim the inputs when the last reader of the old manifest is done.
@@ -80,8 +79,8 @@ pub enum RewriteCause {
     /// The points are old enough for the next tier.
     Migrate,
     /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments
-    /// of the tier of the rewrite. Later points become segments of the current tier of the inputs (the last tier if
-    /// the inputs are in several). No output spans the timestamp.
+    /// of the tier of the rewrite. Points at and after it become segments of the current tier of the inputs (the last
+    /// tier if the inputs are in several). No output spans the timestamp.
     Cut(i64),
     /// Deletes have to be applied.
     Purge,
@@ -109,7 +108,7 @@ pub struct RewriteCost {
     pub points_written: u64,
     /// Field values of the output.
     pub values_written: u64,
-    /// Bytes of the output, including keys.
+    /// Bytes of the output: keys and chunks, or files.
     pub bytes_written: u64,
 }
 
@@ -146,8 +145,8 @@ pub struct Rewritten {
 
 /// Throttle of a rewrite, which can also cancel it.
 pub trait Throttle {
-    /// Called after every timeline with the cost so far. May wait. `Break` cancels the rewrite and leaves everything
-    /// unchanged.
+    /// Called with the cost so far after every timeline, and while files are completed. May wait. `Break` cancels the
+    /// rewrite and leaves everything unchanged.
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()>;
 }
 
@@ -445,7 +444,7 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// Drops whole segments. Their points are invisible to readers that start afterwards.
+    /// Drops whole segments. Reads that start afterwards do not return their points. Returns the number of segments.
     pub(crate) fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         let _claim = Claim::take(self, segments)?;
         let manifest = Arc::clone(&self.state.read().manifest);
@@ -603,12 +602,13 @@ impl Shared {
     }
 }
 
-/// Returns all parts of segments that the backend stores.
+/// Returns the parts of all segments: each segment, and its copy if it has one.
 fn parts(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
     segments.iter().flat_map(Segment::parts)
 }
 
-/// Returns the inputs in write order. Fails if one does not exist, or if another segment was written between them.
+/// Returns the inputs in write order. Fails if one does not exist, or if another segment with an overlapping time
+/// range was written between them.
 fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment>>> {
     let of_table = manifest.segments.get(&rewrite.table);
     let find = |id: &SegmentId| of_table.and_then(|segments| segments.get(id)).cloned();

@@ -80,7 +80,7 @@ impl Deletes {
         }
     }
 
-    /// Removes deletes of a table.
+    /// Removes the deletes of a table that have these sequences. `sequences` must be sorted.
     pub(crate) fn remove(&mut self, table: TableId, sequences: &[SequenceNumber]) {
         if let Some(of_table) = self.0.get_mut(&table) {
             let of_table = Arc::make_mut(of_table);
@@ -98,7 +98,8 @@ impl Deletes {
         self.0.remove(&table);
     }
 
-    /// Returns the deletes that are applied everywhere, by table. `frozen_to` is the end of the oldest frozen head.
+    /// Returns the deletes that are applied everywhere, by table. `frozen_to` is the end of the oldest frozen head;
+    /// `None` without frozen heads.
     pub(crate) fn done(
         &self,
         manifest: &ManifestState,
@@ -202,7 +203,7 @@ pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>
     }
 }
 
-/// Writes rows in small batches, because each holds up to a megabyte of ids.
+/// Writes rows in small batches, because each row holds up to a megabyte of ids.
 pub(crate) fn write_rows(
     backend: &dyn Backend,
     stamps: &Stamps,
@@ -217,7 +218,7 @@ pub(crate) fn write_rows(
 }
 
 /// Removes the masked rows from a run. Masks with sequences below `from` are already applied to the source of the run.
-/// Returns false if no row is left.
+/// Returns false if a mask would leave no row; the run then still contains rows and must be discarded.
 pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool {
     for mask in masks.iter().filter(|mask| mask.sequence >= from) {
         if !remove_rows(run, mask.range) {
@@ -227,7 +228,7 @@ pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool
     true
 }
 
-/// Removes the rows of a time range from a run. Returns false if no row is left.
+/// Removes the rows of a time range from a run. Returns false, and leaves the run unchanged, if no row would be left.
 pub(crate) fn remove_rows(run: &mut Run, range: TimeRange) -> bool {
     let gone = rows_in(run, range);
     if gone.is_empty() {

@@ -41,7 +41,7 @@ pub enum StoreError {
     /// The name is in use.
     #[error("table {0} already exists")]
     TableExists(TableName),
-    /// Source tags cannot change, because they are part of every timeline id.
+    /// Source tags cannot change while the table has points, because they are part of every timeline id.
     #[error("source_tags of table {0} are fixed since its first write")]
     SourceTagsFixed(TableName),
     /// The default table cannot be dropped.
@@ -69,7 +69,7 @@ pub enum StoreError {
     /// A delta violates the rules or limits of its format.
     #[error("write refused: {0}")]
     BadDelta(DeltaError),
-    /// A stored manifest or schema row cannot be read.
+    /// A stored row cannot be read: of the manifest, a schema, a segment, a list or a delete.
     #[error("stored {what} cannot be read: {reason}")]
     StoredRow {
         /// Kind of the row.
@@ -141,7 +141,7 @@ pub enum StoreError {
     /// timelines again.
     #[error("timelines of the write were removed concurrently; nothing was written")]
     TimelinesRemoved,
-    /// The write exceeds the size of a journal entry. Nothing was written; commit its parts separately.
+    /// The write exceeds the maximum size of a journal entry. Nothing was written; commit its parts separately.
     #[error("the write of {bytes} bytes is too large for one entry of the journal (limit {limit} bytes)",
         limit = tideline_backend::VALUE_BYTES_MAX)]
     DeltaTooLarge {

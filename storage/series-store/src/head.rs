@@ -8,8 +8,8 @@
 //! | `budget` | memory budget that triggers a seal |
 //!
 //! Only the committer adds and deletes points. Readers lock one shard while they copy the open rows of one timeline. A
-//! head is *active* while it grows and *frozen* while it is being sealed. Frozen heads change only by the drop of a
-//! table.
+//! head is *active* while it grows and *frozen* while it is being sealed. A frozen head changes only when a table is
+//! dropped.
 
 mod budget;
 mod open_rows;
@@ -134,12 +134,12 @@ impl Head {
         self.tables.write().remove(&table);
     }
 
-    /// Returns the part of one table; `None` if it has no point here.
+    /// Returns the part of one table; `None` if no write of the table is in this head.
     pub fn table(&self, table: TableId) -> Option<Arc<TableHead>> {
         self.tables.read().get(&table).cloned()
     }
 
-    /// Returns all tables with points here, sorted by id.
+    /// Returns all tables with writes in this head, sorted by id.
     pub(crate) fn tables(&self) -> Vec<(TableId, Arc<TableHead>)> {
         let mut all: Vec<_> = self
             .tables
@@ -156,12 +156,12 @@ impl Head {
         self.open_bytes.load(Ordering::Relaxed) + self.block_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of timelines with points, of all tables.
+    /// Returns the number of timelines in the head, including those of dropped tables.
     pub fn timelines(&self) -> usize {
         self.timelines.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of rows written, including overwritten ones.
+    /// Returns the number of rows written, including overwritten and deleted ones.
     pub fn points(&self) -> u64 {
         self.points.load(Ordering::Relaxed)
     }

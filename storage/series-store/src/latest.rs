@@ -1,4 +1,4 @@
-//! In-memory latest values of every timeline, in addition to the head.
+//! In-memory latest values of timelines, in addition to the head.
 //!
 //! For each timeline, the newest row of every shape is kept. The newest value of a field is the newest among the
 //! shapes that have it. A timeline that was first written in this process is *complete*: memory holds all its latest
@@ -97,8 +97,8 @@ struct ShapeRow {
     shape: Arc<Shape>,
     timestamp: i64,
     sequence: SequenceNumber,
-    /// Value of the first field, unless its length varies. Shapes of agents that send one value per row have no
-    /// other field.
+    /// Word of the first field: its value, or the end offset of a text or histogram. Shapes of agents that send one
+    /// value per row have no other field.
     first: u64,
 }
 
@@ -178,7 +178,8 @@ impl TableLatest {
         })
     }
 
-    /// Returns the time span of a timeline. The outer `None` means that chunks must be read.
+    /// Returns the time span of a timeline. The outer `None` means that chunks must be read, the inner one that the
+    /// timeline has no points.
     pub(crate) fn seen(&self, id: TimelineId) -> Option<Option<Seen>> {
         self.shard(id)
             .get(id)

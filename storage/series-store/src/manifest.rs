@@ -69,13 +69,13 @@ pub struct Segment {
     pub last: i64,
     /// Number of timelines with a chunk.
     pub timelines: u64,
-    /// Number of chunks.
+    /// Number of chunks; of extents in an archive segment.
     pub chunks: u64,
     /// Number of points.
     pub points: u64,
     /// Number of field values.
     pub values: u64,
-    /// Bytes of keys and values as passed to the backend.
+    /// Bytes of keys and values as passed to the backend; of the files in an archive segment.
     pub bytes: u64,
     /// Number of leading bits of timeline ids that select the bucket of a chunk; `0` for one bucket.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -112,7 +112,7 @@ pub struct Segment {
     /// segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-    /// Separate list of these names, stored with the segment; used if they are too many for the row.
+    /// List of the names in place of `replaces`, stored with the segment; used if they are too many for the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces_list: Option<PagedList>,
 }
@@ -204,7 +204,7 @@ impl Segment {
         Self { replaces, ..self }
     }
 
-    /// Returns the segment with another copy, or with none.
+    /// Returns the segment with another copy, or without a copy.
     #[must_use]
     pub fn with_copy(self, copy: Option<Segment>) -> Self {
         let copy = copy.map(Box::new);
@@ -217,8 +217,8 @@ impl Segment {
         Self { stays_until, ..self }
     }
 
-    /// Returns the copy as the segment that replaces this one; `None` without a copy. It inherits `deletes_applied`,
-    /// because points purged from the segment are not in the copy either.
+    /// Returns the copy as the segment that replaces this one; `None` without a copy. The result has the
+    /// `deletes_applied` of this segment, because points purged from this segment are not in the copy either.
     pub fn evicted(&self) -> Option<Self> {
         let copy = Self::clone(self.copy.as_deref()?);
         Some(Self {
@@ -247,7 +247,7 @@ impl Segment {
         }
     }
 
-    /// Parses the segment from a description, and checks its values as far as possible without its rows.
+    /// Parses the segment from a description, and checks its values as far as possible without reading its rows.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl ManifestState {
         Ok(state)
     }
 
-    /// Adds a segment.
+    /// Adds a segment, or replaces the segment with its id.
     pub fn add(&mut self, segment: Segment) {
         self.segments
             .entry(segment.table)
@@ -335,7 +335,7 @@ impl ManifestState {
         self.segments.get(&table).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns the segments of a table with points in `range`, in write order: a later one wins.
+    /// Returns the segments of a table whose time ranges overlap `range`, in write order: a later one wins.
     pub fn overlapping(&self, table: TableId, range: TimeRange) -> Vec<Arc<Segment>> {
         let all = self.of_table(table);
         let mut found: Vec<Arc<Segment>> = all

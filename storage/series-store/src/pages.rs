@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 /// Number of elements per page.
 const PAGE: usize = 256;
 
-/// Paged array. A small one grows like a vector.
+/// Paged array. The first page grows like a vector.
 #[derive(Debug)]
 pub(crate) struct Pages<T> {
     pages: Vec<Vec<T>>,

@@ -103,7 +103,7 @@ impl Recovery {
         self.tables.by_id.values().cloned().collect()
     }
 
-    /// Returns the log that is being opened, for models in addition to the series.
+    /// Returns the log that is being opened, for other models than the series model.
     pub fn opening(&self) -> &Opening {
         &self.log
     }
@@ -215,7 +215,7 @@ impl Recovery {
 /// Start-up check for missing catalog and schema rows that segments need.
 #[derive(Debug, Default)]
 struct Guard {
-    /// True if the backend is read-only, which means that it has reported missing data itself.
+    /// True if the backend is read-only. The backend itself has then reported the missing data.
     is_read_only: bool,
     accept_loss: bool,
     /// Remaining counts, per table with a loss that the operator has accepted.

@@ -126,8 +126,8 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// Returns the time span of the points of each timeline. Ids must be increasing. Reads keys and chunk headers;
-    /// decodes only chunks with pending deletes.
+    /// Returns the time span of the points of each timeline. Ids must be increasing. Fetches the chunks, but reads
+    /// only their headers; decodes only chunks with pending deletes.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {

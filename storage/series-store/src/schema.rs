@@ -89,7 +89,7 @@ struct StoredMeasurement {
 const SCHEMA_FORMAT: u8 = 1;
 
 impl TableSchema {
-    /// Returns the schema of a table without fields.
+    /// Creates an empty schema for a table.
     pub fn new(table: TableId) -> Self {
         Self {
             table,
@@ -201,7 +201,7 @@ impl TableSchema {
         Ok(())
     }
 
-    /// Returns the number of a field name; `None` if no row ever had it.
+    /// Returns the number of a field name; `None` if the name was never registered.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         self.state.read().numbers.get(name).copied()
     }
@@ -215,7 +215,7 @@ impl TableSchema {
             .map(|name| name.to_string())
     }
 
-    /// Returns the numbers of all fields of a measurement, in order of first use.
+    /// Returns the numbers of all fields of a measurement, in order of first use; empty for an unknown measurement.
     pub fn fields_of(&self, measurement: &str) -> Vec<FieldId> {
         let state = self.state.read();
         let fields = state

@@ -152,8 +152,9 @@ fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     })
 }
 
-/// Returns the counts of durable rows for tables whose manifest row differs, at most [`COUNTS_PER_EDIT`], which fit
-/// into the edit that publishes the segments. Stores the counts of further tables in separate edits.
+/// Returns the counts of durable rows for tables whose manifest row has other counts. The result has at most
+/// [`COUNTS_PER_EDIT`] tables and becomes part of the edit that publishes the segments. The counts of further tables
+/// are stored here in separate edits.
 fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     let manifest = Arc::clone(&shared.state.read().manifest);
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
@@ -247,10 +248,10 @@ fn load_table(
     Ok(segments)
 }
 
-/// Returns the timestamps (cuts), in increasing order, that no window of a seal may span; none if the policy has no
+/// Returns the timestamps (cuts), in increasing order, that no window of a seal may span; empty if the policy has no
 /// `hot_ttl`. All points before the last cut are old enough for the cold tier; points before an earlier cut are also
-/// old enough for the archive, or hidden. Therefore no segment keeps points in a tier because it also has younger
-/// points.
+/// old enough for the archive, or hidden. Therefore no old points stay in a tier only because their segment also has
+/// younger points.
 fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
         return Vec::new();

@@ -27,8 +27,8 @@ const LARGEST_SOURCES: usize = 4;
 
 /// Returns the maximum number of rows per chunk of a tier.
 ///
-/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold: more than the
-/// 8,640 rows of a day with one point every ten seconds.
+/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold and archive: more
+/// than the 8,640 rows of a day with one point every ten seconds.
 pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     match tier {
         Tier::Hot => 4_096,
@@ -85,7 +85,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Adds a run of a timeline as chunks of even length.
+    /// Adds a run of a timeline as chunks of similar length.
     pub(crate) fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
         let rows = run.rows();
         if rows == 0 {

@@ -21,8 +21,8 @@ pub struct Settings {
     pub head_age_max: Duration,
     /// Width of the narrowest window in nanoseconds. Windows are aligned to the epoch; each level doubles the width.
     pub window_nanos: i64,
-    /// Minimum average size of the buckets of a segment in bytes. The average is less than twice this size. A
-    /// segment of less than twice this size has one bucket.
+    /// Minimum average size of the buckets of a segment in bytes. The average is less than twice this size, unless
+    /// the number of buckets is at its maximum. A segment of less than twice this size has one bucket.
     pub bucket_bytes: u64,
     /// Approximate maximum number of windows that one seal writes per table and age range (see
     /// [`choose_tiers`](crate::window::choose_tiers)). Beyond it, neighbouring windows are merged into wider ones.

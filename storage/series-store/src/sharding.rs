@@ -136,6 +136,6 @@ pub(crate) fn warm<T>(looks: impl Iterator<Item = T>) {
 /// Returns the hash of a timeline within a shard. An id is already a hash, so its low half is used.
 pub(crate) fn hash_of(id: TimelineId) -> u64 {
     let low = id.0.last_chunk::<8>().expect("an id is sixteen bytes");
-    // Some of these bits have selected the shard; the multiplication spreads the others.
+    // Some of these bits have selected the shard; the multiplication spreads the other bits.
     u64::from_le_bytes(*low).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -370,7 +370,8 @@ impl Shared {
     }
 
     /// Returns the location for a new segment of `bytes` bytes. A small segment joins the group of an existing small
-    /// segment with the same table, tier and group window, if there is one; otherwise it gets a new group.
+    /// segment with the same table, tier and group window, if there is one. Any other segment gets a spare or new
+    /// group.
     pub(crate) fn place(
         &self,
         manifest: &ManifestState,

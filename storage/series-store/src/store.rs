@@ -118,7 +118,7 @@ pub struct StoreStats {
     pub head_bytes: usize,
     /// Head size in bytes that triggers a seal, for the current number of timelines.
     pub head_budget_bytes: usize,
-    /// Unsealed points in memory.
+    /// Rows written to the heads, including overwritten and deleted ones.
     pub head_points: u64,
     /// Heads that are being sealed or wait to be sealed.
     pub frozen_heads: usize,
@@ -128,7 +128,7 @@ pub struct StoreStats {
     pub segment_points: u64,
     /// Field values in published segments.
     pub segment_values: u64,
-    /// Bytes of the keys and chunks of published segments.
+    /// Bytes of published segments: keys and chunks, or archive files.
     pub segment_bytes: u64,
     /// Bytes loaded by seals since the start, per tier.
     pub sealed_bytes: [u64; 3],
@@ -241,8 +241,8 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::NoSuchTable`]; [`StoreError::DefaultTable`] for the default table; the errors of [`Log::edit`].
-    /// After a retryable error it is unknown whether the table was dropped; until that is resolved, its writes fail
-    /// with a retryable error.
+    /// After a retryable error it may be unknown whether the table was dropped. Until the outcome is resolved, writes
+    /// to the table fail with a retryable error.
     pub fn drop_table(&self, name: &str) -> Result<TableId> {
         self.log().settle()?;
         let table = self.table(name)?;
@@ -254,7 +254,7 @@ impl SeriesStore {
         Ok(table.id())
     }
 
-    /// Returns true if a table has a point in a segment or in a head.
+    /// Returns true if a table has a segment, or a write in a head. Deleted points may count as well.
     pub fn has_points(&self, table: TableId) -> bool {
         let state = self.shared.state.read();
         let in_heads = state
@@ -272,7 +272,7 @@ impl SeriesStore {
 
     // --- writing ---------------------------------------------------------------------------------------
 
-    /// Returns the outcome of an earlier request with this idempotency key.
+    /// Returns the outcome of an earlier request with this idempotency key; `None` if it is not recorded.
     pub fn request_outcome(&self, table: &Table, key: RequestKey) -> Option<Bytes> {
         self.log().request_outcome(table.id(), key)
     }
@@ -305,9 +305,9 @@ impl SeriesStore {
         self.shared.survey()
     }
 
-    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns for it.
-    /// All values are of the same moment. If there are points old enough to be counted, the call takes about half as
-    /// long as a seal of the table.
+    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` derives from the
+    /// survey. All values are of the same moment. If there are points old enough to be counted, the call takes about
+    /// half as long as a seal of the table.
     ///
     /// # Errors
     ///
@@ -323,14 +323,15 @@ impl SeriesStore {
     /// Rewrites one or more segments into a new segment of a tier; see [`RewriteCause`](crate::RewriteCause). A cut
     /// produces several segments. Reads return the same points before, during and after the rewrite.
     ///
-    /// Blocks until the rewrite is done. Memory use is bounded, whatever the size of the inputs. After an error
-    /// either nothing or everything has changed; repeating the rewrite is safe.
+    /// Blocks until the rewrite is done. Memory use depends on the largest timeline, not on the number of timelines.
+    /// After an error either nothing or everything has changed; repeating the rewrite is safe.
     ///
     /// # Errors
     ///
     /// [`StoreError::SegmentGone`], [`StoreError::Interleaved`], [`StoreError::NoCommonWindow`], [`StoreError::Cut`]
-    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::Cancelled`] if `throttle`
-    /// stops it; the errors of the backend, of the archive and of [`Log::edit`].
+    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::NoArchive`] or
+    /// [`StoreError::NoTarget`] if files cannot be written; [`StoreError::Cancelled`] if `throttle` cancels the
+    /// rewrite; the errors of the backend, of the archive and of [`Log::edit`].
     pub fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten> {
         self.shared.rewrite(rewrite, throttle)
     }
@@ -443,7 +444,7 @@ impl SeriesStore {
         Snapshot::new(Arc::clone(&self.shared), self.shared.state.read().clone(), now)
     }
 
-    /// Returns the newest value of every field of a timeline.
+    /// Returns the newest value of every field of a timeline, unless that value has expired.
     ///
     /// The values come from memory. If the timeline has points from before the start, or its values were forgotten,
     /// its newest chunks are read first. `expected` lists the fields of its measurement; reading stops when all of
@@ -470,7 +471,7 @@ impl SeriesStore {
     /// expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
     /// The spans come from memory. For timelines that have points from before the start, or whose spans were
-    /// forgotten, the keys and headers of the chunks are read first, in one scan.
+    /// forgotten, the headers of the chunks are read first, in one scan.
     ///
     /// # Errors
     ///
@@ -500,11 +501,11 @@ impl SeriesStore {
     }
 
     /// Returns true for each timeline with a point that is visible or that expired less than `delay` ago. Ids must be
-    /// increasing. Reads the keys and headers of the chunks.
+    /// increasing. Reads the headers of the chunks.
     ///
     /// # Errors
     ///
-    /// Those of [`seen`](Self::seen).
+    /// The errors of [`seen`](Self::seen).
     pub fn have_points_within(
         &self,
         table: &Table,
@@ -545,8 +546,8 @@ impl SeriesStore {
     ///
     /// Entries of other models count towards the limit but are omitted, so a page may be empty although entries
     /// follow. Entries are read from memory, which holds the newest entries of all tables up to
-    /// [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are acknowledged and visible to
-    /// queries.
+    /// [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are in the journal and visible to
+    /// queries; the replies to their writers may still be pending.
     ///
     /// # Errors
     ///
@@ -580,7 +581,7 @@ impl SeriesStore {
         &self.shared.backend
     }
 
-    /// Returns the generator of increasing stamps for such rows.
+    /// Returns the generator of increasing stamps for rows that other components write to the backend.
     pub fn stamps(&self) -> &Stamps {
         self.log().stamps()
     }

@@ -50,7 +50,7 @@ pub struct HeadSurvey {
     pub points: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// Oldest and newest timestamp.
+    /// Oldest and newest timestamp; `None` without points.
     pub span: Option<(i64, i64)>,
 }
 

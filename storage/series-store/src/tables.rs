@@ -1,6 +1,6 @@
 //! Tables of the running store: settings, schema and latest values.
 //!
-//! A handle caches the manifest row of the table. It is updated after each edit of the row.
+//! A handle caches the manifest row of the table. The cached row is updated after each edit of the row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -63,7 +63,7 @@ impl TimelineSlots {
         slot
     }
 
-    /// Removes a timeline. Its slot is reused later.
+    /// Removes a timeline and returns its slot, which is reused later; `None` for an unknown timeline.
     pub(crate) fn remove(&mut self, id: TimelineId) -> Option<u32> {
         let ids = &self.ids;
         let found = self
@@ -75,7 +75,7 @@ impl TimelineSlots {
         Some(slot)
     }
 
-    /// Iterates over all timelines by slot.
+    /// Iterates over all timelines in slot order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TimelineId> {
         self.ids.iter().copied().flatten()
     }

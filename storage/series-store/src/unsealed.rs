@@ -1,6 +1,6 @@
 //! Counts of unsealed points, for previews of policies and for query estimates.
 //!
-//! Counts exclude overwritten and deleted points: they equal those of one seal of all heads.
+//! Counts exclude overwritten and deleted points: they equal the counts of one seal of all heads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub struct Unsealed {
 /// Estimate of the unsealed points that a query reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedEstimate {
-    /// Heads with points of the table in the range: the active one, and frozen ones that wait to be sealed.
+    /// Heads whose points of the table overlap the range in time: the active head, and frozen ones that wait to be
+    /// sealed.
     pub heads: u64,
     /// Number of points.
     pub points: u64,
@@ -75,7 +76,7 @@ struct TableHeads<'a> {
 }
 
 impl<'a> TableHeads<'a> {
-    /// Returns the heads of a state that have points in a time range.
+    /// Returns the heads of a state whose points of the table overlap a time range.
     fn of(state: &'a State, table: TableId, range: TimeRange) -> Self {
         let frozen = state.frozen.iter().map(|head| (head, head.end()));
         // The committer removes deleted points from the active head directly.
@@ -91,7 +92,7 @@ impl<'a> TableHeads<'a> {
         }
     }
 
-    /// Returns every timeline with points in these heads, in id order.
+    /// Returns every timeline that was written to these heads, in id order.
     fn timelines(&self) -> Vec<TimelineId> {
         match self.heads.as_slice() {
             [(head, _)] => head.timelines(),

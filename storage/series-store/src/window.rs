@@ -134,8 +134,8 @@ pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usi
     chosen
 }
 
-/// Returns the widest windows that exactly cover `range`, in order. The ends of `range` must be boundaries of
-/// windows of `level`.
+/// Divides `range` into the widest possible windows, in order. The ends of `range` must be boundaries of windows of
+/// `level`.
 pub fn tiles(range: TimeRange, base: i64, level: u8) -> Vec<Window> {
     let mut found = Vec::new();
     let mut at = range.start;

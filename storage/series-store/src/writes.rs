@@ -101,8 +101,8 @@ impl SeriesStore {
     /// timelines.
     ///
     /// After `Ok` the delete is on stable storage, and no later read returns the points. Their bytes are freed when the
-    /// segments that hold them are rewritten. Points written afterwards are visible. Repeating the same delete is
-    /// harmless.
+    /// segments that hold them are rewritten. Points written afterwards are visible. Repeating the same delete changes
+    /// nothing, unless points were written in between.
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -27,7 +28,7 @@ use crate::mutation::Effect;
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
-/// Number of mutations of one row at which they are merged into one.
+/// Number of mutations of one row at which the newest are merged.
 const MUTATIONS_MAX: usize = 8;
 /// Memory of a buffered row apart from its journal entry, in bytes: node of the tree, references.
 const ROW_OVERHEAD: usize = 128;
@@ -42,8 +43,12 @@ pub(crate) struct Generation {
 }
 
 /// Changes of one table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TableBuffer {
+    /// Time of the first change.
+    since: Instant,
+    /// Bytes of the applied changes, with an estimate of the memory per row.
+    bytes: AtomicUsize,
     changes: RwLock<Changes>,
     /// True if a range was deleted; saves readers the lock.
     has_ranges: AtomicBool,
@@ -122,7 +127,7 @@ impl Generation {
     ) -> Result<(), Damage> {
         let buffer = match self.table(table) {
             Some(buffer) => buffer,
-            None => Arc::clone(self.tables.write().entry(table).or_default()),
+            None => Arc::clone(self.tables.write().entry(table).or_insert_with(TableBuffer::new)),
         };
         let mut bytes = 0;
         let mut locked = buffer.changes.write();
@@ -141,12 +146,37 @@ impl Generation {
             }
         });
         drop(locked);
+        buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes.max(1), Ordering::Relaxed);
         applied
     }
 }
 
 impl TableBuffer {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            since: Instant::now(),
+            bytes: AtomicUsize::new(0),
+            changes: RwLock::default(),
+            has_ranges: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the time since the first change.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Returns the bytes of the applied changes, with an estimate of the memory per row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of changed rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.changes.read().rows.len()
+    }
+
     /// Returns what the generation holds for a row.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
         let changes = self.changes.read();
@@ -164,6 +194,15 @@ impl TableBuffer {
         row.max(changes.deleted.covering(key))
     }
 
+    /// Returns the sequence of the last change of a row of a range; `None` if the generation changes none. Linear in the
+    /// number of changed rows of the range.
+    pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
+        let changes = self.changes.read();
+        let rows = changes.rows.range::<[u8], _>(bounds(range)?);
+        let row = rows.map(|(_, row)| row.sequence).max();
+        row.max(changes.deleted.touching(range))
+    }
+
     /// Returns true if the key is in a deleted range.
     pub(crate) fn is_deleted(&self, key: &[u8]) -> bool {
         self.has_ranges.load(Ordering::Acquire) && self.changes.read().deleted.covering(key).is_some()
@@ -176,14 +215,9 @@ impl TableBuffer {
         direction: Direction,
         limit: usize,
     ) -> Vec<(Bytes, Mutations)> {
-        if range.is_empty() {
+        let Some(bounds) = bounds(range) else {
             return Vec::new();
-        }
-        let end = range.end.as_deref();
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (
-            Bound::Included(&range.start),
-            end.map_or(Bound::Unbounded, Bound::Excluded),
-        );
+        };
         let changes = self.changes.read();
         let rows = changes.rows.range::<[u8], _>(bounds);
         let copy = |(key, row): (&Bytes, &BufferedRow)| (key.clone(), row.mutations.clone());
@@ -215,9 +249,7 @@ impl Changes {
             }
             row.mutations.push(mutation);
             if row.mutations.len() >= MUTATIONS_MAX {
-                let merged = merge(&row.mutations, versions_max)?;
-                row.mutations.clear();
-                row.mutations.push(merged);
+                merge_newest(&mut row.mutations, versions_max)?;
             }
             return Ok(());
         }
@@ -245,6 +277,35 @@ impl Changes {
     }
 }
 
+/// Bounds of a search in an ordered map.
+type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
+/// Returns the bounds of a range; `None` if it is empty.
+fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
+    let end = range.end.as_deref();
+    let bounds = (
+        Bound::Included(range.start.as_slice()),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    (!range.is_empty()).then_some(bounds)
+}
+
+/// Merges the newest mutations of a row, and older ones as long as they are not much larger than the result. So the cost
+/// of many updates of a wide row is O(n log n).
+fn merge_newest(mutations: &mut Mutations, versions_max: usize) -> Result<(), Damage> {
+    let (mut start, mut bytes) = (mutations.len(), 0);
+    for (at, mutation) in mutations.iter().enumerate().rev() {
+        if mutations.len() - start >= 2 && mutation.len() > 2 * bytes {
+            break;
+        }
+        (start, bytes) = (at, bytes + mutation.len());
+    }
+    let merged = merge(&mutations[start..], versions_max)?;
+    mutations.truncate(start);
+    mutations.push(merged);
+    Ok(())
+}
+
 /// Merges encoded mutations of one row, oldest first, into one.
 fn merge(mutations: &[Bytes], versions_max: usize) -> Result<Bytes, Damage> {
     let mut decoded = mutations.iter().map(|mutation| codec::decode(mutation));
@@ -265,6 +326,14 @@ impl DeletedRanges {
         let before = (Bound::Unbounded, Bound::Included(key));
         let (_, (end, sequence)) = self.0.range::<[u8], _>(before).next_back()?;
         end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
+    }
+
+    /// Returns the newest sequence of the ranges that have keys in common with `range`.
+    fn touching(&self, range: &KeyRange) -> Option<SequenceNumber> {
+        let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let before = self.0.range::<[u8], _>((Bound::Unbounded, end)).rev();
+        let touching = before.take_while(|(_, (end, _))| end.as_ref().is_none_or(|end| *end > range.start));
+        touching.map(|(_, (_, sequence))| *sequence).max()
     }
 
     /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence, so a reader

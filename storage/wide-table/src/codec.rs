@@ -21,6 +21,9 @@ const EFFECT_MASK: u8 = 0x30;
 /// Bit of the first byte: every column has exactly one version, with the time of the mutation.
 const UNIFORM: u8 = 0x40;
 
+/// First byte of the head of a large row, see [`crate::fragments`].
+pub(crate) const HEAD: u8 = 0x80 | FORMAT;
+
 /// Bit of the byte of a column: older versions are removed.
 const CLEARS: u8 = 1;
 
@@ -39,13 +42,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&mutation.time.to_le_bytes());
     varint::put(mutation.columns.len() as u64, out);
     for column in &mutation.columns {
-        match &column.name {
-            ColumnName::Declared(number) => varint::put(u64::from(*number) << 1, out),
-            ColumnName::Named(name) => {
-                varint::put((name.len() as u64) << 1 | 1, out);
-                out.extend_from_slice(name.as_bytes());
-            }
-        }
+        encode_name(&column.name, out);
         if is_uniform {
             column.versions[0].value.encode(out);
             continue;
@@ -59,6 +56,30 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns the size of a column with its versions in a row that is not uniform.
+pub(crate) fn column_bytes(time: i64, column: &Column<'_>) -> usize {
+    let mut out = Vec::new();
+    encode_name(&column.name, &mut out);
+    out.push(0);
+    varint::put(column.versions.len() as u64, &mut out);
+    for version in &column.versions {
+        varint::put(zigzag(version.time.wrapping_sub(time)), &mut out);
+        version.value.encode(&mut out);
+    }
+    out.len()
+}
+
+/// Appends the stored form of a column name.
+pub(crate) fn encode_name(name: &ColumnName<'_>, out: &mut Vec<u8>) {
+    match name {
+        ColumnName::Declared(number) => varint::put(u64::from(*number) << 1, out),
+        ColumnName::Named(name) => {
+            varint::put((name.len() as u64) << 1 | 1, out);
+            out.extend_from_slice(name.as_bytes());
+        }
+    }
+}
+
 /// Decodes a mutation; all bytes must be used.
 ///
 /// # Errors
@@ -66,7 +87,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
 /// [`Damage`] if the bytes are not the stored form of a mutation.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Mutation<'_>, Damage> {
     let (&first, rest) = bytes.split_first().ok_or(Damage("a row is empty"))?;
-    if first & FORMAT_MASK != FORMAT {
+    if first & FORMAT_MASK != FORMAT || first == HEAD {
         return Err(Damage("a row has a format that this build does not know"));
     }
     let effect = match (first & EFFECT_MASK) >> EFFECT_SHIFT {
@@ -101,12 +122,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Mutation<'_>, Damage> {
     })
 }
 
-fn decode_column<'a>(rest: &mut &'a [u8], base: i64, is_uniform: bool) -> Result<Column<'a>, Damage> {
+/// Decodes the name of a column and removes it from `rest`.
+pub(crate) fn decode_name<'a>(rest: &mut &'a [u8]) -> Result<ColumnName<'a>, Damage> {
     let tag = number(rest)?;
-    let name = match tag & 1 {
+    match tag & 1 {
         0 => {
             let number = u32::try_from(tag >> 1).map_err(|_| Damage("a column number is too large"))?;
-            ColumnName::Declared(number)
+            Ok(ColumnName::Declared(number))
         }
         _ => {
             let length = usize::try_from(tag >> 1).map_err(|_| Damage("a column name is too long"))?;
@@ -115,9 +137,13 @@ fn decode_column<'a>(rest: &mut &'a [u8], base: i64, is_uniform: bool) -> Result
                 .ok_or(Damage("a column name is cut off"))?;
             *rest = after;
             let name = std::str::from_utf8(name).map_err(|_| Damage("a column name is not UTF-8"))?;
-            ColumnName::Named(Cow::Borrowed(name))
+            Ok(ColumnName::Named(Cow::Borrowed(name)))
         }
-    };
+    }
+}
+
+fn decode_column<'a>(rest: &mut &'a [u8], base: i64, is_uniform: bool) -> Result<Column<'a>, Damage> {
+    let name = decode_name(rest)?;
     if is_uniform {
         return Ok(Column::with(name, base, CellValue::decode(rest)?));
     }

@@ -11,6 +11,9 @@
 //!
 //! A crash between any two steps neither loses nor doubles a change: mutations may be applied again.
 //!
+//! A row of more than 256 KiB is stored as a head and fragments, so that some of its columns can be read without the
+//! others.
+//!
 //! # Reading
 //!
 //! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it had
@@ -23,24 +26,32 @@
 #![doc = include_str!("../FORMAT.md")]
 
 mod buffer;
+pub mod check;
 mod codec;
+pub mod columns;
 mod entry;
 pub mod error;
+mod fragments;
 mod model;
 pub mod mutation;
 mod read;
 mod state;
+pub mod stats;
 pub mod store;
+pub mod unchanged;
 pub mod value;
 mod write;
 
+pub use columns::{ColumnPage, ColumnSpan};
 pub use error::{Damage, Result, WideError};
 pub use model::WideModel;
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
 pub use read::{RowPage, StoredRow};
+pub use stats::{WideStats, WideTableStats};
 pub use store::{Settings, WideReplay, WideStore};
+pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;
 pub use write::{
-    Action, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused, RememberRows, RowOutcome,
-    RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written,
+    Action, COLUMN_BYTES_MAX, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused, RememberRows,
+    RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written,
 };

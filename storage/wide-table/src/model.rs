@@ -17,7 +17,9 @@ use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pres
 use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, TableModel, Tier};
 
 use crate::buffer::TableBuffer;
+use crate::codec;
 use crate::error::{Result, WideError};
+use crate::fragments::Head;
 use crate::read::{ROWS_BUCKET, resolve, rest_of};
 use crate::state::{PART_FORMAT, Part, PartDetail, State};
 use crate::store::{WideStore, is_base, read_parts};
@@ -33,11 +35,17 @@ struct Batch {
 }
 
 impl WideStore {
-    /// Writes the changes of one table into its part.
-    fn write_table(&self, part: &mut Part, buffer: &TableBuffer, versions_max: usize) -> Result<()> {
+    /// Writes the changes of one table into its part. Appends to `stale` the fragments that are deleted after the sync.
+    fn write_table(
+        &self,
+        part: &mut Part,
+        buffer: &TableBuffer,
+        versions_max: usize,
+        stale: &mut Vec<StaleFragments>,
+    ) -> Result<()> {
         let table = part.at.table;
         for range in buffer.deleted_ranges() {
-            around("wide", "delete", || self.delete_range(part.at, range))?;
+            around("wide", "delete", || self.delete_range(part, range))?;
         }
         let mut batch = Batch::default();
         let mut rest = Some(KeyRange::ALL);
@@ -54,8 +62,8 @@ impl WideStore {
                 };
                 let value = resolve(base.as_ref(), &mutations, versions_max);
                 let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
+                let value = self.stored_form(part, &key, value, stale)?;
                 let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-                part.detail.row_bytes_max = part.detail.row_bytes_max.max(bytes as u64);
                 if batch.changes.len() == WRITE_ROWS_MAX || batch.bytes + bytes > WRITE_BYTES_MAX {
                     self.write_batch(part.at, &mut batch)?;
                 }
@@ -64,6 +72,52 @@ impl WideStore {
             }
         }
         self.write_batch(part.at, &mut batch)
+    }
+
+    /// Returns what is stored for a row: the row, or the head of its fragments, which are written.
+    fn stored_form(
+        &self,
+        part: &mut Part,
+        key: &Bytes,
+        value: Option<Bytes>,
+        stale: &mut Vec<StaleFragments>,
+    ) -> Result<Option<Bytes>> {
+        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+        let detail = &mut part.detail;
+        detail.row_bytes_max = detail.row_bytes_max.max(bytes as u64);
+        let is_large = bytes > self.settings.fragment_bytes;
+        if !is_large {
+            detail.note_column(bytes);
+            if !detail.has_fragments() {
+                return Ok(value);
+            }
+        }
+        detail.set_fragments();
+        let damaged = |reason| WideError::Damaged {
+            table: part.at.table,
+            reason,
+        };
+        let stored = self.stored_raw(part.at, key)?;
+        let before = stored.map(|stored| Head::decode(&stored)).transpose();
+        let before = before.map_err(damaged)?.flatten();
+        self.delete_fragments(part.at, key, before.as_ref().map(|head| head.generation))?;
+        if let Some(head) = &before {
+            stale.push(StaleFragments {
+                part: part.at,
+                key: key.clone(),
+                generation: head.generation,
+            });
+        }
+        match value {
+            Some(value) if is_large => {
+                let (head, largest) = around("wide", "fragments", || {
+                    self.write_fragments(part.at, key, &value, before.as_ref())
+                })?;
+                part.detail.note_column(largest);
+                Ok(Some(head.encode().into()))
+            }
+            value => Ok(value),
+        }
     }
 
     fn write_batch(&self, part: PartRef, batch: &mut Batch) -> Result<()> {
@@ -80,8 +134,13 @@ impl WideStore {
         Ok(())
     }
 
-    /// Deletes the stored rows of a range. Linear in their number.
-    fn delete_range(&self, part: PartRef, range: KeyRange) -> Result<()> {
+    /// Deletes the stored rows of a range and their fragments. Linear in their number.
+    fn delete_range(&self, part: &Part, range: KeyRange) -> Result<()> {
+        if part.detail.has_fragments() {
+            // Fragments of heads that an interrupted flush has deleted already.
+            self.delete_fragments_in(part.at, &range)?;
+        }
+        let part = part.at;
         let partition = Partition::part(part, ROWS_BUCKET);
         let limit = PageLimit {
             rows_max: WRITE_ROWS_MAX,
@@ -95,6 +154,9 @@ impl WideStore {
                 .scan(partition, &range, Direction::Ascending, limit)?;
             let mut batch = Batch::default();
             for row in page.rows {
+                if row.value.first() == Some(&codec::HEAD) {
+                    self.delete_fragments(part, &row.key, None)?;
+                }
                 if batch.bytes + row.key.len() > WRITE_BYTES_MAX {
                     self.write_batch(part, &mut batch)?;
                 }
@@ -187,7 +249,7 @@ impl LogModel for WideModel {
     fn flush(&self, end: SequenceNumber) -> std::result::Result<Option<Box<dyn Flushed>>, ModelError> {
         let store = &self.0;
         let state = store.state();
-        let mut parts = Vec::new();
+        let (mut parts, mut stale) = (Vec::new(), Vec::new());
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
                 // A dropped table has no rows to write.
@@ -201,7 +263,7 @@ impl LogModel for WideModel {
                     parts.len() - 1
                 });
                 let part = &mut parts[at];
-                store.write_table(part, &buffer, versions_max)?;
+                store.write_table(part, &buffer, versions_max, &mut stale)?;
                 part.detail.newest = store.newest();
             }
         }
@@ -209,6 +271,7 @@ impl LogModel for WideModel {
             store: Arc::clone(store),
             end,
             parts,
+            stale,
         })))
     }
 
@@ -262,6 +325,7 @@ impl WideStore {
                 table: table.0,
                 buckets: 1,
                 row_bytes_max: 0,
+                column_bytes_max: Some(0),
                 newest: i64::MIN,
             },
         }
@@ -281,9 +345,27 @@ struct FlushedRows {
     store: Arc<WideStore>,
     end: SequenceNumber,
     parts: Vec<Part>,
+    stale: Vec<StaleFragments>,
+}
+
+/// Fragments that no head names once the flush is durable.
+struct StaleFragments {
+    part: PartRef,
+    key: Bytes,
+    generation: u32,
 }
 
 impl Flushed for FlushedRows {
+    fn synced(&mut self) -> std::result::Result<(), ModelError> {
+        around("wide", "stale", || {
+            self.stale.drain(..).try_for_each(|stale| {
+                let (part, key) = (stale.part, stale.key);
+                self.store.delete_generation(part, &key, stale.generation)
+            })
+        })?;
+        Ok(())
+    }
+
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
         // The part of a table that was dropped meanwhile stays without a row. It is freed when it is followed.
         let exists = |part: &&Part| {

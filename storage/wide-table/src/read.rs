@@ -13,6 +13,7 @@ use tideline_model::{KeyRange, TableId};
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
 use crate::error::{Damage, Result, WideError};
+use crate::fragments::{Head, join};
 use crate::mutation::{Effect, Mutation};
 use crate::state::{Revision, State, buffered};
 use crate::store::{WideStore, is_base};
@@ -29,6 +30,10 @@ pub struct StoredRow {
 }
 
 impl StoredRow {
+    pub(crate) const fn new(key: Bytes, value: Bytes) -> Self {
+        Self { key, value }
+    }
+
     /// Decodes the columns. Texts and bytes are borrowed.
     ///
     /// # Errors
@@ -36,6 +41,11 @@ impl StoredRow {
     /// [`Damage`] if the stored bytes are damaged.
     pub fn columns(&self) -> std::result::Result<Mutation<'_>, Damage> {
         codec::decode(&self.value)
+    }
+
+    /// Returns the encoded columns.
+    pub(crate) fn encoded(&self) -> &Bytes {
+        &self.value
     }
 
     /// Returns the size of key and columns in bytes.
@@ -92,7 +102,7 @@ impl WideStore {
     }
 
     /// Returns true if a flush was published after `state` was taken.
-    fn was_flushed_since(&self, state: &State) -> bool {
+    pub(crate) fn was_flushed_since(&self, state: &State) -> bool {
         self.state.read().flushes != state.flushes
     }
 
@@ -104,8 +114,55 @@ impl WideStore {
         }
     }
 
-    /// Returns the bytes of a row in a part.
+    /// Returns the bytes of a row in a part; the fragments of a large row are joined.
     pub(crate) fn stored_in(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.stored_raw(part, key)? {
+            Some(value) => self.joined(part, key, value),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a stored row, whose fragments are joined if `value` is a head. The row is read again if it was rewritten
+    /// meanwhile.
+    fn joined(&self, part: PartRef, key: &[u8], mut value: Bytes) -> Result<Option<Bytes>> {
+        let damaged = |reason| WideError::Damaged {
+            table: part.table,
+            reason,
+        };
+        loop {
+            let Some(head) = Head::decode(&value).map_err(damaged)? else {
+                return Ok(Some(value));
+            };
+            let all: Vec<u32> = (0..).take(head.firsts.len()).collect();
+            if let Some(fragments) = self.read_fragments(part, key, &head, &all)? {
+                return join(&head, &fragments).map(Some).map_err(damaged);
+            }
+            let Some(now) = self.stored_raw(part, key)? else {
+                return Ok(None);
+            };
+            if now == value {
+                return Err(damaged(Damage("a fragment of a row is missing")));
+            }
+            value = now;
+        }
+    }
+
+    /// Returns the size of a row in the part, in bytes; 0 if it has none.
+    pub(crate) fn stored_bytes(&self, state: &State, table: TableId, key: &[u8]) -> Result<usize> {
+        let Some(part) = state.parts.get(&table) else {
+            return Ok(0);
+        };
+        let Some(value) = self.stored_raw(part.at, key)? else {
+            return Ok(0);
+        };
+        let head = Head::decode(&value).map_err(|reason| WideError::Damaged { table, reason })?;
+        Ok(head.map_or(value.len(), |head| {
+            usize::try_from(head.bytes).unwrap_or(usize::MAX)
+        }))
+    }
+
+    /// Returns what the part stores under the key of a row: a row, or the head of a large one.
+    pub(crate) fn stored_raw(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
         let range = KeyRange::new(key, [key, &[0]].concat());
         let limit = PageLimit {
             rows_max: 1,
@@ -146,7 +203,7 @@ impl WideStore {
             if let Some(part) = state.parts.get(&table) {
                 let partition = Partition::part(part.at, ROWS_BUCKET);
                 let page = self.log.backend().scan(partition, range, direction, limit)?;
-                sources.push(Source::of_part(page));
+                sources.push(self.part_source(part.at, page, limit)?);
             }
             if !self.was_flushed_since(&state) {
                 break sources;
@@ -233,18 +290,34 @@ impl Source {
             buffer: Some(buffer),
         }
     }
+}
 
-    fn of_part(page: tideline_backend::Page) -> Self {
-        let rows = page.rows.into_iter();
-        let rows: VecDeque<_> = rows
-            .map(|row| (row.key, Mutations::from_iter([row.value])))
-            .collect();
-        let last = rows.back().filter(|_| page.next.is_some());
-        Self {
-            more_after: last.map(|(key, _)| key.clone()),
-            rows,
-            buffer: None,
+impl WideStore {
+    /// Returns the rows of a page of a part. Ends after the row with which the joined rows exceed `limit.bytes_max`.
+    fn part_source(&self, part: PartRef, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
+        let mut rows = VecDeque::with_capacity(page.rows.len());
+        let (mut more_after, mut bytes) = (None, 0);
+        let has_more = page.next.is_some();
+        let mut stored = page.rows.into_iter().peekable();
+        while let Some(row) = stored.next() {
+            if stored.peek().is_none() && has_more {
+                more_after = Some(row.key.clone());
+            }
+            let Some(value) = self.joined(part, &row.key, row.value)? else {
+                continue;
+            };
+            bytes += row.key.len() + value.len();
+            rows.push_back((row.key.clone(), Mutations::from_iter([value])));
+            if bytes > limit.bytes_max && stored.peek().is_some() {
+                more_after = Some(row.key);
+                break;
+            }
         }
+        Ok(Source {
+            rows,
+            more_after,
+            buffer: None,
+        })
     }
 }
 

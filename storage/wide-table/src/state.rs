@@ -14,7 +14,7 @@ use bytes::Bytes;
 use hashbrown::DefaultHashBuilder;
 use serde::{Deserialize, Serialize};
 use tideline_backend::PartRef;
-use tideline_model::{SequenceNumber, TableId};
+use tideline_model::{KeyRange, SequenceNumber, TableId};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::store::is_base;
@@ -29,20 +29,50 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Form of the row, 1.
+    /// Form of the row: 2 if the part can hold fragments of large rows, otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
-    /// Number of buckets: 1.
+    /// Number of buckets: 2 if the part can hold fragments, otherwise 1.
     pub(crate) buckets: u16,
     /// Largest stored row that was ever written, in bytes.
     pub(crate) row_bytes_max: u64,
+    /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) column_bytes_max: Option<u64>,
     /// Newest time of all rows, in nanoseconds since 1970-01-01T00:00:00Z. The next version of the server is later.
     pub(crate) newest: i64,
 }
 
-/// Form of [`PartDetail`] that this build reads and writes.
+/// Form of [`PartDetail`] without fragments.
 pub(crate) const PART_FORMAT: u8 = 1;
+/// Form of [`PartDetail`] with fragments, which older builds refuse.
+pub(crate) const PART_FORMAT_FRAGMENTS: u8 = 2;
+
+impl PartDetail {
+    /// Returns true if the part can hold fragments of large rows.
+    pub(crate) fn has_fragments(&self) -> bool {
+        self.format == PART_FORMAT_FRAGMENTS
+    }
+
+    /// Returns the sizes of the largest stored row and column, in bytes.
+    pub(crate) fn largest(&self) -> (usize, usize) {
+        let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let row = bytes(self.row_bytes_max);
+        (row, self.column_bytes_max.map_or(row, bytes))
+    }
+
+    /// Records the size of a column, or of a row that holds it.
+    pub(crate) fn note_column(&mut self, bytes: usize) {
+        self.column_bytes_max = self.column_bytes_max.map(|known| known.max(bytes as u64));
+    }
+
+    /// Records that the part holds fragments.
+    pub(crate) fn set_fragments(&mut self) {
+        self.format = PART_FORMAT_FRAGMENTS;
+        self.buckets = 2;
+    }
+}
 
 /// Generations and parts at one moment. A value never changes once it is shared, but its active generation grows.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +105,18 @@ impl State {
         }
     }
 
+    /// Returns the position of a range in the history of changes.
+    pub(crate) fn range_revision(&self, table: TableId, range: &KeyRange) -> RangeRevision {
+        let buffers = self.buffers(table);
+        RangeRevision(Revision {
+            last: buffers
+                .iter()
+                .filter_map(|buffer| buffer.last_change_in(range))
+                .max(),
+            flushes: self.flushes,
+        })
+    }
+
     /// Returns true if a row was not changed since `seen`. May return false for an unchanged row if a flush was
     /// published in between.
     pub(crate) fn is_unchanged(&self, table: TableId, key: &[u8], seen: Revision) -> bool {
@@ -94,6 +136,10 @@ pub(crate) struct Revision {
     /// Number of flushes published before.
     flushes: u64,
 }
+
+/// Last change of the rows of a range that a reader has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangeRevision(Revision);
 
 /// Collects the mutations of one row over the buffers, newest first. Returns the mutations oldest first, and whether
 /// older state matters to them.
@@ -139,6 +185,8 @@ pub(crate) struct Buffered {
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     counters: Box<[AtomicU32]>,
+    /// Counters by the hash of the partition.
+    partitions: Box<[AtomicU32]>,
     /// Pending deletions of ranges, which may change any row.
     ranges: AtomicU32,
     hasher: DefaultHashBuilder,
@@ -151,6 +199,7 @@ impl Default for PendingRows {
     fn default() -> Self {
         Self {
             counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            partitions: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             ranges: AtomicU32::new(0),
             hasher: DefaultHashBuilder::default(),
         }
@@ -158,22 +207,32 @@ impl Default for PendingRows {
 }
 
 impl PendingRows {
-    fn counter(&self, table: TableId, key: &[u8]) -> &AtomicU32 {
-        let hash = self.hasher.hash_one((table.0, key)) as usize;
-        &self.counters[hash % COUNTERS]
+    fn slot(&self, table: TableId, key: &[u8]) -> usize {
+        self.hasher.hash_one((table.0, key)) as usize % COUNTERS
     }
 
     /// Returns true if a change of the row may be pending.
     pub(crate) fn is_pending(&self, table: TableId, key: &[u8]) -> bool {
-        self.ranges.load(Ordering::Relaxed) > 0 || self.counter(table, key).load(Ordering::Relaxed) > 0
+        let counter = &self.counters[self.slot(table, key)];
+        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn begin_row(&self, table: TableId, key: &[u8]) {
-        self.counter(table, key).fetch_add(1, Ordering::Relaxed);
+    /// Returns true if a change of a row of the partition may be pending.
+    pub(crate) fn is_partition_pending(&self, table: TableId, partition: &[u8]) -> bool {
+        let counter = &self.partitions[self.slot(table, partition)];
+        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn end_row(&self, table: TableId, key: &[u8]) {
-        self.counter(table, key).fetch_sub(1, Ordering::Relaxed);
+    /// Counts a change of a row as pending. `partition` is the length of the prefix that names its partition.
+    pub(crate) fn begin_row(&self, table: TableId, key: &[u8], partition: usize) {
+        self.counters[self.slot(table, key)].fetch_add(1, Ordering::Relaxed);
+        self.partitions[self.slot(table, &key[..partition])].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends what [`begin_row`](Self::begin_row) has begun.
+    pub(crate) fn end_row(&self, table: TableId, key: &[u8], partition: usize) {
+        self.counters[self.slot(table, key)].fetch_sub(1, Ordering::Relaxed);
+        self.partitions[self.slot(table, &key[..partition])].fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn begin_range(&self) {

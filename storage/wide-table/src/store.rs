@@ -16,8 +16,9 @@ use tideline_model::{SequenceNumber, TableId, TableModel, Tier, Timestamp};
 
 use crate::buffer::Generation;
 use crate::entry::{Change, Entry};
+use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, Part, PartDetail, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_FRAGMENTS, Part, PartDetail, PendingRows, State};
 use crate::{codec, error};
 
 /// Settings of the store.
@@ -26,12 +27,15 @@ pub struct Settings {
     /// Size of the active generation at which it is frozen, in bytes. Frozen generations may use twice as much; beyond
     /// that writers wait. Default 64 MiB.
     pub buffer_bytes: usize,
+    /// Size of a stored row, in bytes, above which it is cut into fragments of about this size. Default 256 KiB.
+    pub fragment_bytes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             buffer_bytes: 64 << 20,
+            fragment_bytes: FRAGMENT_BYTES,
         }
     }
 }
@@ -125,6 +129,8 @@ pub struct WideStore {
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
     /// Newest version that the server gave or has seen.
     newest: AtomicI64,
+    /// Number of changes committed since the start, by table.
+    pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Held while rows with generated ids are numbered and sent to the committer.
     pub(crate) generated: Mutex<()>,
 }
@@ -145,6 +151,7 @@ impl WideStore {
             pending: PendingRows::default(),
             new_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
+            committed: Mutex::default(),
             generated: Mutex::default(),
         }
     }
@@ -211,7 +218,8 @@ pub(crate) fn read_parts(
         if !is_wide {
             continue;
         }
-        let named = parse_part_name(&row.name).filter(|_| detail.format == PART_FORMAT);
+        let named = parse_part_name(&row.name)
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_FRAGMENTS).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(

@@ -5,29 +5,31 @@
 //! a row has changed since, and the caller begins again. The committer therefore compares numbers and never reads
 //! stored rows, and no lock is held over a sync.
 
-use std::collections::{BTreeMap, HashSet};
+mod decide;
+mod journal;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use tideline_log::{LogEntry, LogError, LogThreads, ModelError, Refusal, RequestRecord, Submitted};
-use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Timestamp};
+use tideline_log::{LogError, LogThreads, Refusal, RequestRecord, Submitted};
+use tideline_model::{Durability, KeyRange, SequenceNumber, TableId};
 
-use crate::codec;
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
-use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
+use crate::mutation::{Column, ColumnName, Mutation};
 use crate::state::Revision;
 use crate::store::WideStore;
-use crate::value::CellValue;
+use crate::unchanged::{SeenRange, UNCHANGED_ROWS_MAX, Unchanged};
+use decide::Decided;
+use journal::WideEntry;
 
 /// Maximum size of a stored row, in bytes.
-pub const ROW_BYTES_MAX: usize = 2 << 20;
+pub const ROW_BYTES_MAX: usize = 8 << 20;
+/// Maximum size of a stored column with all its versions, in bytes.
+pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
-/// Size up to which an update does not read its row, in bytes. Larger ones check the size of the resulting row first.
-const SMALL_UPDATE_BYTES: usize = 16 << 10;
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -138,6 +140,8 @@ pub enum Refused {
     Overflow(ColumnName<'static>),
     /// The row would be larger than [`ROW_BYTES_MAX`]; holds its size.
     TooLarge(usize),
+    /// The column with its versions would be larger than [`COLUMN_BYTES_MAX`]; holds its size.
+    ColumnTooLarge(ColumnName<'static>, usize),
 }
 
 /// Options of a write.
@@ -145,6 +149,8 @@ pub enum Refused {
 pub struct WriteOptions {
     /// Durability of the acknowledgement.
     pub durability: Durability,
+    /// State that the writes require; without it, nothing is written.
+    pub unchanged: Vec<Unchanged>,
 }
 
 /// Outcomes of a write, in the order of its rows.
@@ -154,6 +160,9 @@ pub struct Written {
     pub sequence: Option<SequenceNumber>,
     /// Outcome of each row.
     pub rows: Vec<RowOutcome>,
+    /// Index of the first element of [`WriteOptions::unchanged`] that has changed; nothing was written then. `None` if
+    /// all are unchanged.
+    pub changed: Option<usize>,
 }
 
 impl WideStore {
@@ -176,8 +185,8 @@ impl WideStore {
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Written> {
         for _ in 0..ATTEMPTS_MAX {
-            let (outcomes, submitted) = self.submit(threads, table, writes, options, remember)?;
-            if let Some(written) = wait(threads, outcomes, submitted)? {
+            let sent = self.submit(threads, table, writes, options, remember)?;
+            if let Some(written) = sent.wait(threads)? {
                 return Ok(written);
             }
         }
@@ -206,9 +215,9 @@ impl WideStore {
             let order = self.generated.lock();
             let writes = make(&mut || self.next_version())?;
             let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
-            let (outcomes, submitted) = self.submit(threads, table, &writes, options, &remember)?;
+            let sent = self.submit(threads, table, &writes, options, &remember)?;
             drop(order);
-            if let Some(written) = wait(threads, outcomes, submitted)? {
+            if let Some(written) = sent.wait(threads)? {
                 return Ok((writes, written));
             }
         }
@@ -225,15 +234,23 @@ impl WideStore {
         writes: &[RowWrite<'_>],
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
-    ) -> Result<(Vec<RowOutcome>, Option<Submitted>)> {
+    ) -> Result<Sent> {
+        let mut seen = Seen::default();
+        if let Some(changed) = self.first_changed(table, &options.unchanged, &mut seen)? {
+            return Ok(Sent {
+                outcomes: writes.iter().map(|_| RowOutcome::NotApplied).collect(),
+                changed: Some(changed),
+                submitted: None,
+            });
+        }
         let Decided {
             outcomes,
             changes,
-            seen,
-        } = self.decide(table, writes)?;
+            partitions,
+        } = self.decide(table, writes, &mut seen)?;
         let request = remember(&outcomes);
         if changes.is_empty() && request.is_none() {
-            return Ok((outcomes, None));
+            return Ok(Sent::nothing(outcomes));
         }
         let bytes = changes.iter().map(Change::bytes).sum::<usize>();
         if bytes > WRITE_BYTES_MAX {
@@ -248,8 +265,47 @@ impl WideStore {
             request,
             changes,
         };
-        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen);
-        Ok((outcomes, Some(threads.submit(Box::new(entry))?)))
+        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, partitions);
+        Ok(Sent {
+            submitted: Some(threads.submit(Box::new(entry))?),
+            ..Sent::nothing(outcomes)
+        })
+    }
+
+    /// Compares the required state with the stored one. Returns the index of the first difference.
+    fn first_changed(
+        &self,
+        table: TableId,
+        unchanged: &[Unchanged],
+        seen: &mut Seen,
+    ) -> Result<Option<usize>> {
+        let mut left = UNCHANGED_ROWS_MAX;
+        for (index, required) in unchanged.iter().enumerate() {
+            let is_unchanged = match required {
+                Unchanged::Row { key, digest } => {
+                    let (row, revision) = self.row_at(table, key)?;
+                    seen.rows.push((Bytes::copy_from_slice(key), revision));
+                    row.map(|row| row.digest()) == *digest
+                }
+                Unchanged::Range {
+                    range,
+                    partition,
+                    digest,
+                } => {
+                    let (found, revision) = self.range_digest(table, range, &mut left)?;
+                    seen.ranges.push(SeenRange {
+                        range: range.clone(),
+                        partition: *partition,
+                        revision,
+                    });
+                    found == *digest
+                }
+            };
+            if !is_unchanged {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
     }
 
     /// Deletes all rows whose keys are in a range. Costs one journal entry; the rows are removed by the next flush.
@@ -271,409 +327,50 @@ impl WideStore {
             request,
             changes: ranges.into_iter().map(Change::DeleteRange).collect(),
         };
-        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, Vec::new());
+        let seen = Seen::default();
+        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, Vec::new());
         Ok(threads.commit(Box::new(entry))?)
     }
-
-    /// Reads the rows on which the writes depend, and decides each write.
-    fn decide(&self, table: TableId, writes: &[RowWrite<'_>]) -> Result<Decided> {
-        let versions_max = self.versions_max(table)?;
-        let row_bytes_max = self
-            .state()
-            .parts
-            .get(&table)
-            .map_or(0, |part| part.detail.row_bytes_max);
-        let mut deciding = Deciding {
-            store: self,
-            table,
-            versions_max,
-            row_bytes_max: usize::try_from(row_bytes_max).unwrap_or(usize::MAX),
-            rows: BTreeMap::new(),
-            updates: BTreeMap::new(),
-            seen: Vec::new(),
-        };
-        let mut outcomes = Vec::with_capacity(writes.len());
-        let mut mutations = Vec::with_capacity(writes.len());
-        for write in writes {
-            let (outcome, mutation) = deciding.decide(write)?;
-            outcomes.push(outcome);
-            mutations.push(mutation);
-        }
-        let failed: HashSet<&[u8]> = std::iter::zip(writes, &outcomes)
-            .filter(|(_, outcome)| !matches!(outcome, RowOutcome::Written(_)))
-            .map(|(write, _)| &write.key[..write.partition])
-            .collect();
-        let mut changes = Vec::with_capacity(writes.len());
-        for ((write, outcome), mutation) in writes.iter().zip(&mut outcomes).zip(mutations) {
-            if failed.contains(&write.key[..write.partition]) {
-                if matches!(outcome, RowOutcome::Written(_)) {
-                    *outcome = RowOutcome::NotApplied;
-                }
-            } else if let Some(mutation) = mutation {
-                changes.push(Change::Row {
-                    key: write.key.clone(),
-                    mutation,
-                });
-            }
-        }
-        Ok(Decided {
-            outcomes,
-            changes,
-            seen: deciding.seen,
-        })
-    }
 }
 
-/// Waits for a submitted write; `None` if its rows have changed since it was decided.
-fn wait(
-    threads: &LogThreads,
-    rows: Vec<RowOutcome>,
-    submitted: Option<Submitted>,
-) -> Result<Option<Written>> {
-    let Some(submitted) = submitted else {
-        return Ok(Some(Written { sequence: None, rows }));
-    };
-    match threads.wait(submitted) {
-        Ok(sequence) => Ok(Some(Written {
-            sequence: Some(sequence),
-            rows,
-        })),
-        Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Decided writes.
-struct Decided {
+/// Writes whose entry was sent to the committer.
+struct Sent {
     outcomes: Vec<RowOutcome>,
-    changes: Vec<Change>,
-    /// Rows that were read, with their revisions.
-    seen: Vec<(Bytes, Revision)>,
+    changed: Option<usize>,
+    /// `None` if nothing is written.
+    submitted: Option<Submitted>,
 }
 
-/// Writes that are being decided, in their order.
-struct Deciding<'s> {
-    store: &'s WideStore,
-    table: TableId,
-    versions_max: usize,
-    /// Largest stored row of the table.
-    row_bytes_max: usize,
-    /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
-    rows: BTreeMap<Bytes, Option<Mutation<'static>>>,
-    /// Updates of rows that were not read; at most one per row.
-    updates: BTreeMap<Bytes, Mutation<'static>>,
-    seen: Vec<(Bytes, Revision)>,
-}
-
-impl Deciding<'_> {
-    /// Decides one write. Returns its outcome, and the encoded mutation if it is possible.
-    fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<Bytes>)> {
-        let simple = self.simple(write);
-        if let Some(mutation) = simple {
-            let mut out = Vec::new();
-            codec::encode(&mutation, &mut out);
-            let bytes = write.key.len() + out.len();
-            if bytes > ROW_BYTES_MAX {
-                return Ok((RowOutcome::Refused(Refused::TooLarge(bytes)), None));
-            }
-            // A later write of the same request must see this one.
-            if mutation.effect != Effect::Update {
-                self.updates.remove(&write.key);
-                self.rows
-                    .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
-                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
-            }
-            let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
-            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes) {
-                self.updates.insert(write.key.clone(), mutation);
-                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
-            }
-        }
-        let before = self.read(&write.key)?;
-        if write
-            .condition
-            .as_ref()
-            .is_some_and(|condition| !condition(before.as_ref()))
-        {
-            let image = before.filter(|_| write.image != Image::None);
-            return Ok((RowOutcome::ConditionFailed(image), None));
-        }
-        let mutation = match resolve_action(write, before.as_ref()) {
-            Ok(mutation) => mutation,
-            Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
-        };
-        let mut out = Vec::new();
-        codec::encode(&mutation, &mut out);
-        let after = applied(before.clone(), mutation, self.versions_max);
-        if let Some(after) = &after {
-            let mut stored = Vec::new();
-            codec::encode(after, &mut stored);
-            let bytes = write.key.len() + stored.len();
-            if bytes > ROW_BYTES_MAX {
-                return Ok((RowOutcome::Refused(Refused::TooLarge(bytes)), None));
-            }
-        }
-        let image = match write.image {
-            Image::None => None,
-            Image::Before => before,
-            Image::After => after.clone(),
-        };
-        self.rows.insert(write.key.clone(), after);
-        Ok((RowOutcome::Written(image), Some(Bytes::from(out))))
-    }
-
-    /// Returns the mutation of a write that does not depend on its row.
-    fn simple(&self, write: &RowWrite<'_>) -> Option<Mutation<'static>> {
-        if write.condition.is_some() || write.image != Image::None {
-            return None;
-        }
-        match &write.action {
-            Action::Update(update) if !update.increments.is_empty() || !update.removed.is_empty() => None,
-            // Reads nothing that can fail.
-            _ => resolve_action(write, None).ok(),
-        }
-    }
-
-    /// Returns true if a row cannot exceed its limit by a small update: the largest stored row and what the buffer holds
-    /// of this row leave half of the limit for updates that run at the same time.
-    fn grows_safely(&self, key: &[u8], bytes: usize) -> bool {
-        let buffers = self.store.state().buffers(self.table);
-        let buffered = crate::state::buffered(&buffers, key);
-        let buffered: usize = buffered.mutations.iter().map(Bytes::len).sum();
-        self.row_bytes_max + buffered + bytes <= ROW_BYTES_MAX / 2
-    }
-
-    /// Returns the row before a write, with the effect of earlier writes of the request.
-    fn read(&mut self, key: &Bytes) -> Result<Option<Mutation<'static>>> {
-        if let Some(row) = self.rows.get(key) {
-            return Ok(row.clone());
-        }
-        let (row, revision) = self.store.row_at(self.table, key)?;
-        let damaged = |reason| WideError::Damaged {
-            table: self.table,
-            reason,
-        };
-        let row = row
-            .as_ref()
-            .map(|row| row.columns())
-            .transpose()
-            .map_err(damaged)?;
-        let mut row = row.map(Mutation::into_owned);
-        if let Some(update) = self.updates.remove(key) {
-            row = applied(row, update, self.versions_max);
-        }
-        self.seen.push((key.clone(), revision));
-        self.rows.insert(key.clone(), row.clone());
-        Ok(row)
-    }
-}
-
-/// Returns a row after a mutation; `None` if it does not exist then.
-fn applied(
-    row: Option<Mutation<'static>>,
-    mutation: Mutation<'static>,
-    versions_max: usize,
-) -> Option<Mutation<'static>> {
-    match row {
-        Some(row) => row.then(mutation, versions_max).on_nothing(versions_max),
-        None => mutation.on_nothing(versions_max),
-    }
-}
-
-/// Returns the absolute mutation of a write, given the row before it.
-fn resolve_action(
-    write: &RowWrite<'_>,
-    before: Option<&Mutation<'static>>,
-) -> std::result::Result<Mutation<'static>, Refused> {
-    let time = write.time;
-    let mutation = |effect, columns: Vec<Column<'static>>| {
-        let versions = columns.iter().flat_map(|column| &column.versions);
-        Mutation {
-            effect,
-            time: versions.map(|version| version.time).fold(time, i64::max),
-            columns,
-        }
-    };
-    let update = match &write.action {
-        Action::Put(columns) => return Ok(mutation(Effect::Replace, columns.clone())),
-        Action::Delete => return Ok(Mutation::delete(time)),
-        Action::Update(update) => update,
-    };
-    let mut changed: BTreeMap<ColumnName<'static>, Column<'static>> = update
-        .columns
-        .iter()
-        .map(|column| (column.name.clone(), column.clone()))
-        .collect();
-    if update.follows_current {
-        for column in changed.values_mut() {
-            let current = before.and_then(|row| row.column(&column.name)?.newest());
-            let assigned = column.versions.iter_mut().find(|version| version.time == time);
-            if let Some((current, version)) = current.zip(assigned).filter(|_| !column.clears) {
-                version.time = following(time, current);
-            }
-            column
-                .versions
-                .sort_by_key(|version| std::cmp::Reverse(version.time));
-            column.versions.dedup_by_key(|version| version.time);
-        }
-    }
-    for Increment {
-        column: name,
-        by,
-        is_unsigned,
-    } in &update.increments
-    {
-        let current = before.and_then(|row| row.column(name)?.newest());
-        let value = current.map(|version| version.value.clone());
-        let missing = match is_unsigned {
-            true => CellValue::U64(0),
-            false => CellValue::I64(0),
-        };
-        let value = incremented(name, &value.unwrap_or(missing), *by)?;
-        let time = current.map_or(time, |current| following(time, current));
-        changed.insert(name.clone(), Column::with(name.clone(), time, value));
-    }
-    for (name, version) in &update.removed {
-        let current = before.and_then(|row| row.column(name));
-        let rest = current.into_iter().flat_map(|column| &column.versions);
-        let rest = rest.filter(|stored| stored.time != *version).cloned();
-        // Other changes of the same column in this update are applied to what is left.
-        let column = changed.entry(name.clone()).or_insert_with(|| Column {
-            name: name.clone(),
-            clears: false,
-            versions: Default::default(),
-        });
-        if !column.clears {
-            let mut versions: BTreeMap<i64, Version<'static>> =
-                rest.map(|version| (version.time, version)).collect();
-            versions.extend(column.versions.drain(..).map(|version| (version.time, version)));
-            column.clears = true;
-            column.versions = versions.into_values().rev().collect();
-        }
-    }
-    Ok(mutation(Effect::Update, changed.into_values().collect()))
-}
-
-/// Returns the time of a version that replaces the current one: the time of the write, or later if a client has given a
-/// later time to the current version.
-fn following(time: i64, current: &Version<'_>) -> i64 {
-    let after = current.time.saturating_add(1).min(Timestamp::MAX.nanos());
-    time.max(after)
-}
-
-/// Returns the sum of an integer and an increment, in the type of the integer.
-fn incremented(
-    name: &ColumnName<'static>,
-    current: &CellValue<'static>,
-    by: i64,
-) -> std::result::Result<CellValue<'static>, Refused> {
-    let sum = match current {
-        CellValue::I64(number) => number.checked_add(by).map(CellValue::I64),
-        CellValue::U64(number) => number.checked_add_signed(by).map(CellValue::U64),
-        _ => return Err(Refused::NotAnInteger(name.clone())),
-    };
-    sum.ok_or_else(|| Refused::Overflow(name.clone()))
-}
-
-/// Entry on its way through the log.
-struct WideEntry {
-    store: Arc<WideStore>,
-    entry: Entry,
-    encoded: Bytes,
-    durability: Durability,
-    /// Rows that must not have changed, with the revisions that were read.
-    seen: Vec<(Bytes, Revision)>,
-    /// True while the rows of the entry count as pending.
-    is_pending: AtomicBool,
-}
-
-impl WideEntry {
-    fn new(
-        store: Arc<WideStore>,
-        entry: Entry,
-        durability: Durability,
-        seen: Vec<(Bytes, Revision)>,
-    ) -> Self {
+impl Sent {
+    fn nothing(outcomes: Vec<RowOutcome>) -> Self {
         Self {
-            encoded: entry.encode(),
-            store,
-            entry,
-            durability,
-            seen,
-            is_pending: AtomicBool::new(false),
+            outcomes,
+            changed: None,
+            submitted: None,
         }
     }
 
-    fn each_row(&self, row: impl Fn(&[u8]), range: impl Fn()) {
-        for change in &self.entry.changes {
-            match change {
-                Change::Row { key, .. } => row(key),
-                Change::DeleteRange(_) => range(),
-            }
-        }
-    }
-}
-
-impl LogEntry for WideEntry {
-    fn kind(&self) -> &'static str {
-        "rows"
-    }
-
-    fn table(&self) -> TableId {
-        self.entry.table
-    }
-
-    fn encoded(&self) -> &Bytes {
-        &self.encoded
-    }
-
-    fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    fn request(&self) -> Option<RequestRecord> {
-        self.entry.request.clone()
-    }
-
-    fn check(&self) -> std::result::Result<(), Refusal> {
-        let (table, pending) = (self.entry.table, &self.store.pending);
-        if !self.store.log.manifest().tables.contains_key(&table) {
-            return Err(Refusal::TableDropped(table));
-        }
-        if !self.seen.is_empty() {
-            let state = self.store.state();
-            let is_current = |(key, revision): &(Bytes, Revision)| {
-                !pending.is_pending(table, key) && state.is_unchanged(table, key, *revision)
-            };
-            if !self.seen.iter().all(is_current) {
-                return Err(Refusal::Outdated);
-            }
-        }
-        self.each_row(|key| pending.begin_row(table, key), || pending.begin_range());
-        self.is_pending.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn apply(&self, sequence: SequenceNumber) -> std::result::Result<(), ModelError> {
-        // A dropped table has no readers.
-        let Ok(versions_max) = self.store.versions_max(self.entry.table) else {
-            return Ok(());
+    /// Waits for the entry; `None` if rows that were read have changed since.
+    fn wait(self, threads: &LogThreads) -> Result<Option<Written>> {
+        let written = |sequence| Written {
+            sequence,
+            rows: self.outcomes,
+            changed: self.changed,
         };
-        // Keys and mutations share the memory of the encoded entry, which the recent entries keep as well.
-        let changes = Entry::decode(&self.encoded)?.changes;
-        let state = self.store.state();
-        state
-            .active
-            .apply(self.entry.table, changes, sequence, versions_max)?;
-        Ok(())
+        let Some(submitted) = self.submitted else {
+            return Ok(Some(written(None)));
+        };
+        match threads.wait(submitted) {
+            Ok(sequence) => Ok(Some(written(Some(sequence)))),
+            Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
-impl Drop for WideEntry {
-    fn drop(&mut self) {
-        if self.is_pending.load(Ordering::Relaxed) {
-            let (table, pending) = (self.entry.table, &self.store.pending);
-            self.each_row(|key| pending.end_row(table, key), || pending.end_range());
-        }
-    }
+/// Rows and ranges that were read, with their revisions.
+#[derive(Debug, Default)]
+struct Seen {
+    rows: Vec<(Bytes, Revision)>,
+    ranges: Vec<SeenRange>,
 }

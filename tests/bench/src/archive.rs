@@ -187,7 +187,7 @@ fn ratios(random: &mut Random, busy: &mut [usize], time: i64, out: &mut Vec<u8>)
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reports the size of the archive files per value, and what remains in the data folder.
+/// Reports the size of the archive files per value, and notes the size of the data folder.
 fn weigh(
     data: &Path,
     target: &Path,
@@ -212,8 +212,8 @@ fn weigh(
     Ok(())
 }
 
-/// Runs a query over all values of a set [`DAY_ROUNDS`] times; reports the values covered per second of CPU
-/// time.
+/// Runs a query over all values of a set [`DAY_ROUNDS`] times after a warm-up; reports the values covered per second
+/// of CPU time.
 fn rate<'a>(
     server: &Server,
     set: &Set,

@@ -213,8 +213,8 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Loads a set into a fresh folder, seals it, waits until the server is idle and reports sizes. The
-    /// server keeps running.
+    /// Loads a set into a fresh folder, seals it, waits until the server is idle, reports cost and sizes, and counts
+    /// the rows. The server keeps running.
     fn loaded_and_sealed(&self, set: &Set, report: &mut Report) -> Result<(Server, PathBuf)> {
         let kind = set.kind;
         let (mut server, data) = self.fresh(&kind.to_string(), &set.to_string())?;

@@ -87,7 +87,7 @@ impl Control {
         Ok(jobs.iter().filter_map(|job| job["id"].as_u64()).collect())
     }
 
-    /// Runs jobs of a kind for a table until none is left; returns the ended jobs.
+    /// Runs jobs of a kind for a table until no work is left; returns the ended jobs.
     pub(crate) fn run(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
         let mut ended = Vec::new();
         loop {

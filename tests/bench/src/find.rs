@@ -32,7 +32,7 @@ const SERVICES: u64 = 200;
 const REGIONS: u64 = 9;
 /// Timelines that share one value of `serial`, the tag by which timelines are counted.
 const SHARED: u64 = 5;
-/// Words of the titles; each title has three.
+/// Words of the titles; each title has three of them.
 const WORDS: [&str; 10] = [
     "backup",
     "storage",

@@ -63,7 +63,7 @@ impl Connection {
         self.send_with(method, path, &format!("Content-Type: {content_type}"), body)
     }
 
-    /// Like [`send`](Self::send), with other header lines for the body.
+    /// Sends a request as [`send`](Self::send) does, with the given header lines instead of `Content-Type`.
     pub(crate) fn send_with(
         &mut self,
         method: &str,
@@ -83,7 +83,8 @@ impl Connection {
         self.read_answer()
     }
 
-    /// Like [`send`](Self::send), but a status other than 200 to 204 is an error.
+    /// Sends a request with a JSON body and returns the body of the response. A status other than 200 to 204 is an
+    /// error.
     pub(crate) fn send_expecting_success(
         &mut self,
         method: &'static str,

@@ -29,7 +29,7 @@ const SEED: u64 = 7;
 impl Latencies {
     /// Runs `rounds` queries after a warm-up. Every response is checked, outside the measured time.
     ///
-    /// `make` returns the query of each round. Random queries prevent that a result cache serves the responses.
+    /// `make` returns the query of each round. Queries are random so that no result cache can answer them.
     pub(crate) fn measure<'a>(
         connection: &mut Connection,
         rounds: usize,

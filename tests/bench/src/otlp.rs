@@ -2,8 +2,8 @@
 //! request acknowledged after its sync.
 //!
 //! The series are those of the group `prometheus`: 250 counters on each of 40 hosts, two devices each, with the same
-//! labels, two of which are attributes of the resource. So the figures can be compared with remote write. Unlike remote
-//! write, each point repeats the names and values of its attributes, and has a start time.
+//! labels, two of which are attributes of the resource. The figures can therefore be compared with remote write.
+//! Unlike remote write, each point repeats the names and values of its attributes, and has a start time.
 
 use std::io::Write as _;
 
@@ -23,9 +23,10 @@ use crate::prometheus::{
 use crate::report::{Report, Unit, Wanted};
 use crate::wanted;
 
-/// Level of gzip of the collector: the default of Go's library is 6; a lower level costs the server the same.
+/// gzip level of the requests. A collector uses 6, the default of Go's library; the level makes no difference to the
+/// server.
 const GZIP_LEVEL: u32 = 3;
-/// Level of zstd of the collector.
+/// zstd level of the requests, as a collector uses it.
 const ZSTD_LEVEL: i32 = 3;
 
 /// Compression of a request.

@@ -47,7 +47,7 @@ impl Peer {
         })
     }
 
-    /// Returns the number of node exporter samples that the peer returns.
+    /// Queries the number of node exporter samples that the peer stores.
     fn samples_of_nodes(&self) -> Result<f64> {
         let found = Cell::new(0.0);
         let send = promql::checked_request(
@@ -204,7 +204,8 @@ impl Benchmark {
         load_bodies(peer.address, &Version::V1.route(), 1, requests.make(value))
     }
 
-    /// Like [`Benchmark::time`], for a peer.
+    /// Measures a kind of query on a peer as [`Benchmark::time`] does on the server. A wrong result or a refusal is
+    /// noted in the report and is not an error.
     fn time_peer<'a>(
         &self,
         peer: &Peer,

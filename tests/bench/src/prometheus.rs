@@ -208,7 +208,7 @@ impl Scrapes {
         Requests::new(&self.series(), template, rounds).make(value)
     }
 
-    /// Returns a query that counts all samples, of which there are `further` in addition to those of the series.
+    /// Returns a query that counts all samples: those of the series and `further` others.
     pub(crate) fn count(&self, further: usize) -> CheckedRequest<'static> {
         const FIELD: &str = "value";
         let expected = (self.samples() + further) as f64;

@@ -176,7 +176,7 @@ impl Counters {
 }
 
 impl Benchmark {
-    /// Loads the data of each query and measures it.
+    /// Loads the data of each query and measures the query.
     pub(crate) fn run_promql(&self, report: &mut Report) -> Result<()> {
         self.run_counters(report)?;
         self.run_wide(report)?;

@@ -38,7 +38,7 @@ const QUIET_SPAN: Duration = Duration::from_secs(2);
 const QUIET_CPU: Duration = Duration::from_millis(20);
 /// Maximum duration of background work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3_600);
-/// Background work is complete after more than this number of consecutive polls without any. The server plans
+/// Background work is complete after more than this number of consecutive polls that find no work. The server plans
 /// work every 5 s, so the polls must take longer than 5 s.
 const IDLE_LOOKS: usize = 6;
 const IDLE_POLL: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Server {
         Self::spawn_with(binary, data, &[])
     }
 
-    /// Like [`spawn`](Self::spawn), with settings as environment variables.
+    /// Starts the binary as [`spawn`](Self::spawn) does, with settings as environment variables.
     fn spawn_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let log = Self::log(data);
         let file = |source| BenchError::File {
@@ -102,7 +102,7 @@ impl Server {
         Self::start_with(binary, data, &[])
     }
 
-    /// Like [`start`](Self::start), with settings as environment variables.
+    /// Starts the binary as [`start`](Self::start) does, with settings as environment variables.
     pub(crate) fn start_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let mut server = Self::spawn_with(binary, data, settings)?;
         server.wait_ready()?;

@@ -78,7 +78,7 @@ impl Default for Data {
     }
 }
 
-/// Data point of any type; a type uses the members that it has.
+/// Data point of any type; each type of metric uses its own members and ignores the others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Point {
     /// Attributes.
@@ -103,7 +103,7 @@ pub struct Point {
     pub bounds: Vec<f64>,
     /// Scale of exponential buckets.
     pub scale: i32,
-    /// Number of observations of zero.
+    /// Number of observations in the zero bucket.
     pub zero_count: u64,
     /// Width of the zero bucket.
     pub zero_threshold: f64,

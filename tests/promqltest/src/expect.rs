@@ -1,6 +1,7 @@
 //! Expected results, and their comparison with actual results.
 //!
-//! Numbers may differ by one millionth of the sum of their absolute values. Stale markers equal only each other.
+//! Numbers may differ by less than one millionth of the sum of their absolute values. Stale markers equal only
+//! each other.
 
 mod histogram;
 
@@ -10,7 +11,8 @@ use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 use crate::run::{Options, QueryResult};
 use crate::series::Value;
 
-/// Bound of the difference of equal numbers, relative to the sum of their absolute values; exclusive.
+/// Exclusive bound of the difference of numbers that count as equal, relative to the sum of their
+/// absolute values.
 const TOLERANCE: f64 = 1e-6;
 
 /// Everything that a script expects of one evaluation.
@@ -125,7 +127,7 @@ impl Expectation {
         Ok(())
     }
 
-    /// Adds an expected series. It replaces an earlier one with equal labels.
+    /// Adds an expected series, which replaces an earlier series with equal labels.
     pub(crate) fn expect_series(&mut self, series: ExpectedSeries) {
         let Expected::Series(all) = &mut self.expected else {
             self.expected = Expected::Series(vec![series]);

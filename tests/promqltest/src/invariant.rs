@@ -2,7 +2,7 @@
 
 use tideline_promql::ast::{AtModifier, Expr, Shift};
 
-/// Functions whose result depends on the query's time range or on the timestamps of samples.
+/// Functions whose result may depend on the evaluation timestamp or on the query's time range.
 const LOOKING_AT_TIME: [&str; 15] = [
     "day_of_month",
     "day_of_week",
@@ -21,8 +21,9 @@ const LOOKING_AT_TIME: [&str; 15] = [
     "year",
 ];
 
-/// Fixes every selector and subquery of a query to a timestamp. Returns the query and the timestamps at which
-/// to evaluate it. Returns `None` if the query is invalid or its result still depends on the evaluation timestamp.
+/// Fixes each selector and subquery of a query to a timestamp, unless it already has a fixed timestamp or is
+/// inside a subquery. Returns the query and the timestamps at which to evaluate it. Returns `None` if the query is
+/// invalid or its result still depends on the evaluation timestamp.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {
@@ -36,7 +37,8 @@ pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     Some((expr.to_string(), instants))
 }
 
-/// Fixes selectors and subqueries. Returns false if a function outside subqueries depends on the time.
+/// Fixes selectors and subqueries. Returns false if a function of [`LOOKING_AT_TIME`] is called
+/// outside subqueries.
 fn fix(expr: &mut Expr, time: i64) -> bool {
     match expr {
         Expr::Number(_) | Expr::String(_) => true,

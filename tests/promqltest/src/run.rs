@@ -207,7 +207,7 @@ fn requests_times(query: &str) -> bool {
 }
 
 /// Evaluates a range query from one minute before to one minute after `time`; the values at `time` must be as
-/// expected.
+/// expected and the series ordered by labels.
 fn as_range(
     query: &str,
     time: i64,

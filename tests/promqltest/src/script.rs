@@ -1,4 +1,5 @@
-//! Parser of scripts. The commands are `clear`, `load` and `eval`; each extends to the next empty line.
+//! Parser of scripts. The commands are `clear`, `load` and `eval`; the last two extend to the next
+//! empty line.
 //!
 //! Lines that begin with `#` count as empty.
 

@@ -1,7 +1,7 @@
 //! Notation of a series with its values: `name{label="value"} 1 2+3x4 _ stale {{count:1}}`.
 //!
 //! `a+bxn` stands for the n + 1 values `a`, `a + b`, …; `axn` for n + 1 equal values; `_xn` omits n values.
-//! Histograms are written in double braces and can be repeated and added in the same way.
+//! Histograms are written in double braces and can be repeated, added and subtracted in the same way.
 
 use std::sync::Arc;
 

@@ -113,8 +113,8 @@ fn delete_by_id(client: &Client, span: &Span, context: &str) {
     }
 }
 
-/// Sets a random policy. A longer policy shows hidden points again unless they were purged in the meantime;
-/// within the purge delay none are purged.
+/// Sets a random policy. A longer policy shows hidden points again unless they were purged in the meantime. No points
+/// are purged within the purge delay.
 pub(super) fn set_policy(
     client: &Client,
     model: &mut Model,

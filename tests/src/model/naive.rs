@@ -17,7 +17,7 @@ const WINDOWS_MAX: i64 = 2_000;
 /// Tolerance relative to the sum of absolute values: the possible effect of the order of additions.
 const SUM_TOLERANCE: f64 = 1e-12;
 
-/// All points that were written and not deleted.
+/// All points that were written and neither deleted nor purged.
 #[derive(Debug)]
 pub(super) struct Model {
     timelines: BTreeMap<(String, String), BTreeMap<i64, Fields>>,
@@ -226,7 +226,7 @@ impl Span {
     }
 
     /// Draws random timelines of a random measurement, and in 3 of 4 cases a range between visible points.
-    /// Returns `None` if a range is drawn but no point is visible.
+    /// Returns `None` if the model has no timelines, or if a range is drawn but no point is visible.
     pub(super) fn draw(model: &Model, random: &mut Random) -> Option<Self> {
         let measurements: BTreeSet<&String> = model.timelines.keys().map(|(name, _)| name).collect();
         let measurement = *measurements.iter().nth(random.index(measurements.len()))?;

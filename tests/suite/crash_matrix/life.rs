@@ -88,7 +88,7 @@ impl Life {
         Self::set_archive_keeping(client, [None, Some("1000d")][self.random.index(2)]);
     }
 
-    /// Like [`set_archive`](Self::set_archive); archived points stay in the cold tier for `keep_cold`.
+    /// Enables archiving on request; archived points also stay in the cold tier for `keep_cold`, if given.
     pub(super) fn set_archive_keeping(client: &Client, keep_cold: Option<&str>) {
         let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
         let archive = json!({"target": "default", "after": "3d", "schedule": never, "keep_cold": keep_cold});
@@ -172,7 +172,7 @@ impl Life {
         }
     }
 
-    /// Draws a delete of one to five machines over 1 to 30 hours of the last five days.
+    /// Draws a delete of one to five machines over 1 to 30 hours that begin in the last five days.
     pub(super) fn draw_delete(&mut self) -> Delete {
         let count = 1 + self.random.index(HOSTS - 1);
         let hosts: BTreeSet<usize> = (0..count).map(|_| self.random.index(HOSTS)).collect();

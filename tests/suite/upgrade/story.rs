@@ -81,7 +81,8 @@ fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
         .collect()
 }
 
-/// One point per machine and quarter of an hour; `web-2` is silent on the second day, `web-3` is irregular.
+/// One point per machine and quarter of an hour; `web-2` has no points on the second day, and `web-3` has points in
+/// about a third of the quarters, up to 10 minutes late.
 fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for quarter in quarters {
@@ -138,7 +139,7 @@ fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     )
 }
 
-/// One point every minute, in a separate table.
+/// One point per device and minute, in a separate table.
 fn temperatures(minutes: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for minute in minutes {
@@ -182,8 +183,8 @@ fn years(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Points at the timestamps of regular points: one in four complete, three in four with a single field. A point may
-/// occur twice in one request.
+/// Points of three machines at random quarters of an hour; most of them overwrite regular points. One in four is
+/// complete, three in four have a single field. A point may occur twice in one request.
 fn overwrites(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {

@@ -1,14 +1,15 @@
 //! Space-filling curve over the globe: nearby points mostly have nearby numbers.
 //!
 //! Latitude and longitude are quantized to 32 bits each, and their bits are interleaved (Z-order curve). A rectangle
-//! is covered by a few ranges of the curve. They are found by dividing the globe into quarters, and those on the border
-//! of the rectangle again, up to about `CELLS_MAX` cells.
+//! is covered by a few ranges of the curve. They are found by dividing the globe into quarters, and the quarters on the
+//! border of the rectangle again, until a rectangle has more than `CELLS_MAX` cells.
 
 use tideline_model::GeoPoint;
 
 use super::{ROUNDING, meridian};
 
-/// Approximate maximum number of cells per rectangle. More cells fit more tightly, but each costs a dictionary lookup.
+/// Number of cells per rectangle above which the division stops. More cells fit more tightly, but each costs a
+/// dictionary lookup.
 const CELLS_MAX: usize = 48;
 /// Number of times the globe is halved in each direction.
 const DEPTH: u32 = 32;

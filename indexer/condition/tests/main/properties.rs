@@ -22,7 +22,7 @@ fn number() -> impl Strategy<Value = f64> {
     (-40i32..40).prop_map(|quarters| f64::from(quarters) / 4.0)
 }
 
-/// Strategy for names and texts that contain separators.
+/// Strategy for names and texts that may contain separators.
 fn text() -> impl Strategy<Value = String> {
     "[a-c0-9=!~^<>@:{}\" é-]{0,6}"
 }
@@ -182,7 +182,7 @@ impl Record for Plain {
     }
 }
 
-/// Compares two values; `None` if they have different kinds.
+/// Compares two values; `None` if they have different kinds or are different booleans.
 fn order(one: &Literal, other: &Literal) -> Option<Ordering> {
     match (one, other) {
         (Literal::Text(one), Literal::Text(other)) => Some(one.cmp(other)),

@@ -90,7 +90,7 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// Compares `entry` with `key` without building its own key.
+    /// Compares `entry` with `key` without building the key of the entry.
     pub(super) fn compare(&self, entry: &Entry<'_>, sort_inputs: SortInputs, key: &Key) -> Ordering {
         for (sort, theirs) in self.sort.iter().zip(&key.values) {
             let ours = sorted_by(&sort.by, entry, sort_inputs);

@@ -17,8 +17,8 @@ use tantivy::{
 use crate::mapping::{Fields, KEY_FIELD, Token, schema};
 use crate::positions::{self, Positions};
 
-/// Number of segments of similar size that are merged into one. Fewer segments make searches faster, but each merge
-/// rewrites documents.
+/// Minimum number of segments of similar size that are merged into one. Fewer segments make searches faster, but each
+/// merge rewrites documents.
 const MERGED_SEGMENTS: usize = 4;
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
@@ -32,7 +32,8 @@ pub(super) struct OpenIndex {
 }
 
 impl OpenIndex {
-    /// Opens the index on disk and its positions, if the checksums of all files are correct.
+    /// Opens the index on disk and decodes its positions. Fails if the schema differs, a checksum is wrong or the
+    /// positions are unreadable.
     pub(super) fn open(folder: &Path) -> tantivy::Result<(Self, Positions)> {
         let unsound = |what: &str| TantivyError::SystemError(what.to_owned());
         let index = Index::open_in_dir(folder)?;
@@ -111,7 +112,7 @@ impl OpenIndex {
         self.writer.as_mut().ok_or_else(none)
     }
 
-    /// Waits for running merges and drops the writer.
+    /// Waits for running merges, drops the writer and reloads the reader.
     pub(super) fn release_writer(&mut self) -> tantivy::Result<()> {
         if let Some(writer) = self.writer.take() {
             writer.wait_merging_threads()?;
@@ -139,7 +140,7 @@ pub(super) fn add(writer: &IndexWriter, documents: Vec<TantivyDocument>) -> tant
 
 /// Deletes the documents with these keys in one scan over all documents.
 ///
-/// An indexed term per key would make this faster but every document larger; edits are rarer than timelines.
+/// An indexed term per key would make this faster but every document larger; edits are rarer than new timelines.
 pub(super) fn delete_keys(writer: &IndexWriter, keys: HashSet<u64>) -> tantivy::Result<()> {
     let keys = Arc::new(keys);
     writer.delete_query(Box::new(KeyQuery { keys })).map(|_| ())

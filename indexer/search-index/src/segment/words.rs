@@ -18,7 +18,7 @@ const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 struct Terms {
     /// Prefix of the terms of words that are not the whole value.
     words: Token,
-    /// Prefix of the terms of values. A value that is a single word has no other term.
+    /// Prefix of the terms of values. A value that is a single lower-case word has no other term.
     values: Token,
 }
 

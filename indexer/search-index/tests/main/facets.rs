@@ -1,6 +1,6 @@
 //! Tests of facets against naive counts over the model.
 //!
-//! Random tables and requests are compared. Some timelines are indexed, all others are fresh.
+//! Tables and requests are random. A random number of timelines is indexed before the comparison.
 
 use std::cmp::Ordering;
 

@@ -60,7 +60,7 @@ pub(crate) struct Database {
 
 pub(crate) fn options() -> IndexOptions {
     IndexOptions {
-        // Only a flush commits, so a test controls which timelines are fresh.
+        // Only an attached table and a flush start a commit, so a test controls which timelines are fresh.
         commit_delay: Duration::from_secs(3_600),
         commit_documents: u64::MAX,
         heap_bytes: 15_000_000,
@@ -133,8 +133,8 @@ impl Database {
         registered.ordinal
     }
 
-    /// Sets or removes an attribute. Asserts that a value of another type than the key has on other timelines is
-    /// rejected.
+    /// Sets or removes an attribute. Asserts that a value is rejected if the key has another type on other
+    /// timelines.
     pub(crate) fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) {
         let changes = BTreeMap::from([(key.to_owned(), value.clone())]);
         let edited = self.catalog.set_attributes(ordinal, &changes, &|entry| {
@@ -162,7 +162,7 @@ impl Database {
         assert_eq!(edited.expect("memory does not fail"), timeline.attributes);
     }
 
-    /// Removes a timeline and deletes its row, as before a delete is acknowledged.
+    /// Removes a timeline and deletes its row, as the server does before it acknowledges a delete.
     pub(crate) fn remove(&mut self, ordinal: Ordinal) {
         let timeline = self.model.0.remove(&ordinal.0).expect("visible");
         self.catalog.remove(&[timeline.id]);
@@ -198,7 +198,7 @@ impl Database {
         self.index.attach(Arc::clone(&self.catalog));
     }
 
-    /// Restarts the whole process after saving all rows.
+    /// Simulates a restart of the process after saving all rows.
     pub(crate) fn restart(&mut self) {
         let stamp = &mut self.stamp;
         self.catalog
@@ -210,7 +210,7 @@ impl Database {
         self.reopen_index();
     }
 
-    /// Restarts with a catalog that has lost everything that was not saved.
+    /// Simulates a restart that loses all unsaved changes of the catalog.
     pub(crate) fn restart_without_journal(&mut self) {
         self.backend = MemoryBackend::open(&self.disk);
         let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
@@ -223,7 +223,7 @@ impl Database {
         self.reopen_index();
     }
 
-    /// Searches and compares the result with the model.
+    /// Returns the result of a search. Asserts that the result is equal to the result of the model.
     pub(crate) fn check(&self, condition: &Condition) -> RoaringBitmap {
         let found = self
             .index
@@ -358,7 +358,7 @@ fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue
     values.any(|value| passes(subject, true, &value, test))
 }
 
-/// Returns true if a value passes.
+/// Returns true if a single value passes. A missing value is the empty text with `present` false.
 fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test) -> bool {
     let as_text = match value {
         AttributeValue::Text(text) => Some(text.as_str()),

@@ -49,7 +49,7 @@ fn text_test(text: &str, distance: u8, is_phrase: bool) -> Test {
     }
 }
 
-/// Returns the hits of all pages.
+/// Returns the hits of all pages, and the total number of hits according to the last page.
 fn all_hits(database: &Database, request: &FindRequest) -> (Vec<Hit>, u64) {
     let mut request = request.clone();
     let mut hits = Vec::new();
@@ -245,7 +245,8 @@ fn highlights_say_which_text_matched_and_where() {
     );
 }
 
-/// A value that is a single lower-case word has no token but its own. These values are border cases of that rule.
+/// A value that is a single lower-case word has no separate token for the word. These values are border cases of that
+/// rule.
 #[test]
 fn values_that_are_nearly_one_word_are_found_by_their_words() {
     const VALUES: [&str; 10] = ["r12", "R12", "r12 r13", "r-12", "İ", "i̇", "i", "ß", "SS", "ﬁ"];

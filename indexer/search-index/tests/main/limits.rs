@@ -1,6 +1,6 @@
 //! Tests of rejected conditions and their error messages.
 //!
-//! A message must contain the limit, the actual value and the affected subject.
+//! A message must contain the limit and the actual value, or the unsupported subject, or the reason.
 
 use tideline_condition::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
 use tideline_condition::json::Circle;

@@ -1,6 +1,6 @@
 //! Tests that concatenated pages equal the full sort, and that page tokens are bound to their search.
 //!
-//! The page size varies, and the sort keys cover every value type.
+//! The page size varies. The sort keys cover booleans, numbers, times, texts, points, distances and lists of numbers.
 
 use std::cmp::Ordering;
 
@@ -49,7 +49,8 @@ fn database() -> Database {
     database
 }
 
-/// Returns a text that sorts like the sort key: missing, booleans, numbers, texts, points.
+/// Returns a text that sorts like the sort key: missing, booleans, numbers, times, texts, points. A missing distance
+/// sorts last.
 fn key(timeline: &Modelled, by: &SortBy) -> String {
     let subject = match by {
         SortBy::Subject(subject) => subject,

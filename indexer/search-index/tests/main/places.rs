@@ -1,6 +1,6 @@
 //! Test areas, with an independent implementation of containment.
 //!
-//! The model uses this implementation, so it shares no code with the crate under test.
+//! The model uses this implementation, so that the model shares no code with the crate under test.
 
 use tideline_condition::Test;
 use tideline_condition::geo::Area;

@@ -49,7 +49,7 @@ fn every_damaged_file_is_noticed_at_the_next_start() {
     let mut damaged = 0;
     for name in names {
         let path = database.folder().join(&name);
-        // Lock files and file lists hold no documents; each start may create other files.
+        // A start after earlier damage may have replaced the files, so this one may be missing. Lock files are empty.
         let Ok(mut bytes) = std::fs::read(&path) else {
             continue;
         };
@@ -112,7 +112,8 @@ fn owner(name: &str) -> Condition {
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 
-/// A timeline with a document is removed and announced again, and the process restarts before the index is updated.
+/// A timeline with a document is removed and announced again, once without and once with a restart of the process
+/// before the index is updated.
 #[test]
 fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
     let mut database = Database::new(TableId(1));
@@ -136,7 +137,7 @@ fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
         database.edit(Ordinal(4), "owner", owned("ops"));
         database.flush();
     }
-    // The newest edit is removed together with its number.
+    // The newest edit and its number disappear with the timeline.
     database.remove(Ordinal(4));
     database.restart();
     database.edit(Ordinal(6), "owner", owned("dev"));

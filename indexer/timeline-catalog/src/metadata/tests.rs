@@ -143,7 +143,7 @@ fn senders_that_disagree_cost_a_write_a_minute() {
             assert_eq!((&*first, &*second_help), ("One.", "Other."));
         }
     }
-    // Writes: the first value at 0 s, and the other sender's value at 0 s, 60 s and 120 s.
+    // Writes: both values at 0 s, then the value that is not stored, at 60 s and at 120 s.
     assert_eq!(journal.entries().len(), 4);
 }
 
@@ -243,7 +243,7 @@ fn there_is_an_end_to_the_bytes_that_are_remembered() {
         (kept.metadata().all().len(), left_out),
         (fitting, 20_000 - fitting)
     );
-    // Metadata that is smaller than what it replaces still fits.
+    // Metadata that is smaller than the replaced metadata still fits.
     let shorter = metric("m00000", MetricKind::Gauge, "short", "");
     assert_eq!(put(&kept, std::slice::from_ref(&shorter), 0, &journal), 0);
     assert_eq!(kept.metadata().get("m00000"), Some(shorter));

@@ -18,7 +18,7 @@ use tideline_openapi::plain;
 use super::{Client, tls};
 use crate::error::{CliError, Result};
 
-/// Server that is used if none is configured.
+/// Server that is used if no server is configured.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8490";
 /// Name of the table that every server has.
 const DEFAULT_TABLE: &str = "default";
@@ -69,7 +69,7 @@ impl TableArguments {
         self.client_of(1)
     }
 
-    /// Creates the client with `connections` parallel connections.
+    /// Creates the client, which keeps up to `connections` idle connections for reuse.
     pub(crate) fn client_of(&self, connections: usize) -> Result<Client> {
         self.server.connect(self.table.as_deref(), connections)
     }
@@ -79,7 +79,7 @@ impl TableArguments {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profiles {
-    /// Name of the profile that is used if none is selected.
+    /// Name of the profile that is used if no profile is selected.
     default: Option<String>,
     #[serde(default)]
     profiles: BTreeMap<String, Profile>,
@@ -187,7 +187,7 @@ impl Profiles {
     }
 }
 
-/// Returns the path of the profile file; `None` if no home folder is known.
+/// Returns the path of the profile file; `None` if `TIDELINE_PROFILES`, `XDG_CONFIG_HOME` and `HOME` are not set.
 fn file() -> Option<PathBuf> {
     match std::env::var_os("TIDELINE_PROFILES") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)),
@@ -200,7 +200,7 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profiles. Returns none if the file does not exist.
+/// Reads the profiles. Returns an empty map of profiles if the file does not exist.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());

@@ -1,7 +1,6 @@
 //! TLS connections to a server: trusted certificates, and messages for failed handshakes.
 //!
-//! Without `--ca` the certificates of the system are trusted. With it, only those of the given file are
-//! trusted.
+//! Without a file of authorities, those of the system are trusted; with one, only those of the file.
 
 use std::fs;
 use std::path::Path;

@@ -29,7 +29,7 @@ pub enum ArchiveCommand {
 /// # Errors
 ///
 /// Returns a [`CliError`](crate::CliError) if the arguments are invalid, the server cannot be reached or
-/// refuses the request, or work is left over.
+/// refuses the request, the output fails, or work is left over.
 pub fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Status(arguments) => standing::status(arguments),

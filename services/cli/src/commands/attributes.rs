@@ -1,6 +1,6 @@
 //! `tideline attributes`: shows and changes attributes that users add to timelines.
 //!
-//! Changes select timelines by conditions or ids, and are followed until the server reports the end.
+//! A change applies to timelines selected by conditions or ids, or to all. The command waits for its end.
 
 use std::io::{BufRead, BufReader};
 
@@ -47,7 +47,7 @@ pub(crate) struct ShowArguments {
     connection: TableArguments,
 }
 
-/// Options that select the timelines to change: conditions or ids.
+/// Options that select the timelines to change: conditions, ids, or all.
 #[derive(Debug, Args)]
 struct Selected {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::output;
 const TIMEOUT: &str = "700ms";
 /// Maximum number of candidates printed.
 const CANDIDATES_MAX: usize = 200;
-/// Condition operators that a tag value can follow. The first match in this order is used.
+/// Condition operators before a tag value, in the order in which they are tried at each character.
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
 /// Characters at which bash starts a new word.
 const BASH_BREAKS: [char; 2] = ['=', ':'];
@@ -198,7 +198,7 @@ impl Context {
     }
 }
 
-/// Returns the option of a command with this name.
+/// Returns the option of a command by its name, which includes the leading `-` or `--`.
 fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let long = name.strip_prefix("--");
     let short = name.strip_prefix('-').and_then(|name| name.chars().next());
@@ -232,8 +232,8 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
     }
 }
 
-/// Returns the names that begin with the word at the cursor. `None` if the word is an option or the server
-/// did not respond.
+/// Returns the names that begin with the word at the cursor. `None` if the word is an option or the request
+/// failed.
 fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
     if current.starts_with('-') {
         return None;

@@ -13,7 +13,7 @@ use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Timelines shown before the confirmation.
+/// Maximum number of timelines shown before the confirmation.
 const SHOWN: u64 = 5;
 
 /// Arguments of `delete`.
@@ -46,7 +46,8 @@ pub(crate) struct DeleteArguments {
     yes: bool,
 }
 
-/// Shows the selection, asks for confirmation and deletes.
+/// Shows the selection and deletes its points after a confirmation. `--yes` skips the confirmation, `--dry-run`
+/// the delete.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
     let tree = arguments.timelines.tree()?;
     if tree.is_none() && !arguments.all_timelines {

@@ -1,8 +1,8 @@
 //! `tideline export`: writes the points of a selection and range to a file that `tideline write` can read.
 //!
 //! Line protocol and ndjson are exported page by page, so that a table of any size needs constant memory and
-//! stays within the server's budgets. Numbers are copied as the server writes them. The list of fields
-//! determines which integers are unsigned.
+//! stays within the server's budgets. Numbers are parsed from the JSON text, so that 64-bit integers stay exact.
+//! The list of fields determines which integers are unsigned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -23,7 +23,8 @@ use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Points of the first page. Later pages are sized to [`PAGE_BYTES`] by the average size of the page before.
+/// Number of points of the first page. Later pages are sized to [`PAGE_BYTES`] by the average size of a point
+/// in the page before.
 const FIRST_POINTS: u64 = 1_000;
 /// Maximum number of points per page. Larger pages are not faster.
 const POINTS_MAX: u64 = 50_000;
@@ -174,7 +175,7 @@ fn in_one(
     }
 }
 
-/// Returns the number of native histograms in the result of a query.
+/// Returns the number of values in the result of a query whose fields were written with native histograms.
 fn histograms(client: &Client, query: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Counts {

@@ -1,6 +1,6 @@
 //! `tideline jobs`: lists, watches and controls the background jobs of a server.
 //!
-//! Jobs are followed by polling; the exit status of a followed job reports its outcome.
+//! Jobs are followed by polling; the exit status then reports the outcome of the job.
 
 use std::time::Duration;
 
@@ -156,10 +156,10 @@ pub(crate) fn table(jobs: &Value) -> String {
     grid.render()
 }
 
-/// Returns the completed share of a job in percent.
+/// Formats the completed share of a job in percent. Returns an empty text if the total is unknown.
 fn share(job: &Value) -> String {
     if job["state"] == "done" {
-        // Totals are planned amounts. Part of them may have disappeared meanwhile, and some jobs have none.
+        // Totals are planned amounts. Part of the data may have disappeared meanwhile, and some jobs have no totals.
         return "100%".to_owned();
     }
     let of = |amount: &str| {
@@ -167,7 +167,7 @@ fn share(job: &Value) -> String {
         Some(job["done"][amount].as_f64()? / total)
     };
     let share = of("bytes").or_else(|| of("timelines"));
-    // 100 % is shown only when the job has ended.
+    // 100 % is shown only when the job is done.
     share.map_or_else(String::new, |share| {
         format!("{:.0}%", (share * 100.0).floor().min(99.0))
     })
@@ -233,7 +233,7 @@ fn start(arguments: &RunArguments) -> Result<()> {
     output::print(&table(&response["jobs"]))
 }
 
-/// Prints a job each time it changes, until it has ended.
+/// Prints a job each time it changes, until it has ended; in JSON only its end. Fails unless the job is done.
 pub(crate) fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
     let mut shown = String::new();
     loop {

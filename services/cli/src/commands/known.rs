@@ -101,7 +101,7 @@ impl UnknownNames {
         }
     }
 
-    /// Prints the messages as warnings.
+    /// Prints the messages as warnings, unless they are an error.
     ///
     /// # Errors
     ///

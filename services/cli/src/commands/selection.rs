@@ -85,7 +85,8 @@ pub(crate) fn body(path: &Path) -> Result<String> {
     }
 }
 
-/// Asks for confirmation on the terminal. Without a terminal it fails and names `--yes`.
+/// Requests a confirmation on the terminal. Fails if it is refused. If standard input is not a terminal, the
+/// error names `--yes`.
 pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         return Err(CliError::usage(format!("{question} Add --yes to confirm.")));
@@ -124,7 +125,7 @@ pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str)
     known.map(|(_, format)| Some(*format)).ok_or_else(unknown)
 }
 
-/// Opens a file for writing, or standard output without a path.
+/// Creates the output file, or returns standard output without a path.
 pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
     match path {
         None => Ok(Box::new(io::stdout().lock())),
@@ -139,8 +140,8 @@ pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
 /// milliseconds or microseconds are smaller.
 const BARE_NANOS_MIN: u64 = 100_000_000_000_000_000;
 
-/// Validates a time for the API. An integer whose magnitude suggests another unit than nanoseconds is refused,
-/// because it would be a time in 1970 and select everything or nothing.
+/// Validates a time for the API. An integer whose magnitude suggests another unit than nanoseconds is refused:
+/// in nanoseconds it would be a time near 1970, and select everything or nothing.
 pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
     if let Ok(count) = text.parse::<i64>()
         && count.unsigned_abs() < BARE_NANOS_MIN

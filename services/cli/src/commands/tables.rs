@@ -1,6 +1,6 @@
 //! `tideline tables`: lists, creates, shows, alters and drops tables.
 //!
-//! Changes that hide or drop points show their effect and ask for confirmation, unless `--yes` is given.
+//! Changes that hide or drop points show their effect and require a confirmation, unless `--yes` is given.
 
 mod wide;
 

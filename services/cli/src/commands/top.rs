@@ -94,7 +94,7 @@ fn samples(client: &Client) -> Result<Samples> {
 }
 
 impl Samples {
-    /// Returns the sum over all label sets that contain `label`.
+    /// Returns the sum of the samples of metric `name` whose labels contain the text `label`.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let is_meant = |key: &str| {
             let labels = key.strip_prefix(name);
@@ -111,8 +111,8 @@ impl Samples {
 }
 
 impl ScrapePair<'_> {
-    /// Returns the growth of a counter per second. A smaller value means a restart of the server, where the
-    /// counter starts at zero.
+    /// Returns the growth of a counter per second. A value smaller than the previous one means that the server has
+    /// restarted and the counter began at zero.
     fn rate(&self, name: &str, label: &str) -> f64 {
         let (before, now) = (self.before.sum(name, label), self.now.sum(name, label));
         let grown = if now < before { now } else { now - before };

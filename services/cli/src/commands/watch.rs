@@ -51,7 +51,7 @@ struct Event {
     data: String,
 }
 
-/// Starts the watch and prints each event.
+/// Starts the watch and prints each event. Fails if a name is unknown and no event arrives.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::query(&arguments.timelines, &arguments.fields)?;

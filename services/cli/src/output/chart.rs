@@ -20,7 +20,7 @@ const HEIGHT: usize = 8;
 const HEIGHT_OF_SEVERAL: usize = 14;
 /// Width of a chart in a pipe or a file, in columns.
 const WIDTH_OF_FILES: usize = 80;
-/// Minimum number of columns, however narrow the terminal is.
+/// Minimum width reserved for columns, however narrow the terminal is.
 const COLUMNS_MIN: usize = 8;
 /// Maximum number of series per chart: the number of letters that are easily distinguished.
 pub(crate) const SERIES_MAX: usize = 10;
@@ -79,7 +79,7 @@ pub(crate) fn chart(title: &str, lines: &[Line], width: Option<usize>) -> String
 }
 
 impl Axes {
-    /// Creates the axes for all finite points. Returns `None` without any.
+    /// Creates the axes for all finite points. Returns `None` if no point is finite.
     fn of(lines: &[Line], width: usize) -> Option<Self> {
         let finite = || {
             let points = lines.iter().flat_map(|line| &line.points);

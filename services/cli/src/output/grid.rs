@@ -1,6 +1,6 @@
 //! Tables of text. Columns are as wide as their widest cell; numbers are right-aligned.
 //!
-//! In a terminal a table is fitted to its width. Times and numbers lose unneeded digits first, then long texts
+//! A table is fitted to the width of the terminal. Times and numbers lose unneeded digits first, then long texts
 //! lose their middle. If the table still does not fit, each row becomes a block of lines. In a pipe or a file
 //! all cells are written in full.
 
@@ -42,7 +42,7 @@ impl Grid {
         self
     }
 
-    /// Adds a row. It must have one cell per column.
+    /// Adds a row. Missing cells are rendered empty, surplus cells are omitted.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
@@ -95,7 +95,7 @@ impl Grid {
         self.head.iter().enumerate().map(natural).collect()
     }
 
-    /// Returns true for columns whose cells are all numbers or empty.
+    /// Returns per column whether all cells are numbers or empty. Without rows all are false.
     fn numbers(&self) -> Vec<bool> {
         let is_number = |at| {
             let mut cells = self.cells(at).map(str::trim_end);
@@ -118,8 +118,8 @@ impl Grid {
         natural.iter().enumerate().map(least).collect()
     }
 
-    /// Formats the table within `width_max`. Returns `None` if texts would become too short or two different
-    /// values equal.
+    /// Formats the table within `width_max`. Returns `None` if texts would become too short, or if two different
+    /// values would become equal.
     fn fitted(&self, width_max: usize) -> Option<String> {
         let is_number = self.numbers();
         let mut widths = self.natural();
@@ -128,7 +128,7 @@ impl Grid {
         if least.iter().sum::<usize>() > room {
             return None;
         }
-        // Shorten the widest column that can be shortened by one character, until all columns fit.
+        // Shortens the widest column that is not at its minimum by one character, until all columns fit.
         while widths.iter().sum::<usize>() > room {
             let widest = (0..widths.len()).filter(|at| widths[*at] > least[*at]);
             let widest = widest.max_by_key(|at| widths[*at])?;

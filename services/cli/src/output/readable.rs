@@ -40,8 +40,8 @@ pub(crate) fn kind<'a>(cells: impl Iterator<Item = &'a str>) -> Kind {
     }
 }
 
-/// Shortens the cells of a column. Fractions of seconds are dropped while different times stay different;
-/// numbers are rounded to six digits. Trailing spaces align the decimal points of numbers.
+/// Shortens the cells of a column. Fractions of seconds are dropped while different times stay different.
+/// Numbers with a fraction or an exponent are rounded to six digits. Trailing spaces align their decimal points.
 pub(crate) fn shorten(cells: &mut [&mut String]) {
     match kind(cells.iter().map(|cell| cell.as_str())) {
         Kind::Time => shorten_times(cells),
@@ -58,7 +58,8 @@ pub(crate) fn span(first: i64, last: i64) -> (String, String) {
     (first, last)
 }
 
-/// Formats a number with at most six significant digits, but at least one decimal before trailing zeros are removed.
+/// Formats a number with six significant digits, or with one decimal if its integer part is longer. Trailing zeros are
+/// removed.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {

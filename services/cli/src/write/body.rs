@@ -73,7 +73,7 @@ impl<'b> Body<'b> {
 }
 
 impl LineOffsets<'_, '_> {
-    /// Returns the position in the batch of the record that begins with this line. Lines count from 1.
+    /// Returns the position in the batch of the record that begins with this line, if known. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<usize> {
         let at = line.checked_sub(1)?;
         match &self.body.origins {
@@ -86,8 +86,8 @@ impl LineOffsets<'_, '_> {
         }
     }
 
-    /// Creates a body of the records that begin with `lines`, which must ascend, followed by all records
-    /// after the record of line `behind`. If `behind` is 0, the body contains all records.
+    /// Creates a body of the records that begin with `lines`, which must ascend. With `behind` all records after
+    /// the one that begins with this line follow; `Some(0)` means all records of the body.
     pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();
@@ -135,7 +135,7 @@ impl LineOffsets<'_, '_> {
     }
 }
 
-/// Returns the record that begins at `start`, or its first line if the record is not complete.
+/// Returns the record that begins at `start`, or its first line without the line end if the record is incomplete.
 pub(super) fn record_at(framing: Framing, bytes: &[u8], start: usize) -> &[u8] {
     if start >= bytes.len() {
         return &[];

@@ -1,8 +1,8 @@
 //! Concurrency control: the number of batches in flight adapts to the load of the server.
 //!
-//! At most one batch per connection is in flight. A response 429 or 503 halves the limit and pauses sending
-//! for the time that the server requests. Each stored batch raises the limit by a fraction of one. Several
-//! writers thus share a server without coordination.
+//! At most one batch per connection is in flight. A retryable response or a lost connection halves the limit and
+//! pauses sending, for the time that the server requests if it does. Each stored batch raises the limit by a
+//! fraction of one. Several writers thus share a server without coordination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 
-/// First wait if the server gives no time. It doubles with each retry.
+/// First wait if the server requests no time. It doubles with each retry, up to [`WAIT_MAX`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait, also if the server requests more.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -34,7 +34,8 @@ struct State {
     has_failed: bool,
 }
 
-/// Permit to send a batch. It must be returned by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or [`ConcurrencyLimit::release`].
+/// Permit to send a batch. It must be returned by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or
+/// [`ConcurrencyLimit::release`].
 pub(super) struct Permit {
     begun: Instant,
 }
@@ -83,7 +84,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Returns the permit of a stored batch, and raises the limit.
+    /// Returns the permit of a stored batch. Raises the limit unless it was halved while the batch was in flight.
     pub(super) fn stored(&self, permit: &Permit) {
         let mut state = self.lock();
         if state.slowed.is_none_or(|slowed| slowed < permit.begun) {
@@ -92,8 +93,8 @@ impl ConcurrencyLimit {
         self.end(state);
     }
 
-    /// Returns the permit of a batch that the server did not accept, lowers the limit and pauses sending.
-    /// `retry_after` is the time that the server requested.
+    /// Returns the permit of a batch that must be sent again, lowers the limit and pauses sending. `tries` is the
+    /// number of earlier failed tries, `retry_after` the time that the server requested.
     pub(super) fn busy(&self, permit: &Permit, tries: u32, retry_after: Option<Duration>) {
         let mut state = self.lock();
         // Batches that were sent at the same time reduce the limit only once.

@@ -1,6 +1,6 @@
 //! Cuts a stream of bytes into batches of whole records, limited in bytes and rows.
 //!
-//! Lines before the first quote of a batch are found with vector instructions. After it, records are parsed
+//! Lines before the first quote of a batch are found with vector instructions. Records after them are parsed
 //! one by one.
 //!
 //! Positions and line numbers of batches refer to the uncompressed stream.
@@ -12,7 +12,7 @@ use super::record::Framing;
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Maximum size of one record, in bytes. An unclosed quote would otherwise join the rest of a file into one record.
-/// Instead its first line is sent alone, so that the server rejects only that line.
+/// Instead the first line of the record is sent alone, so that the server rejects only that line.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes scanned at once for plain lines, small enough to stay in the cache.

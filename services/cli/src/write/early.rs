@@ -32,7 +32,8 @@ pub(super) fn likely_unit_of(records: &[u8], framing: Framing, unit: &str) -> Op
     (near > times / 2).then(|| likely_unit(largest))
 }
 
-/// True if an integer of a unit is a time near 1970, but would be a current time in another unit.
+/// True if an integer of a unit is a time less than a day from 1970-01-01, or if the unit is nanoseconds and the
+/// integer would be a current time in microseconds.
 pub(super) fn is_near_1970(time: i64, unit: &str) -> bool {
     let nanos = Precision::parse(unit).unwrap_or_default().nanos();
     let size = time.unsigned_abs();

@@ -40,7 +40,7 @@ pub(super) struct Batch {
     pub(super) block: RecordBlock,
     /// Hash of the bytes, if the run has a resume file: a later run detects changes by it.
     pub(super) hash: Option<u64>,
-    /// Time of reading, in nanoseconds since the Unix epoch. Points without a time get it.
+    /// Time of reading, in nanoseconds since the Unix epoch. Points without a time get this time.
     pub(super) time: i64,
     /// Bytes on disk that were read for the batch.
     pub(super) source_bytes: u64,
@@ -272,7 +272,8 @@ impl Records {
         }
     }
 
-    /// Returns the next batch, which ends at `stop` or before. Returns `None` at the end.
+    /// Returns the next batch, which ends at `stop` or before, unless its first record is longer. Returns `None` at
+    /// the end.
     fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.next(stop),

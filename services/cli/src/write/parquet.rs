@@ -37,7 +37,7 @@ const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 /// Reader of one file.
 pub(super) struct ParquetRows {
     reader: ParquetRecordBatchReader,
-    /// Second reader, if some columns have times beyond the range of nanoseconds since 1970.
+    /// Second reader, if some columns have the type INT96.
     wide: Option<WideTimes>,
     /// Columns of a batch, in their order.
     columns: Vec<Column>,
@@ -47,7 +47,7 @@ pub(super) struct ParquetRows {
     limits: BatchLimits,
     /// Rows decoded last, and the index of the next one.
     unpacked: Option<(Rows, usize)>,
-    /// Piece that was given back.
+    /// Block that was given back.
     returned: Option<RecordBlock>,
     /// Number of the next row, from 0.
     row: u64,
@@ -240,8 +240,8 @@ impl ParquetRows {
         Ok(Some(Rows { batch, seconds }))
     }
 
-    /// Appends a row as a line of JSON. Invalid values are refused by the server. If a row has only histograms,
-    /// its line is blank, so that line numbers still count rows.
+    /// Appends a row as a line of JSON. Invalid values are refused by the server. If histograms are skipped and the
+    /// row has no other field value, its line is blank, so that line numbers still count rows.
     fn point(&self, rows: &Rows, row: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(b"{\"measurement\":");

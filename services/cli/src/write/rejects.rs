@@ -95,7 +95,7 @@ impl Rejects {
             .and_then(|()| file.write_all(b"\n"));
             written.map_err(|error| CliError::file(&self.path, error))?;
         }
-        // The batch counts as acknowledged only after this.
+        // The batch counts as acknowledged only after this flush.
         match &mut state.file {
             Some(file) => file.flush().map_err(|error| CliError::file(&self.path, error)),
             None => Ok(()),

@@ -86,7 +86,7 @@ impl Range {
 }
 
 impl Ranges {
-    /// Returns the first range that starts at `offset` or later, and drops those before it.
+    /// Returns the first range that starts at `offset` or later, and drops the ranges that start before `offset`.
     pub(super) fn next_from(&mut self, offset: u64) -> Option<Range> {
         self.0 = self.0.split_off(&offset);
         self.0.first_key_value().map(|(_, range)| *range)
@@ -111,8 +111,8 @@ impl Acknowledged {
 impl ResumeLog {
     /// Opens the file, or creates it for `run`.
     ///
-    /// Fails with a usage error if the file belongs to a run with another table, server or reading options, or
-    /// is in use.
+    /// Fails with a usage error if the file is not a resume file, is in use, or belongs to a run with another
+    /// version, table, server or reading options.
     pub(super) fn open(
         path: &Path,
         client: &Client,
@@ -191,7 +191,7 @@ impl ResumeLog {
     }
 }
 
-/// Reads the file. Returns `None` if its first line is incomplete.
+/// Reads the file. Returns `None` if its first line is missing or incomplete.
 fn read(
     path: &Path,
     mut lines: impl BufRead,

@@ -1,9 +1,9 @@
 //! Sends batches until each is acknowledged: stored, or rejected line by line.
 //!
-//! Requests that the server may accept later (429, 503, no response) are repeated under the same idempotency
+//! Requests that the server may accept later (429, 503, no response, …) are repeated under the same idempotency
 //! key, so that a lost response does not store points twice. If only some lines of a batch may be stored later,
-//! these are sent under a new key. Every request has the time for lines without one, so that storing such a
-//! line twice results in one point.
+//! these lines are sent under a new key. Every request contains the time for lines without a time, so that storing
+//! such a line twice results in one point.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,8 @@ use super::resume::ResumeLog;
 use crate::client::{BufferedResponse, Client};
 use crate::error::{CliError, Result};
 
-/// Wait before rejected lines are sent again if the table has reached its limit of new timelines per minute.
+/// Wait before rejected lines are sent again because the table has reached its limit of new timelines per
+/// minute, if the server requests no time.
 const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 
 /// State shared by all connections.

@@ -28,9 +28,9 @@ pub struct AttachPlan {
     pub superseded: u64,
     /// Segments skipped because they are attached already or were written by this database.
     pub known: u64,
-    /// Reasons why descriptions cannot be attached, one sentence each.
+    /// Reasons why descriptions, settings or tables are left out, one sentence each.
     pub problems: Vec<String>,
-    /// Timelines of all segments, counted once per segment.
+    /// Timelines of the segments to attach, counted once per segment.
     pub entries: u64,
 }
 
@@ -45,8 +45,8 @@ pub struct PlannedTable {
     pub(super) segments: Vec<Segment>,
     /// Sequence number above all sequence numbers of the segments.
     pub(super) sequences_end: SequenceNumber,
-    /// Newest settings of the table: those written separately, or else those of the newest segment that has some. The
-    /// source tags are those of that segment.
+    /// Settings of the table: the newest written next to its files, otherwise those of the newest segment that has
+    /// settings. `source_tags` is always taken from that segment, if there is one.
     pub(super) spec: Option<TableSpec>,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
@@ -157,7 +157,7 @@ impl Engine {
         let spec = self.newest_settings(plan, request, described)?.map_or_else(
             || spec.clone(),
             |newest| {
-                // Fixed by the first write and part of every timeline id.
+                // Source tags are fixed by the first write, because every timeline id depends on them.
                 let source_tags = spec.as_ref().map(|spec| spec.source_tags.clone());
                 Some(TableSpec {
                     source_tags: source_tags.unwrap_or(newest.source_tags),
@@ -190,8 +190,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the newest settings that a database has written next to the files of a table; `None` if there are
-    /// none. A database that has adopted files also writes its settings next to them.
+    /// Returns the newest settings that a database of the requested origin has written next to the files of a table, if
+    /// any. A database that has adopted files also writes its settings next to them.
     fn newest_settings(
         &self,
         plan: &mut AttachPlan,
@@ -214,8 +214,8 @@ impl Engine {
         Ok(newest.map(|written| written.settings.spec))
     }
 
-    /// Checks that files owned by one table belong to no other table; otherwise dropping the owner deletes them under
-    /// the other.
+    /// Checks that files owned by one table belong to no other table; otherwise dropping the owner would delete files
+    /// that the other table uses.
     fn check_owners(
         &self,
         request: &AttachRequest,
@@ -290,8 +290,8 @@ fn found(key: &str, description: Description) -> std::result::Result<(TableName,
     Ok((description.table, found))
 }
 
-/// Sorts descriptions so that the newest attributes of a timeline are read first: origins by their newest write, and
-/// the segments of an origin by descending id.
+/// Sorts descriptions so that the newest attributes of a timeline are read first: origins by descending sequence of
+/// their newest write, and the segments of an origin by descending id.
 fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     let mut newest: BTreeMap<String, u64> = BTreeMap::new();
     for of in &found {
@@ -372,8 +372,8 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Returns true if a later segment of a database holds the points of an earlier one. Either it includes the window
-/// and the writes of the earlier one, or both could never have been valid together.
+/// Returns true if a later segment of a database holds the points of an earlier one: its window and writes include
+/// those of the earlier one, or their ranges overlap and their writes interleave, which valid segments never do.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

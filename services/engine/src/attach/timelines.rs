@@ -22,12 +22,13 @@ use crate::write::introduced;
 
 /// Number of timelines registered at once.
 const BATCH: usize = 1_000;
-/// Number of identities of a table that may share both hashes of their ids.
+/// Number of salts tried per timeline id; as many identities of a table may have equal hashes.
 const SALTS: u32 = 4;
 
 /// Timelines of the segments attached by this run.
 pub(super) struct NewTimelines {
-    /// Archived segments that the table had before this run. They are newer, because an earlier run attached them.
+    /// Archived segments that the table had before this run. They count as newer, because segments are attached newest
+    /// first.
     earlier: Vec<Segment>,
     /// Timelines in newer segments of this run.
     seen: RoaringBitmap,
@@ -235,7 +236,8 @@ fn changes(json: &str) -> Option<AttributeChanges> {
     attributes.into_iter().map(change).collect()
 }
 
-/// Parses a value in the JSON form that [`TimelineMetadata`](tideline_archive::TimelineMetadata) writes.
+/// Parses a value in the JSON form of [`TimelineMetadata`](tideline_archive::TimelineMetadata); `None` if it is
+/// invalid.
 fn value_of(value: &Value) -> Option<AttributeValue> {
     Some(match value {
         Value::String(text) => AttributeValue::Text(text.clone()),

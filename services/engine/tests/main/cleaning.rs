@@ -1,6 +1,7 @@
 //! Tests of the clean-up of the catalog.
 //!
-//! The clean-up removes only timelines that have neither visible points nor attributes.
+//! The clean-up removes timelines that have neither visible points nor attributes, and those that are silent for too
+//! long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

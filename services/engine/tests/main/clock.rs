@@ -60,7 +60,7 @@ fn nothing_is_refused_for_its_age_until_the_clock_is_sure() {
     assert_eq!(instants(&engine, &table, id), [START, hidden, hidden + 1]);
     let old = line("a", fixture.now() - 31 * DAY);
     assert_eq!(write(&engine, &table, &old).rejected, 1);
-    // A clock that stays wrong for two days is accepted.
+    // After a clock has stayed wrong for two days, points are refused by its time.
     believe(&fixture, &engine, jump);
     fixture.pass(&engine, 25 * HOUR);
     assert_eq!(write(&engine, &table, &line("a", hidden)).rejected, 1);
@@ -191,7 +191,7 @@ fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
     assert_eq!(engine.arrival_time(), Some(fixture.clock.now()));
     engine.store().confirm_clock();
     drop(engine);
-    // A clock set back by as much is not explained by a machine that was off.
+    // A clock that was set back is not explained by a machine that was off.
     fixture
         .clock
         .set(Timestamp::from_nanos_clamped(fixture.now() - 6 * DAY));

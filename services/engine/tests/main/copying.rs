@@ -1,4 +1,4 @@
-//! Tests of copies of points in another table.
+//! Tests of copies of points into another table.
 //!
 //! A copy includes points of all types and shapes, and identities and attributes of timelines.
 
@@ -42,7 +42,8 @@ fn points(engine: &Engine, table: &Table, host: &str) -> Vec<(i64, String, Strin
     points
 }
 
-/// Returns many points of few machines: some have fields that others lack, one has another measurement.
+/// Returns many points of few machines: some points have fields that others lack, and one machine has another
+/// measurement.
 fn lines() -> String {
     let mut lines = String::new();
     for at in 0..10_000i64 {

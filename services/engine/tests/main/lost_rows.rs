@@ -1,6 +1,6 @@
 //! Tests of missing rows of the catalog or the schema.
 //!
-//! A start is refused if segments need them, until the operator accepts the loss.
+//! A start is refused if segments need the missing rows, until the operator accepts the loss.
 
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, Space, Stamp};
 use tideline_condition::Condition;

@@ -49,7 +49,7 @@ fn only_served_models_are_created_and_a_model_is_fixed() {
 fn a_database_with_a_table_of_another_model_is_not_opened() {
     let fixture = Fixture::new();
     let engine = fixture.open();
-    // Created in the way of a build that serves the model.
+    // Creates the table as a build that serves the model does.
     let name = TableName::new("messages").expect("a name");
     engine
         .store()

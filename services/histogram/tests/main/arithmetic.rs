@@ -244,7 +244,7 @@ fn resets_are_seen() {
             "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.001 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
         ),
-        // The hint decides.
+        // A hint determines the result.
         (
             "{{schema:1 count:1 z_bucket:0 z_bucket_w:0.01 counter_reset_hint:not_reset}}",
             false,

@@ -1,6 +1,6 @@
 //! Metrics of background jobs, archives and the clock.
 //!
-//! Values are sums over all tables, except delays and consecutive failures of archives, which are those of
+//! Values are sums over all tables, except delays and consecutive failures of archives, which are the values of
 //! the worst table.
 
 use std::fmt;

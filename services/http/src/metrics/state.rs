@@ -1,6 +1,6 @@
 //! Metrics of sizes and counts, read from the engine at each scrape.
 //!
-//! One function per area: requests, memory, memtables, disk, catalog, process. Tiers and jobs have their own modules.
+//! One function per area: requests, memory, memtables, disk, catalog, process. Tiers, rows and jobs have their own modules.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use tideline_engine::EngineStats;
 use tideline_engine::runtime::MemoryAccount;
 
 use super::figures::Figures;
-use super::{jobs, tiers};
+use super::{jobs, rows, tiers};
 use crate::app::App;
 
 /// Collector of sizes and counts at scrape time.
@@ -25,6 +25,7 @@ impl Collector for StateCollector {
         requests(&mut figures, app)?;
         memory(&mut figures, app.engine.memory())?;
         head(&mut figures, &stats)?;
+        rows::put(&mut figures, &app.engine, &stats.rows)?;
         tiers::put(&mut figures, &app.engine, &stats)?;
         jobs::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
@@ -115,7 +116,7 @@ fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
     )
 }
 
-/// Writes the refusals by fair shares.
+/// Writes the numbers of requests refused because their client exceeded its fair share.
 fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let refused = [
         ("writes", app.writes.refused()),

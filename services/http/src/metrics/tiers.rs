@@ -1,6 +1,6 @@
-//! Metrics of tiers: stored data, bytes written, and data to be deleted.
+//! Metrics of tiers: stored data, bytes written, data to be deleted, and block caches.
 //!
-//! Values of a tier are sums over all tables.
+//! Values of a tier are sums over all tables, except the oldest and the newest timestamp.
 
 use std::fmt;
 

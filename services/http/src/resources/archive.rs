@@ -44,9 +44,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the state of archives
 ///
-/// Returns the targets, without credentials. For each table with an archive policy or archived points, it
-/// returns the archived points, the points that wait and for how long, and failures of moves. No request is
-/// sent to a target; use `tideline archive check` and `verify` for that.
+/// Returns the targets, without credentials. For each table with an archive policy or archived points, the
+/// response contains the archived points, the waiting points with their waiting time, and failures of moves.
+/// This request does not access the targets; use `tideline archive check` and `verify` to check them.
 #[utoipa::path(
     get, path = "/v1/archive", tag = "jobs",
     responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
@@ -76,7 +76,8 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     Ok(Json(overview.await?))
 }
 
-/// Returns every target that the configuration, a policy or an archived segment refers to.
+/// Returns every target that the configuration, a policy or an archived segment refers to; empty without an
+/// archive.
 fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<ArchiveTarget> {
     let Some(archive) = engine.store().archive() else {
         return Vec::new();

@@ -35,11 +35,12 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Set and remove attributes of many timelines
 ///
-/// Changes the timelines that the selector selects at the start of the request, a thousand at a time, as a job that can
-/// be listed and cancelled under `/v1/jobs`. The response is NDJSON: one line after each thousand timelines, which are
-/// then durable and searchable, and a last line with `done`. Closing the connection cancels the job; completed changes
-/// stay. With `"wait": false` the response is the job, which continues in the background. A repeated request, also
-/// after a restart of the service, changes the remaining timelines and counts those already changed as `unchanged`.
+/// Changes the timelines that the selector selects at the start of the request, a thousand at a time, as a job
+/// that can be listed and cancelled under `/v1/jobs`. The response is NDJSON: one line after each thousand
+/// timelines, which are then durable and searchable, and a last line with `done`. Closing the connection
+/// cancels the job; completed changes stay. With `"wait": false` the response is the job, which continues in
+/// the background. A repeated request, also after a restart of the service, changes the remaining timelines and
+/// counts timelines that were already changed as `unchanged`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/attributes", tag = "timelines",
     params(TablePath),

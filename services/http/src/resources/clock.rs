@@ -20,9 +20,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the clock
 ///
-/// The age of points is determined by a trusted clock. The trusted clock follows the clock of the machine
-/// only while this agrees with the monotonic time. While the two disagree, nothing is deleted because of its
-/// age.
+/// The age of points is determined by a trusted clock. The trusted clock follows the clock of the machine while
+/// that clock agrees with the monotonic time. During a disagreement nothing is deleted because of its age.
 #[utoipa::path(
     get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
     responses((status = 200, description = "The current times", body = ClockView), Failures)

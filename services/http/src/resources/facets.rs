@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath};
 use crate::saved_search::expand;
 
-/// Default number of groups per level.
+/// Default of the maximum number of groups in each list.
 const GROUPS_DEFAULT: usize = 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {

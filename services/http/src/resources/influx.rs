@@ -40,8 +40,8 @@ fn parse_precision(name: &str) -> Result<Precision> {
         .ok_or_else(|| Failure::invalid(format!("invalid precision {name:?} (use n, u, ms, s, m or h)")))
 }
 
-/// Returns the InfluxDB error of a write that was not stored completely; `None` if it was. Agents search the text for
-/// `partial write` and `unable to parse`.
+/// Returns the InfluxDB error of a write with rejected lines; `None` if no line was rejected. Agents search the
+/// text for `partial write` and `unable to parse`.
 fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;

@@ -42,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(ping))
 }
 
-/// Parameters of a write. Unknown ones (`rp`, `consistency`, `u`, …) are ignored, as in InfluxDB.
+/// Parameters of a write. Unknown parameters (`rp`, `consistency`, `u`, …) are ignored, as in InfluxDB.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct WriteQuery {
@@ -98,10 +98,10 @@ struct StatementQuery {
 
 /// Execute statements of agents (InfluxDB 1)
 ///
-/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` creates a table of that name if it is a valid table name. It
-/// succeeds without a change if the table exists, or if points of the default table already have the name as their tag
-/// `db`. `DROP DATABASE` succeeds without a change if there is no table of that name; tables cannot be dropped this
-/// way.
+/// `SHOW DATABASES` lists the tables with the model series. `CREATE DATABASE` creates a table of that name if
+/// it is a valid table name. It succeeds without a change if the table exists, or if points of the default
+/// table already have the name as their tag `db`. `DROP DATABASE` succeeds without a change if there is no
+/// table of that name; tables cannot be dropped this way.
 #[utoipa::path(
     get, path = "/query", tag = "influx",
     params(StatementQuery),
@@ -210,7 +210,8 @@ struct Creation {
     outcome: std::result::Result<bool, String>,
 }
 
-/// Creates the databases of all statements before the response starts. Also returns the statements.
+/// Executes the `CREATE DATABASE` statements before the response starts. Returns all statements and the
+/// outcomes.
 async fn create_databases(
     app: &App,
     statements: Vec<Statement>,
@@ -280,7 +281,8 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     }])
 }
 
-/// Returns the reason why a statement was not executed: `DROP DATABASE` for an existing table. `None` for all others.
+/// Returns the reason why a statement was not executed: `DROP DATABASE` for an existing table. `None` for all
+/// other statements.
 fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     match statement {
         Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => Some(format!(
@@ -290,7 +292,8 @@ fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     }
 }
 
-/// Creates the table of a database. Returns true if it did not exist; on error, a human-readable reason.
+/// Creates the table of a database. Returns true if the table was created, false if no table was needed; on
+/// error, a human-readable reason.
 ///
 /// No table is created if points of the default table already have the name as their tag `db`: the history of the
 /// database would otherwise be split between two tables.
@@ -310,7 +313,7 @@ fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::
     }
     match engine.create_table(table, TableSpec::default()) {
         Ok(_) => Ok(true),
-        // Another request created it concurrently.
+        // Another request created the table concurrently.
         Err(_) if engine.table(name).is_ok() => Ok(false),
         Err(error) => Err(error.to_string()),
     }

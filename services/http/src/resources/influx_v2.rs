@@ -22,7 +22,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(buckets))
 }
 
-/// Parameters of a write. Unknown ones (`org`, `orgID`, …) are ignored.
+/// Parameters of a write. Unknown parameters (`org`, `orgID`, …) are ignored.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct WriteQuery {
@@ -71,14 +71,15 @@ async fn write(
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct BucketQuery {
-    /// Name of the bucket to return. It always exists, because every name can be written to.
+    /// Name of the bucket to return. Every name is a bucket, because points can be written to every name.
     #[param(example = "telegraf")]
     name: Option<String>,
 }
 
 /// List buckets (InfluxDB 2)
 ///
-/// Buckets are the tables. A request for a name always returns a bucket, even if there is no such table.
+/// Buckets are the tables with the model series. A request for a name always returns a bucket, even without
+/// such a table.
 #[utoipa::path(
     get, path = "/api/v2/buckets", tag = "influx",
     params(BucketQuery),

@@ -32,8 +32,8 @@ pub(crate) use self::view::{detail, view};
 const PAGE_DEFAULT: usize = 100;
 /// Maximum number of jobs per page.
 const PAGE_MAX: usize = 1_000;
-/// Interval at which a request that waits for jobs checks for a shutdown of the service. A client that has disconnected
-/// is also detected then.
+/// Interval at which a request that waits for jobs checks for a shutdown of the service. The check also detects
+/// that the client has disconnected.
 const WAIT_SLICE: Duration = Duration::from_millis(250);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -92,10 +92,10 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
 /// Starts all pending work of a kind immediately, regardless of the schedules of the tables. Such work also runs
 /// automatically. Start it before a measurement or a copy of the data folder, or to see the effect of a policy.
 ///
-/// With `wait` the response is sent when all jobs have ended: 200, or an error if a job failed. If the
-/// service stops first, the response is 202. Without `wait` the response is 202, and `GET /v1/jobs/{job}`
-/// reports the progress of a job. A `seal` is short, so `wait` defaults to `true` for it. Other work may take
-/// hours, so `wait` defaults to `false`.
+/// With `wait` the response is sent when all jobs have ended: 200, or an error if a job failed. If the service
+/// stops first, the response is 202. Without `wait` the response is 202, and `GET /v1/jobs/{job}` reports the
+/// progress of a job. A `seal` is short, so `wait` defaults to `true` for it. Other work may take hours, so
+/// `wait` defaults to `false` for it.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs",
     request_body = StartJobs,
@@ -131,7 +131,7 @@ async fn start(
     }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
-        // A seal is independent of moves and must not wait for a long one.
+        // A seal is independent of moves and must not wait for a long move.
         JobKind::Seal if wait => {
             let scheduler = app.scheduler.clone();
             let sealed = app.change(move |engine| Ok(scheduler.seal(|| engine.seal())?));
@@ -217,8 +217,9 @@ async fn resume(
 
 /// Cancel a job
 ///
-/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps what it has done so
-/// far. The same work is planned again at the next time of its schedule, or after an hour if it has none.
+/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps what it has
+/// done so far. Automatic work is planned again at the next time of its schedule, or after an hour if it has no
+/// schedule.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
@@ -259,7 +260,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
     done(app, ids).await
 }
 
-/// Waits for jobs and returns them; returns an error if one failed.
+/// Waits for jobs and returns them, except jobs that are no longer kept. Returns an error if a job failed.
 pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _permit = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());

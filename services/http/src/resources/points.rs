@@ -54,8 +54,8 @@ struct WriteQuery {
 /// Write points
 ///
 /// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one
-/// point was stored or the body contains none; check `rejected`. If every point was rejected, the response is
-/// an error, in general 422. The response is sent when the points are durable as requested. For the same
+/// point was stored or the body contains no points; check `rejected`. If every point was rejected, the response
+/// is an error, in general 422. The response is sent when the points are durable as requested. For the same
 /// timeline and timestamp the newest value of a field wins, and fields are merged.
 ///
 /// The content type selects the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
@@ -63,11 +63,12 @@ struct WriteQuery {
 /// `Content-Encoding` can be `gzip`, `deflate` or `zstd`.
 ///
 /// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as
-/// retryable. Points outside the time bounds of the table according to that clock are rejected in the same
-/// way. If no point of a request is stored and one was rejected for this reason, the response is 503.
+/// retryable. Points outside the time bounds of the table according to that clock are rejected in the same way.
+/// If no point of a request is stored and at least one point was rejected for this reason, the response is 503.
 ///
-/// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request with
-/// the same key within a day returns the first outcome and stores nothing. The same key with another body is 422.
+/// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request
+/// with the same key within a day returns the first outcome and stores nothing. The same key with another body
+/// returns 422.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/points", tag = "points", operation_id = "write_points",
     params(
@@ -165,7 +166,8 @@ async fn delete(
 /// Constructor of a decoder for a unit of integer timestamps.
 type DecoderOf = fn(Precision) -> Decoder;
 
-/// Returns the decoder of a content type, and the value of its metric label.
+/// Returns the decoder of a content type, and the value of its metric label; `None` for an unsupported content
+/// type.
 fn decoder_for(content_type: &str) -> Option<(DecoderOf, &'static str)> {
     match content_type {
         "application/json" => Some((Decoder::Json, "json")),

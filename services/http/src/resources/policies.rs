@@ -21,8 +21,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Preview a policy
 ///
-/// Returns what the policy of a table would move, archive, hide and delete if it applied from now on, either unchanged
-/// or with the given changes. Nothing is changed.
+/// Returns the data that the policy of a table would move, archive, hide and delete from now on. The policy is
+/// the current policy of the table, with the given changes if there are any. Nothing is changed.
 #[utoipa::path(
     post, path = "/v1/policies/preview", tag = "jobs",
     request_body = PreviewPolicy,

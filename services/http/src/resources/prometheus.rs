@@ -53,7 +53,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     routes().nest(OF_TABLE, of_table).route(HOME_OF_TABLE, get(home))
 }
 
-/// Returns every route as it is at the root.
+/// Returns every route with its path at the root.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(query::routes())
@@ -84,8 +84,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     all.into_iter().flatten()
 }
 
-/// Changes the description of an operation to that of one table: adds the path parameter, and a suffix to the
-/// operation id.
+/// Changes the description of an operation for the routes of one table: adds the path parameter, and a suffix
+/// to the operation id.
 fn name_table(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     let of_path = TablePath::into_params(|| Some(ParameterIn::Path));
@@ -95,7 +95,7 @@ fn name_table(operation: &mut Operation) {
     }
 }
 
-/// Table of a request: the one in the path, otherwise the default table, which always exists.
+/// Table of a request: the table in the path, otherwise the default table, which always exists.
 #[derive(Debug)]
 pub(crate) struct PrometheusTable(pub(crate) String);
 

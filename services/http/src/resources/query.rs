@@ -128,8 +128,8 @@ fn csv_example() -> &'static str {
 }
 
 /// Waits for a permit, runs `run` on a blocking thread, and streams the output of its sink. `read_range` is the
-/// time range and tier that the query may read from segments; `None` if it reads none. Queries of cold points
-/// have their own permits, so that they cannot block other queries.
+/// time range and tier that the query may read from segments; `None` if it reads no segments. Queries of cold
+/// points have their own permits, so that they cannot block other queries.
 pub(crate) async fn respond<F>(
     app: &App,
     description: Description,
@@ -166,7 +166,7 @@ where
 
 /// Runs a small query on this thread, because switching to another thread and back would take longer than the
 /// query. Returns `None` if the query is not small, no permit is free, the table does not exist, or the query
-/// exceeded the limits of small queries.
+/// exceeded its limits or got no memory.
 fn run_small(
     app: &App,
     description: &Description,
@@ -249,7 +249,7 @@ pub(crate) fn describe(
     }
 }
 
-/// Converts the selector of a query; all timelines if it has none.
+/// Converts the selector of a query; `None` selects all timelines.
 pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timestamp) -> Result<Selector> {
     let selector = selector.map(|selector| condition::to_selector(selector, now));
     Ok(match selector.transpose()? {

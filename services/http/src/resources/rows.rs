@@ -30,7 +30,9 @@ use tideline_rows::read::{
     get as get_rows, keys_of,
 };
 use tideline_rows::write::{write as write_rows, write_lines};
-use tideline_rows::{Outcomes, PageLimits, RowsError, Scan, Selection, WriteSettings};
+use tideline_rows::{
+    ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
+};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -45,7 +47,7 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, page_limit};
 use crate::stream::{self, ResponseWriter, WriteContext};
 
-/// Media type of lines of JSON.
+/// Media type of a body or response with one JSON value per line.
 const NDJSON: &str = "application/x-ndjson";
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -102,24 +104,29 @@ struct DeleteQuery {
 
 /// Write rows
 ///
-/// Puts, updates and deletes rows, each if its condition is met. All writes of one partition are done or none of them;
-/// partitions are independent of each other. The partition of a row is given by the first key column that is neither a
-/// hash prefix nor a bucket. Rows that are written become visible and durable together. Writes are applied in their
-/// order, and see those before them.
+/// Puts, updates and deletes rows, each if its condition is met. Either all writes of a partition are applied
+/// or none of them; partitions are independent of each other. The partition of a row is given by the first key
+/// column that is neither a hash prefix nor a bucket. Rows that are written become visible and durable
+/// together. Writes are applied in their order; each one takes effect on the result of the writes before it.
 ///
-/// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no row was
-/// written, it is an error that contains the outcomes: 409 `condition_failed` if a condition was not met, otherwise 422
-/// `all_rejected`. A request has at most 10,000 rows, 100 of them with `return`; all changes together may have 4 MiB, and
-/// a row 2 MiB.
+/// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
+/// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
+/// was not met, otherwise 422 `all_rejected`. A request has at most 10,000 rows, and at most 100 of them have
+/// `return`. All changes together have at most 4 MiB; a row has at most 8 MiB, a column with its versions 2 MiB.
 ///
 /// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
 /// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
 /// outcome, followed by a line with the counts. A line that is not valid is refused. If an entry cannot be stored, the
 /// remaining lines are `not_applied`; `retryable` states whether to send them again.
 ///
-/// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first one and writes
-/// nothing; rows returned by it are omitted if they exceed 1 MiB. The same key with another body is 422. For NDJSON the
-/// key covers each entry, so a repeated request continues where the first one ended.
+/// `unchanged` makes the request an optimistic transaction of one partition: it lists rows and ranges with the revisions
+/// that earlier reads with `revisions` have returned. If one of them has changed since, nothing is written, and the
+/// response is 409 `condition_failed`; read again, and repeat.
+///
+/// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first
+/// request and writes nothing; returned rows are omitted if they exceed 1 MiB. The same key with another body
+/// returns 422. For NDJSON the key covers each entry, so a repeated request continues where the first request
+/// ended.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
     params(
@@ -166,11 +173,12 @@ async fn write(
             ));
         }
     };
-    let settings = WriteSettings {
+    let mut settings = WriteSettings {
         durability: query.durability.map(Into::into),
         integers: query.integers.unwrap_or_default(),
         key: request_key(request.headers())?,
         is_independent: false,
+        transaction: None,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     let permit = app.writes.take(current_client()).await?;
@@ -196,7 +204,8 @@ async fn write(
         let _permit = permit;
         let body = received.decode()?;
         let table = engine.wide_table(&table)?;
-        let RowsBody { rows } = plain::read(&body).map_err(unreadable)?;
+        let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
+        settings.transaction = Transaction::new(&table, &unchanged)?;
         Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
     });
     Ok(report(outcomes.await?, id))
@@ -206,7 +215,7 @@ fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if no row was written.
+/// Returns the response to a write: an error if the request has rows and no row was written.
 fn report(outcomes: Outcomes, id: RequestId) -> Response {
     let Outcomes {
         counts,
@@ -245,8 +254,8 @@ fn report(outcomes: Outcomes, id: RequestId) -> Response {
 
 /// Read rows by their keys
 ///
-/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, of which all
-/// combinations are read. A row that does not exist is `null`.
+/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, and all
+/// combinations of them are read. A row that does not exist is `null`.
 ///
 /// With `Accept: application/x-ndjson`, each row is a line, and the last line has the member `found`. CSV, Arrow and
 /// Parquet are tables with the columns of a scan. Both omit rows that do not exist.
@@ -286,30 +295,31 @@ async fn get(
             request.version_range,
             query.integers.unwrap_or_default(),
             app.engine.now(),
-        )?;
+        )?
+        .with_revisions(request.revisions);
         let keys = keys_of(&table, &request)?;
+        let pages = ColumnPages::new(&request)?;
         if !is_lines {
             put(writer, b"{\"rows\":[")?;
         }
         let mut separator: &[u8] = b"";
-        let found = get_rows(
-            &app.engine,
-            &table,
-            &keys,
-            &selection,
-            &|| cancel.is_cancelled(),
-            &mut |row| match (is_lines, row) {
-                (true, None) => Ok(()),
-                (true, Some(row)) => {
-                    writer.write_all(row)?;
-                    Ok(writer.write_all(b"\n")?)
-                }
-                (false, row) => {
-                    writer.write_all(std::mem::replace(&mut separator, b","))?;
-                    Ok(writer.write_all(row.unwrap_or(b"null"))?)
-                }
-            },
-        )?;
+        let mut take = |row: Option<&[u8]>| match (is_lines, row) {
+            (true, None) => Ok(()),
+            (true, Some(row)) => {
+                writer.write_all(row)?;
+                Ok(writer.write_all(b"\n")?)
+            }
+            (false, row) => {
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row.unwrap_or(b"null"))?)
+            }
+        };
+        let is_stopped = || cancel.is_cancelled();
+        let engine = &app.engine;
+        let found = match pages {
+            None => get_rows(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
+            Some(pages) => pages.get(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
+        };
         if is_lines {
             let end = serde_json::json!({"found": found});
             return put_line(writer, &end).map_err(stream::client_left);
@@ -332,13 +342,15 @@ async fn get(
 
 /// Scan rows
 ///
-/// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in the
-/// opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows read; `reason`
-/// states which, and `next` continues. A page can be empty although more rows follow if a condition rejects most rows.
-/// Each row is returned in a state that it had during the scan; pages are not a snapshot.
+/// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in
+/// the opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows
+/// read; `reason` states which limit was reached, and `next` continues the scan. A page can be empty although
+/// more rows follow if a condition rejects most rows. Each row is returned in a state that it had during the
+/// scan; pages are not a snapshot.
 ///
-/// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and without a limit. The
-/// last line has the members `scanned`, `returned` and `next`. If the client disconnects, the scan stops.
+/// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and no limit
+/// except `limit`. The last line has the members `scanned`, `returned` and `next`. If the client disconnects,
+/// the scan stops.
 ///
 /// CSV, Arrow and Parquet are tables with the key columns, then the requested columns. A requested prefix such as `seen_*`
 /// is one column of this name with a JSON object of all columns that begin with it. Without `columns`, the table has all
@@ -403,7 +415,8 @@ async fn scan(
             request.version_range,
             query.integers.unwrap_or_default(),
             app.engine.now(),
-        )?;
+        )?
+        .with_revisions(request.revisions);
         let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
         if !is_lines {
             put(writer, b"{\"rows\":[")?;
@@ -429,6 +442,7 @@ async fn scan(
             returned: page.returned,
             next: page.next,
             reason: page.reason,
+            revision: page.revision,
         };
         if is_lines {
             return put_line(writer, &end).map_err(stream::client_left);
@@ -582,7 +596,7 @@ async fn delete(
     }))
 }
 
-/// Waits for a query permit, and streams what `write` produces on a blocking thread.
+/// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
 async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
 where
     F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,
@@ -625,6 +639,7 @@ impl From<RowsError> for Failure {
                 limit: Some((limit, actual)),
                 ..Self::new(ErrorCode::OverLimit, message)
             },
+            RowsError::Changed(_) => Self::new(ErrorCode::ConditionFailed, message),
             RowsError::Damaged { .. } => Self::new(ErrorCode::Internal, message),
             RowsError::Cancelled => Self::new(ErrorCode::Conflict, message),
             RowsError::Output(error) => stream::client_left(error),

@@ -86,8 +86,9 @@ async fn read(
 
 /// Save a search
 ///
-/// Saves a condition under a name and replaces an existing one. `{"saved": "west"}` can then be used for the condition
-/// in searches, facets, queries, changes and deletes. A condition that is not valid or uses itself is refused.
+/// Saves a condition under a name and replaces an existing search of this name. Searches, facets, queries,
+/// changes and deletes can then use `{"saved": "west"}` instead of the condition. A condition that is not valid
+/// or uses itself is refused.
 #[utoipa::path(
     put, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
     params(SearchPath),
@@ -117,7 +118,7 @@ async fn save(
 
 /// Delete a saved search
 ///
-/// Requests that use it are refused from then on.
+/// Requests that use the search are refused from then on.
 #[utoipa::path(
     delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "delete_search",
     params(SearchPath),

@@ -25,9 +25,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List hot ranges
 ///
-/// Returns the key ranges that had more than four times their fair share of the writes or reads of the last minute,
-/// with the machines that cause the load. The list is empty if the load is even, or below 1,000 points or timelines per
-/// minute.
+/// Returns the key ranges that had more than four times their fair share, or more than half, of the writes or
+/// reads of the last minute, with the machines that cause the load. The list is empty if the load is even or
+/// low: writes count from 1,000 points per minute on, reads from 1,000 timelines per minute on.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/hot-ranges", tag = "tables",
     params(TablePath),

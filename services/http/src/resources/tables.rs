@@ -98,8 +98,8 @@ async fn read(
 
 /// Alter a table
 ///
-/// Settings that the body omits stay unchanged. `model` and the key of a wide table cannot be changed, and `source_tags` cannot be changed after
-/// the first write.
+/// Settings that the body omits stay unchanged. The model and the key of a wide table cannot be changed.
+/// `source_tags` cannot be changed after the first write.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}", tag = "tables",
     params(TablePath),
@@ -139,7 +139,8 @@ async fn alter(
 
 /// Drop a table
 ///
-/// Its points, timelines and attributes become inaccessible immediately. The default table cannot be dropped.
+/// The points, timelines and attributes of the table, or its rows, become inaccessible immediately. The default
+/// table cannot be dropped.
 #[utoipa::path(
     delete, path = "/v1/tables/{table}", tag = "tables",
     params(("table" = String, Path, description = "Name of the table", example = "devices")),

@@ -45,7 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List timelines
 ///
-/// A short form of the search: a timeline must match all given parameters. Ordered by id.
+/// A short form of the search: a timeline must match all given parameters. The timelines are ordered by id.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/timelines", tag = "timelines", operation_id = "list_timelines",
     params(TablePath, TimelineQuery),

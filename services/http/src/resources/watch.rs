@@ -1,10 +1,10 @@
 //! `/v1/tables/{table}/watch`: new writes as server-sent events, from now or from a cursor on.
 //!
-//! Invalid requests get an error status before the first event. A separate task then serves the watch: it
-//! waits for ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client
-//! delays only its own watch. Its encoded events are dropped after a moment and read again later, so it holds
-//! little memory. If the writes after the position of a watch are no longer available, the client gets an
-//! error event, and the watch ends.
+//! Invalid requests get an error status before the first event. A separate task then serves the watch: it waits
+//! for ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client delays only
+//! its own watch. The encoded events of such a watch are dropped after a second and read again later, so that
+//! the watch holds little memory. If the writes after the position of a watch are no longer available, the
+//! client gets an error event, and the watch ends.
 
 mod event;
 
@@ -69,9 +69,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the client was so slow that
 ///   the next writes are no longer available.
 ///
-/// To continue right after an event, send its `id` as `from` or in the header `Last-Event-ID`; the header
-/// takes precedence. No event is missed and no point is sent twice, also across a restart of the service. The
-/// newest writes are kept in memory for this (16 MiB); an older `id` is refused with 410.
+/// To continue right after an event, send its `id` as `from` or in the header `Last-Event-ID`; the header takes
+/// precedence. No event is missed, and the points before the event are not sent again, also across a restart of
+/// the service. The newest writes are kept in memory for this (16 MiB); an older `id` is refused with 410.
 ///
 /// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are
 /// already in the result of the query can be applied again without harm.
@@ -290,8 +290,8 @@ impl Watch {
     }
 
     /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops
-    /// the parts not yet sent and waits until it reads on. The next step starts at the cursor of the last
-    /// sent part.
+    /// the parts not yet sent and waits until the client reads on. The next step starts at the cursor of the
+    /// last sent part.
     async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
         let mut sent = step.from();
         let mut is_slow = false;

@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Waits until the service has returned.
+    /// Stops the service, waits until it has returned, and stops the scheduler.
     pub(crate) fn wait_stopped(&mut self) {
         self.request_stop();
         if let Some(serving) = self.serving.take() {

@@ -28,7 +28,8 @@ fn fetch(server: &Server, accept: &str, body: &str) -> Vec<u8> {
     response.body
 }
 
-/// Returns the columns of the only batch as `name: type`, and the strings, timestamps and doubles of its rows.
+/// Returns the columns of the only batch as `name: type`, and the rows. A missing value is `-`; a value that is
+/// not a string, timestamp or double is `?`.
 fn shown(batches: &[RecordBatch]) -> (Vec<String>, Vec<String>) {
     let [batch] = batches else {
         panic!("{} batches", batches.len())

@@ -1,12 +1,14 @@
 //! The committed OpenAPI document.
 //!
-//! It must match the generated document, describe every operation with an example, and work without internet access.
+//! It must match the generated document and describe every operation with an example. Its page must work
+//! without internet access.
 
 use std::path::Path;
 
 use crate::client::Server;
 
-/// Environment variable that rewrites the document: `TIDELINE_WRITE_OPENAPI=1 cargo test -p tideline-http`.
+/// Environment variable with which the first test rewrites the document: `TIDELINE_WRITE_OPENAPI=1 cargo test
+/// -p tideline-http`.
 const WRITE: &str = "TIDELINE_WRITE_OPENAPI";
 
 #[test]

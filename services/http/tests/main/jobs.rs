@@ -11,8 +11,8 @@ const POINTS: &str = "/v1/tables/ages/points";
 /// Timestamp in seconds: 2026-11-10, ten days before the time of the tests.
 const OLD: i64 = 1_794_312_000;
 
-/// Starts a server whose table has sealed hot points of two hosts on three old days. Its policy moves points only by
-/// hand.
+/// Starts a server whose table has sealed hot points of two hosts on three old days. Its policy migrates only
+/// on February 29, so the tests start all migrations.
 fn aged() -> Server {
     let server = Server::start();
     let create = json!({"name": TABLE, "policy": {"hot_ttl": null, "migrate": {"cron": "0 0 29 2 *"}}});

@@ -300,7 +300,7 @@ fn a_client_that_reads_no_response_is_cut_off() {
     stream
         .set_write_timeout(Some(Duration::from_millis(500)))
         .expect("a timeout");
-    // Far more than the buffers of both sides hold; the last requests may not even be accepted.
+    // The responses are far larger than the buffers of both sides. The last requests may not even be accepted.
     for _ in 0..300 {
         if stream
             .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -1,6 +1,6 @@
 //! Table models: shown, fixed, and refused by requests for another model.
 //!
-//! The server of these tests serves the models series and wide. The model feed stands for one that it does not serve.
+//! The server of these tests serves the models series and wide. It does not serve the model feed.
 
 use crate::client::Server;
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! OTLP over a connection: statuses, content types and bodies on which senders decide whether to repeat a request.
 //!
-//! Senders drop data after a wrong status, or repeat a request for ever, so each is checked in both encodings.
+//! After a wrong status, senders drop data or repeat a request forever. So the statuses are checked in both
+//! encodings.
 
 use std::fs;
 use std::time::Duration;
@@ -127,7 +128,7 @@ fn rejected_points_are_counted_and_the_others_stored() {
     assert_eq!(partial["partialSuccess"]["rejectedDataPoints"], "2", "{partial}");
     assert_eq!(partial["partialSuccess"]["errorMessage"], message);
 
-    // If nothing is stored, the request as a whole is bad.
+    // If no data point is stored, the whole request is refused.
     let body = gauge(vec![timeless()]);
     for (content_type, body) in [
         (PROTOBUF, body.to_protobuf()),
@@ -236,7 +237,7 @@ fn bad_requests_are_refused_for_good() {
 fn a_decompressed_body_has_the_limit_of_the_protocol() {
     let server = Server::start();
     let headers = [("content-type", PROTOBUF), ("content-encoding", "gzip")];
-    // Hardly compressible, so that the ratio is not the limit.
+    // The body is hardly compressible, so the limit of the compression ratio is not reached.
     let mut state = 1_u64;
     let body: Vec<u8> = (0..(65 << 20) / 8)
         .flat_map(|_| {

@@ -19,7 +19,8 @@ fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Request that blocked a server for 15 s: about 20 KB with 700 expressions of one megabyte each.
+/// Request that blocked a server for 15 s: about 20 KB with 700 regular expressions that take about one
+/// megabyte each when compiled.
 fn bomb() -> String {
     let matchers = (0..700).map(|at| format!(r#"label_{at:03}=~"x\\pL{{40}}.*{at}""#));
     format!("up{{{}}}", matchers.collect::<Vec<_>>().join(","))

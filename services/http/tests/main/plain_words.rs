@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::Server;
 
-/// Terms of Rust and serde that clients must not see.
+/// Terms of Rust and serde that errors must not contain.
 const TERMS: &[&str] = &[
     "untagged",
     "variant",

@@ -208,8 +208,9 @@ fn a_preview_counts_points_that_are_not_sealed_yet() {
             &json!({"table": "ages", "policy": policy}).to_string(),
         )
         .expect(200);
-    // Sealed: the point of 45 days is hidden and deleted, the point of 9 days migrates. Unsealed: the points of 40, 35
-    // and 30 days are hidden, the first two with whole days; the points of 30 and 20 days migrate.
+    // Sealed: the point of 45 days is hidden and deleted, the point of 9 days migrates. Unsealed: the points of
+    // 40, 35 and 30 days are hidden, and the points of 40 and 35 days are freed, because their whole day has
+    // expired. The points of 30 and 20 days migrate.
     assert_eq!(
         shown["unsealed"],
         json!({"migrate": 2, "archive": 0, "hide": 3, "free": 2}),

@@ -16,7 +16,7 @@ fn filled() -> Server {
     server
 }
 
-/// Returns invalid queries, each with a different error.
+/// Returns queries that are invalid for different reasons.
 fn wrong_queries() -> Vec<Value> {
     let aggregate =
         |aggregate: Value| json!({"fields": ["v"], "range": {"start": 0}, "aggregate": aggregate});
@@ -60,7 +60,7 @@ fn wrong_queries() -> Vec<Value> {
     ]
 }
 
-/// Returns the response without the members that differ between requests.
+/// Returns the status, and the body without the request id, which differs between requests.
 fn body(status: u16, mut body: Value) -> (u16, Value) {
     if let Some(body) = body.as_object_mut() {
         body.remove("request_id");

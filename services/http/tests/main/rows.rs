@@ -191,7 +191,7 @@ fn a_request_with_a_key_is_done_once() {
     assert_eq!(again["rows"][0]["row"]["columns"]["n"], 5);
     let other = json!({"rows": [{"op": "delete", "key": {"id": "a"}}]});
     assert_eq!(send(&other, "k1").expect(422)["code"], "idempotency_key_reused");
-    // A condition that was not met is remembered as well.
+    // The outcome of a condition that was not met is stored as well.
     let create = json!({"rows": [{"op": "put", "key": {"id": "a"}, "condition": {"exists": false}}]});
     assert_eq!(send(&create, "k2").expect(409)["repeated"], false);
     post(&server, "t/rows", &other).expect(200);

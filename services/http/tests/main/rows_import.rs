@@ -220,7 +220,7 @@ fn announced_sizes_are_checked_before_memory_is_allocated() {
     }
     let mut line = Vec::new();
     line.write_all(b"id,at\n\"").expect("memory");
-    line.resize(9 << 20, b'x');
+    line.resize(17 << 20, b'x');
     let refused = import(&server, "t", FORMATS[0], None, &line);
     assert_eq!(refused.status, 400);
     assert!(refused.text().contains("over the limit"), "{}", refused.text());

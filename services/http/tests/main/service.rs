@@ -205,7 +205,7 @@ fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
     let mut running = server.connect();
     let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\ncontent-length: 6\r\n\r\nm f";
     running.write_all(head.as_bytes()).expect("sent");
-    // The metric shows that the request is running.
+    // The metric counts the running write and the request for the metrics.
     while !server
         .get("/metrics")
         .text()

@@ -43,7 +43,7 @@ fn busy_ranges_and_large_machines_are_named() {
     let server = Server::start();
     let quiet = server.get("/v1/tables/default/hot-ranges").expect(200);
     assert_eq!(quiet["hot_ranges"], json!([]));
-    // A range is counted per machine from the time slot on in which it was first hot.
+    // The machines of a range are counted only after a time slot in which the range was hot.
     for slot in 0..3 {
         let mut lines = String::new();
         for host in 0..50 {

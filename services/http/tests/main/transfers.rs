@@ -15,7 +15,7 @@ fn export(server: &Server, more: &str) -> Response {
     server.get(&format!("/api/v1/export?{ALL}{more}"))
 }
 
-/// Returns the samples of each line: the labels in short form, and the timestamps.
+/// Returns the labels of each line as JSON text, and its timestamps.
 fn lines(response: &Response) -> Vec<(String, Vec<i64>)> {
     let line = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("a line of JSON");

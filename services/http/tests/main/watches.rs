@@ -1,4 +1,4 @@
-//! Many watches: shared steps, memory of a slow watch, and the effect on writers.
+//! Many watches share steps, and a slow watch holds little memory.
 //!
 //! Watches with the same request share encoded steps, and each point is sent once.
 
@@ -75,7 +75,7 @@ fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
     for round in 1..=ROUNDS {
         let (before, began) = (taken() + shared(), Instant::now());
         write(&server, round * 10, round * 10 + 10);
-        // Every watch counts one step per round, so all of them have the same cursor when the next round starts.
+        // The next round starts when each watch has counted a step, so that all watches have the same cursor.
         while taken() + shared() < before + 47.0 && began.elapsed() < Duration::from_secs(10) {}
     }
     write(&server, 100_000, 100_007);
@@ -110,7 +110,7 @@ fn a_slow_watch_holds_little_and_reports_what_it_missed() {
     let mut slow = watch(&server, "{}");
     let text = "x".repeat(60_000);
     let began = Instant::now();
-    // More points than the server keeps for watches and the socket buffers hold.
+    // Writes more points than the server keeps for watches and the socket buffers hold.
     for n in 0..500 {
         let lines: String = (0..4)
             .map(|at| format!("m,host=a text=\"{n}-{at}{text}\" {n}{at}\n"))

@@ -25,7 +25,7 @@ fn timelines(server: &Server) -> serde_json::Value {
     server.get("/v1/tables/default").expect(200)["statistics"]["timelines"].clone()
 }
 
-/// Returns every route that accepts points, with one body that has a timestamp and one that has none.
+/// Returns routes that accept points, each with a content type, a body with a timestamp and a body without.
 fn routes() -> Vec<(&'static str, &'static str, String, String)> {
     let json = |time: &str| format!(r#"[{{"measurement":"j","fields":{{"f":1}}{time}}}]"#);
     let stamped = format!(",\"time\":{AT}000000000");
@@ -155,7 +155,8 @@ fn bounds_go_by_the_trusted_time_and_doubt_is_retryable() {
         for seconds in [7_200, -7_200] {
             let refused = write(seconds);
             if seconds < 0 && wrong.starts_with("1971") || seconds > 0 && wrong.starts_with("2099") {
-                // The timestamp is within the bounds of one of the two clocks, which may be the correct one.
+                // The timestamp is between the bounds of the earlier and of the later clock, so it may be
+                // valid.
                 refused.expect(200);
                 continue;
             }

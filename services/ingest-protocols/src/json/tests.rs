@@ -7,7 +7,7 @@ use tideline_model::{ColumnData, Ordinal, RejectReason, Timestamp};
 use super::*;
 use crate::series_key;
 
-/// Resolver that numbers keys in order of arrival and rejects invalid ones.
+/// Resolver that gives each key a new number and rejects invalid keys.
 #[derive(Default)]
 struct Keys(Vec<Vec<u8>>);
 

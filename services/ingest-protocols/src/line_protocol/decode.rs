@@ -8,8 +8,8 @@
 //!    values are parsed directly into the columns.
 //! 3. If the guess fails, remove the pushed values and parse the fields one by one. Find the group by a hash of names
 //!    and types, or open a new one.
-//! 4. Parse the timestamp and the line end, resolve the timeline, and complete the row. If any earlier step fails, the
-//!    columns are unchanged, and no timeline is registered for a bad line.
+//! 4. Parse the timestamp and the line end, resolve the timeline, and complete the row. If a step fails, the pushed
+//!    values are removed again. No timeline is registered for a line that cannot be parsed.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ pub struct Decoded {
 /// Decodes a body of lines. Valid lines become rows and bad lines rejects; the body never fails as a whole.
 ///
 /// Cost: one pass over the bytes and one call of `resolver` per row. A line whose shape occurred before in the body
-/// needs no allocation.
+/// allocates only if a column grows.
 pub fn decode(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesResolver) -> PointBatch {
     decode_counted(body, options, resolver).batch
 }

@@ -11,7 +11,8 @@ use crate::series_key::{self, Name};
 
 /// Appends one point as a line, with a timestamp in nanoseconds and a line end.
 ///
-/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit.
+/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit, if it accepts the point
+/// and no field is named `time`.
 ///
 /// # Errors
 ///

@@ -31,7 +31,7 @@ pub enum TextFormat {
 /// Decodes a body of text.
 ///
 /// A bad line becomes a reject with its number and its first bytes. An OpenMetrics body without a final `# EOF` was
-/// truncated: this adds one reject, and the received samples are kept.
+/// truncated: it gets one more reject, and the received samples are kept.
 pub fn decode_text(
     body: &[u8],
     format: TextFormat,

@@ -1,6 +1,6 @@
 //! Groups that a sample writer fills, one per shape of rows.
 //!
-//! Rows of many metrics share one group. A group records the metric of each row only if it has more than one.
+//! Rows of many metrics share one group. A group records the metric of each row only if it has several metrics.
 
 use tideline_model::{ColumnData, Measurements, PointGroup, ValueKind, ValueType};
 
@@ -24,7 +24,7 @@ pub fn is_sample_detail(field: &str, kind: ValueKind) -> bool {
 
 /// Number of rows from which a group counts as large.
 const ROWS_MANY: usize = 1 << 16;
-/// Least number of rows that are reserved at once for a large group.
+/// Minimum number of rows that are reserved at once for a large group.
 const ROWS_AT_ONCE: usize = 1 << 20;
 
 /// Shapes of rows.

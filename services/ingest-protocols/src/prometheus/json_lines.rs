@@ -21,7 +21,7 @@ use super::samples::SampleWriter;
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 
-/// Maximum size of a line, in bytes: about one day of a series with one sample per second.
+/// Maximum size of a line, in bytes: more than three days of a series with one sample per second.
 const LINE_BYTES_MAX: usize = 10 << 20;
 /// Factor from JSON bytes to the body size that [`SampleWriter`] expects. A value and its timestamp take at least four
 /// bytes; the writer allows one row per eight bytes.
@@ -54,7 +54,8 @@ pub fn decode_json_lines(
     writer.finish()
 }
 
-/// Decodes one line; returns `false` if reading must stop. A bad sample rejects only itself.
+/// Decodes one line; returns `false` if reading must stop. A timestamp out of range rejects only its sample; other
+/// errors reject the line.
 fn one_line<R: SeriesResolver>(
     (text, number): (&[u8], usize),
     import: &ImportOptions,

@@ -23,7 +23,7 @@ pub(crate) const METRIC_NAME: &[u8] = b"__name__";
 pub(crate) const LABEL: u8 = 0x0a;
 const VALUE: u8 = 0x12;
 
-/// Bytes from which a text that shows labels is truncated.
+/// Size in bytes after which a text of labels ends with an ellipsis.
 const SHOWN_BYTES_MAX: usize = 240;
 
 /// Appends a label.

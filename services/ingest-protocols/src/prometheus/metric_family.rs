@@ -92,7 +92,8 @@ fn read(
     Ok(reader.writer.finish())
 }
 
-/// Type of a family. The discriminant is the field of `Metric` that holds the value; see [`Kind::field`].
+/// Type of a family. Except for gauge histograms, the discriminant is the field of `Metric` with the value; see
+/// [`Kind::field`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Gauge = 2,
@@ -214,7 +215,7 @@ struct FamilyReader<'b, 'r, R> {
 }
 
 impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
-    /// Decodes a family. This and the following methods return `false` if reading must stop.
+    /// Decodes a family. Like the following methods with this result type, returns `false` if reading must stop.
     fn one_family(&mut self, message: &'b [u8]) -> Read<bool> {
         let head = Head::read(message)?;
         let kind = match head.describe(&mut self.writer) {
@@ -390,7 +391,8 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         Ok(true)
     }
 
-    /// Decodes `Bucket { 1: count, 2: upper bound, 3: Exemplar, 4: count as a double }`. The `+Inf` bucket is optional.
+    /// Decodes `Bucket { 1: count, 2: upper bound, 3: Exemplar, 4: count as a double }`. A missing `+Inf` bucket is
+    /// added.
     fn buckets(&mut self, family: &[u8], times: Times, message: &[u8], count: f64) -> Read<bool> {
         let mut has_last = false;
         let mut fields = Fields::new(message);

@@ -12,7 +12,8 @@
 //! Prometheus formats: the result has the same series names, labels and fields as the same metrics by remote write.
 //!
 //! - A number point is one float sample. A histogram is stored as its classic series, or as a native histogram with
-//!   custom buckets. An exponential histogram is a native histogram. A summary has a series per quantile.
+//!   custom buckets. An exponential histogram is a native histogram. A summary has `_sum`, `_count` and one series per
+//!   quantile.
 //! - A JSON body is first converted to Protocol Buffers, so that both encodings have one decoder.
 //! - Unlike Prometheus, a data point without a time, without a value, or with inconsistent buckets is rejected instead
 //!   of stored with a made-up value, and the other points of its metric are stored.
@@ -58,7 +59,7 @@ pub enum OtlpEncoding {
 
 /// Decodes a decompressed request.
 ///
-/// A bad data point rejects only itself. All rows of a data point have its number as their line; each exemplar has a
+/// A bad data point rejects only itself. All samples and histograms of a data point have one line; each exemplar has a
 /// line of its own. Metadata for which `is_known` returns true is skipped.
 ///
 /// # Errors

@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Removes escapes. A backslash before any other character is literal.
+/// Replaces the escapes `\\`, `\"` and `\n`. A backslash before any other character is literal.
 pub(crate) fn unescape(raw: &[u8]) -> Text<'_> {
     if memchr::memchr(b'\\', raw).is_none() {
         return Cow::Borrowed(raw);

@@ -5,8 +5,8 @@
 //! each. A name costs one lookup per series, and none if the previous series has the same name.
 //!
 //! Each sample, histogram and exemplar has its own number, the `line` of its row. From the rejected lines the caller
-//! computes how many rows of each kind were stored. In formats with data points of several rows, all rows of a data
-//! point have the same line; see [`SampleWriter::open_point`].
+//! computes how many rows of each kind were stored. In formats with data points of several rows, the samples and
+//! histograms of a data point have the same line; see [`SampleWriter::open_point`].
 
 use std::hash::BuildHasher;
 
@@ -23,8 +23,8 @@ use crate::reject::{Reason, Rejects};
 
 const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// Bytes of the body per item that it may have. A value with its timestamp takes at least nine bytes. Only bodies
-/// crafted to exhaust the memory, of empty samples, have fewer bytes per item.
+/// Bytes of the body for each allowed item. A value with its timestamp takes at least nine bytes. Only bodies crafted
+/// to exhaust the memory, of empty samples, have fewer bytes per item.
 const ITEM_BYTES_MIN: usize = 8;
 /// Items allowed in addition, regardless of the size of the body.
 const ITEMS_FREE: usize = 16;
@@ -83,7 +83,7 @@ pub(crate) struct SampleWriter<'r, R> {
     is_point_open: bool,
     /// Estimated number of items in the body.
     items_expected: usize,
-    /// Maximum number of rows that the body may have.
+    /// Maximum number of rows and rejects of the body.
     row_limit: usize,
     /// Buffer for the stored bytes of a histogram, to check their size before they are added.
     histogram: Vec<u8>,
@@ -123,7 +123,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// Begins a data point: its rows and rejects get one common line.
+    /// Begins a data point: until [`Self::close_point`], rows and rejects get one common line.
     pub(crate) fn open_point(&mut self) {
         self.line = self.line.saturating_add(1);
         self.is_point_open = true;
@@ -160,7 +160,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.named(timeline, key)
     }
 
-    /// Returns the expected next series and the length of its key, if `message` begins with that key.
+    /// Returns the expected next series and the length of its key, if `message` begins with that key and no label
+    /// follows.
     pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
         let mut length = 0;
         let timeline = self.resolver.guess(|key| {
@@ -346,7 +347,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// Returns the number of rows that the body may still have.
+    /// Returns the number of rows and rejects that the body may still have.
     #[inline]
     fn rows_left(&self) -> usize {
         self.row_limit.saturating_sub(self.items as usize)
@@ -422,8 +423,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.rejects.is_full() || self.rows_left() == 0
     }
 
-    /// Adds a reject which reports that `unread` series were not read: the limit of rows, rejects or key bytes is
-    /// reached.
+    /// Adds a reject which reports that `unread` series or data points were not read, because the limit of rows,
+    /// rejects or key bytes is reached.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
         if self.rejects.is_full() {

@@ -91,8 +91,8 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Decodes a message with exactly a double in field 1 and a varint in field 2, the usual encoding of a sample.
-    /// Returns `None` for any other encoding.
+    /// Decodes a message with exactly a double in field 1 and a varint of up to eight bytes in field 2, the usual
+    /// encoding of a sample. Returns `None` for any other encoding.
     #[inline]
     pub(crate) fn double_and_varint(message: &'a [u8]) -> Option<(f64, u64)> {
         let (head, rest) = message.split_first_chunk::<10>()?;

@@ -103,7 +103,7 @@ fn leading_labels(message: &[u8]) -> Read<(&[u8], &[u8])> {
     Ok((&message[..message.len() - rest.len()], rest))
 }
 
-/// Returns true if more labels follow among other fields.
+/// Returns true if one of the fields is a label.
 fn has_label(rest: &[u8]) -> Read<bool> {
     let mut fields = Fields::new(rest);
     while let Some((number, _)) = fields.next()? {
@@ -114,7 +114,7 @@ fn has_label(rest: &[u8]) -> Read<bool> {
     Ok(false)
 }
 
-/// Copies labels that are not contiguous into one key.
+/// Copies the labels of a series into one key, for labels that are not contiguous.
 fn gather_labels(message: &[u8], key: &mut Vec<u8>) -> Read<()> {
     key.clear();
     let mut fields = Fields::new(message);
@@ -182,8 +182,8 @@ fn sample(message: &[u8]) -> Read<(f64, i64)> {
     Ok((value, millis))
 }
 
-/// Decodes `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. Without a timestamp it gets that of the
-/// preceding sample.
+/// Decodes `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. An exemplar without a timestamp gets that of
+/// the preceding sample or histogram.
 fn exemplar<R: SeriesResolver>(
     message: &[u8],
     last_millis: Option<i64>,

@@ -40,8 +40,8 @@ const KEYS_BYTES_MAX: usize = 1 << 30;
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] if the body is not a valid message, or its first symbol is not the empty string.
-/// No sample may be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message, has more than 1,048,576 symbols, or its first
+/// symbol is not the empty string. No sample may be stored then.
 pub fn decode_write_v2(
     body: &[u8],
     options: &DecodeOptions,
@@ -369,7 +369,8 @@ fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
     })
 }
 
-/// Calls `take` for each label of the reference pairs, with length-prefixed texts. Fails if `take` returns `false`.
+/// Calls `take` for each label of the reference pairs, with length-prefixed texts. Fails if a reference is invalid, if
+/// there are too many, or if `take` returns `false`.
 fn each_pair(
     refs: &[u64],
     symbols: &[&[u8]],

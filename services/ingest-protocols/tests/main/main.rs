@@ -1,4 +1,4 @@
-//! Tests of the decoders: the published corpus, the rules of InfluxDB 1, and properties of arbitrary input.
+//! Tests of the decoders: the published corpus, the rules of InfluxDB 1, the Prometheus formats, and arbitrary input.
 
 mod corpus;
 mod exposition;

@@ -833,7 +833,7 @@ fn small_bodies_do_not_become_large() {
             (1_000_000, 1_000_000 - stored)
         );
     }
-    // A long attribute of a resource that is added to the key of each point.
+    // Long attributes of a resource, which are added to the key of each point.
     let mut request = Request::of(gauge("m", vec![number(1.0)]));
     request.resources[0].attributes = (0..12)
         .map(|number| (format!("a{number}"), Value::Text("x".repeat(4_000))))

@@ -14,7 +14,7 @@ use tideline_model::{
 };
 use tideline_timeline_catalog::NameSelection;
 
-/// Timestamp of all points.
+/// Time of the clock, and so of points without a timestamp, in nanoseconds.
 const AT: i64 = 1_800_000_000_000_000_000;
 
 struct Database {

@@ -9,7 +9,8 @@ use tideline_wire::varint;
 
 use super::chunk::{Chunk, of_histograms, of_numbers};
 
-/// Size in bytes after which a message of chunks ends, as in Prometheus; it can be larger by one chunk.
+/// Size in bytes after which a message of chunks ends, as in Prometheus. The message can be larger by
+/// one chunk.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// Writes the samples of a `TimeSeries`.

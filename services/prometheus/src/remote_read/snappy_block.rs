@@ -15,7 +15,8 @@ use super::message::put_labels;
 use crate::failure::client_left;
 use crate::transfer::SeriesFragment;
 
-/// Maximum number of compressed bytes of a response.
+/// Maximum number of bytes that a response holds: the compressed fragments and the samples of the
+/// current series.
 const HELD_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a fragment before compression.
 const FRAGMENT_BYTES: usize = 64 << 10;

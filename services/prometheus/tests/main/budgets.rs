@@ -40,7 +40,7 @@ fn refused(outcome: Result<()>, what: &str) {
 fn samples_that_are_gathered_count_and_are_given_back() {
     let world = World::new();
     let points = |key: &'static str| (0..4_000).map(move |at| (key, at * MILLI, at as f64));
-    // The last two writes go to the same series.
+    // The two writes after the loop go to the same series.
     for key in ["m,host=a", "m,host=b"] {
         world.write_nanos(&points(key).collect::<Vec<_>>());
     }

@@ -1,4 +1,4 @@
-//! Transfers by pages return the same samples as a selection, for any page size.
+//! Transfers by pages return the same samples as a selection, for small and large pages.
 //!
 //! Also tests the order of sorted transfers and their memory limits.
 

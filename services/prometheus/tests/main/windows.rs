@@ -16,8 +16,8 @@ use tideline_query::{Budget, Cancel};
 use crate::source::{Kept, keep, select};
 use crate::support::{Fields, Point, World, re};
 
-/// Writes seven hosts with two fields each. Some points are late, some are missing, and types are mixed; `with_odd`
-/// adds values that require evaluation from samples.
+/// Writes seven hosts with two fields each. Some points are late, some values are missing, and types are mixed;
+/// `with_odd` adds values that require evaluation from samples.
 fn wild(with_odd: bool) -> World {
     let world = World::new();
     let mut seed = tideline_testkit::seed("windows");
@@ -86,7 +86,8 @@ fn naive(kept: &Kept, over_time: &OverTime) -> Vec<Option<f64>> {
     (0..over_time.steps).map(window).collect()
 }
 
-/// Returns the windows of the source: its results, or results computed from its samples.
+/// Returns the windows of the source: its results, or results computed from its samples. Also
+/// returns the number of series whose results the source computed.
 fn windows(world: &World, over_time: &OverTime) -> (BTreeMap<String, Vec<Option<f64>>>, usize) {
     let view = world.view();
     windows_of(&view, over_time)
@@ -187,8 +188,9 @@ fn instants_between_milliseconds_are_computed_from_samples() {
 
 fn summaries(hosts: i64) {
     let world = World::new();
-    // Timestamps are at the boundaries of hours. There are doubles and integers, one value that is too large, one
-    // NaN, and one host with timestamps between milliseconds.
+    // The first timestamp of each hour is at the boundary. There are doubles and integers, values that are too
+    // large for sums at the boundaries of one host, one NaN, and, with five hosts, one host with timestamps
+    // between milliseconds.
     for hour in 0..12i64 {
         let mut points: Vec<(String, i64, Fields)> = Vec::new();
         for step in 0..360 {

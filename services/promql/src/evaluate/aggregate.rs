@@ -136,7 +136,7 @@ fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
     }
 }
 
-/// Groups series in the order of their first members.
+/// Groups series. The groups are in the order of their first members.
 fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool) -> Vec<Group<'a>> {
     let mut positions: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();

@@ -74,7 +74,7 @@ impl<'s> Budget<'s> {
 
     /// Reserves room for a column under construction. The cost of the column is known and held only when the
     /// column is complete. Blocks until the column, the held samples and the other columns under construction
-    /// fit together. A single column is always admitted.
+    /// fit together. A column is always admitted if no other column is under construction.
     pub(crate) fn reserve_column(&self, samples: usize) -> Result<ColumnReservation<'_>> {
         let mut reservations = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
         while reservations.samples > 0 && self.held() + reservations.samples + samples > self.max {

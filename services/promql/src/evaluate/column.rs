@@ -122,7 +122,7 @@ impl Column {
     }
 
     /// Returns the cost against the limit of samples: the number of values, with histograms by their size,
-    /// but at least half the number of steps.
+    /// but at least half the number of steps from the first value to the last.
     pub(crate) fn cost(&self) -> usize {
         let floats = self.values.iter().filter(|value| !is_absent(**value)).count();
         let histograms: usize = self

@@ -14,7 +14,8 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Creates a grid; fails if it has more than `steps_max` timestamps.
+    /// Creates a grid; empty if `end` is before `start`. Fails if the grid has more than
+    /// `steps_max` timestamps.
     pub(crate) fn new(start: i64, end: i64, interval: i64, steps_max: usize) -> Result<Self> {
         let steps = match i128::from(end) - i128::from(start) {
             span if span < 0 => 0,
@@ -53,7 +54,7 @@ impl Grid {
         self.start.wrapping_add(self.interval.wrapping_mul(step as i64))
     }
 
-    /// Returns the last timestamp.
+    /// Returns the last timestamp; `start` if the grid is empty.
     pub(crate) fn last(&self) -> i64 {
         self.time(self.steps.saturating_sub(1))
     }

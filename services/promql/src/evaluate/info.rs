@@ -85,7 +85,7 @@ fn condition(name: &str, op: MatchOp, value: &str) -> Result<Matcher> {
 impl Scope<'_> {
     /// Evaluates `info`.
     pub(super) fn info(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
-        // Info series are read with the same time shift as the series that they describe.
+        // Info series are read with the time shift of the first selector in the first argument.
         let reference = arguments[0].first_reference().unwrap_or(Reference {
             offset: 0,
             fixed: None,
@@ -103,7 +103,8 @@ impl Scope<'_> {
         Ok(described)
     }
 
-    /// Reads the info series of all targets. Values are the timestamps of their samples.
+    /// Reads the info series of all targets. Values are the timestamps of their samples in
+    /// milliseconds.
     fn info_series(
         &self,
         columns: &[Column],

@@ -106,7 +106,7 @@ pub(super) fn same_labels() -> PromqlError {
     PromqlError::Execution("vector cannot contain metrics with the same labelset".to_owned())
 }
 
-/// Columns addressed by labels that grow step by step.
+/// Columns that grow step by step, addressed by their labels.
 pub(super) struct ColumnsByLabels<'a> {
     making: Making<'a>,
     positions: HashMap<Labels, usize>,

@@ -1,4 +1,4 @@
-//! Range functions: one pass over the samples of each series.
+//! Range functions: a window slides over the samples of each series.
 //!
 //! Simple functions over time are offered to the source, which may compute them from its summaries.
 
@@ -194,7 +194,8 @@ impl Scope<'_> {
         Some(column)
     }
 
-    /// Adds an info if the metric is not named like a counter.
+    /// Adds an info if the metric has a name, the name is not that of a counter, and the column has
+    /// a float.
     fn doubt_counter(&self, labels: &Labels, column: &Column, at: TextRange) {
         let metric = labels.metric_name().unwrap_or_default();
         let is_counter = ["_total", "_sum", "_count", "_bucket"]
@@ -232,7 +233,8 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns one series with a 1 at each step without a sample of any series.
+    /// Returns a series with a 1 at each step without a sample of any series; no series if there is
+    /// no such step.
     fn absences(&self, columns: &[Column], ranged: &Node<'_>) -> Result<Vec<Column>> {
         let matchers = match &ranged.kind {
             Kind::Range(range) => range.selector.matchers,
@@ -256,8 +258,8 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the labels that equality matchers determine. A label is omitted if another matcher of its name
-/// follows the equality.
+/// Returns the labels that equality matchers determine, without the metric name. A label is omitted if
+/// another matcher of its name follows the equality.
 pub(super) fn absent_labels(matchers: &[Matcher]) -> Labels {
     let mut labels = LabelsBuilder::default();
     let mut has: Vec<&str> = Vec::new();

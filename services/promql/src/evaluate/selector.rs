@@ -116,8 +116,8 @@ impl Scope<'_> {
     }
 
     /// Builds columns with the timestamps, in milliseconds, of the last samples within the lookback at each
-    /// step. Only series that `takes` accepts are included. If the last sample of any such series is a
-    /// histogram, fails with `refusal` for the first of these series by labels.
+    /// step. Only series that `takes` accepts are included. If the last sample of such a series is a
+    /// histogram at any step, fails with `refusal` for the first of these series by labels.
     pub(super) fn last_times_of_numbers(
         &self,
         matchers: &[crate::matcher::Matcher],

@@ -38,7 +38,8 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Creates the windows of a range selector. `anchored` and `smoothed` extend them by the lookback.
+    /// Creates the windows of a range selector. `anchored` extends the windows by the lookback at the
+    /// start, `smoothed` at both ends.
     pub(super) fn of(range: &RangeSelector<'_>, lookback: i64) -> Self {
         let (extent, before, behind) = match range.selector.bounds {
             Bounds::Plain => (Extent::Plain, 0, 0),
@@ -78,7 +79,8 @@ pub(super) struct Slice<'a> {
     pub(super) histogram_starts: &'a [i64],
 }
 
-/// Copied samples of a series. Floats are copied only if they contain a stale marker.
+/// Copied samples of a series without stale markers. Floats are copied only if they contain such a
+/// marker.
 #[derive(Debug, Default)]
 pub(super) struct CopiedSamples {
     floats: Option<(Vec<i64>, Vec<f64>, Vec<i64>)>,
@@ -133,8 +135,8 @@ impl CopiedSamples {
     }
 }
 
-/// Copies a histogram without its buckets. The result of reset detection is stored in its hint, because
-/// functions cannot detect a reset without buckets.
+/// Copies a histogram without its buckets. An unknown reset hint is replaced by the result of reset
+/// detection against `before`, because functions cannot detect a reset without buckets.
 pub(super) fn with_found_reset(histogram: &Histogram, before: Option<&Histogram>) -> Histogram {
     let mut stripped = Histogram {
         reset_hint: histogram.reset_hint,

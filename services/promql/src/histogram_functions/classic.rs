@@ -63,7 +63,8 @@ pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_
 }
 
 /// Returns the fraction of a classic histogram's observations between two bounds, with the assumptions of
-/// [`bucket_quantile`].
+/// [`bucket_quantile`]. `buckets` may be in any order; they are sorted in place, and equal bounds are
+/// merged. Counts that decrease with rising bounds are not raised.
 ///
 /// The result is NaN without observations, for NaN bounds, and without a `+Inf` bucket. It is 0 if `lower` is
 /// not less than `upper`.

@@ -1,9 +1,9 @@
 //! Quantiles and fractions of native histograms.
 //!
 //! Observations are assumed to be distributed exponentially within an exponential bucket, as if finer buckets
-//! were filled evenly. They are assumed to be uniform within a custom bucket and within the zero bucket. The
-//! zero bucket extends only to the sides that have buckets. NaN observations are included in the count but
-//! not in any bucket, and make the sum NaN.
+//! were filled evenly. They are assumed to be uniform within a custom bucket and within the zero bucket. If
+//! only one side of zero has buckets, the zero bucket extends only to that side. NaN observations are
+//! included in the count but not in any bucket, and make the sum NaN.
 
 use tideline_histogram::logarithm::{exp2, log2};
 use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
@@ -75,7 +75,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
 }
 
 /// Returns the first nonempty bucket whose cumulative count reaches the rank, otherwise the last bucket. Also
-/// returns the cumulative count up to and including this bucket.
+/// returns the cumulative count up to and including this bucket. The bucket is `None` if there are no
+/// buckets.
 fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, f64) {
     let (mut found, mut count) = (None, 0.0);
     for slot in slots {
@@ -88,9 +89,10 @@ fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, 
     (found, count)
 }
 
-/// Limits a bucket to the assumed range of its observations. An infinite lower bound is replaced by zero if the
-/// upper bound is positive. Otherwise, a bucket with an infinite bound returns its finite bound, the quantile,
-/// as the error.
+/// Limits a bucket to the assumed range of its observations. An exponential bucket around zero is limited by
+/// [`cut_at_zero`]. In a custom bucket, an infinite lower bound is replaced by zero if the upper bound is
+/// positive. For other custom buckets with an infinite bound, the error is the finite bound, which is the
+/// quantile.
 fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> {
     if !histogram.uses_custom_buckets() {
         if bucket.lower < 0.0 && bucket.upper > 0.0 {

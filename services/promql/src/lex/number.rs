@@ -1,6 +1,6 @@
 //! Scanner for numbers and durations.
 //!
-//! The scanner determines only the extent of a token. The parser computes the value.
+//! The scanner determines only the length and the kind of a token. The parser computes the value.
 
 use super::{TokenKind, is_letter_or_digit};
 

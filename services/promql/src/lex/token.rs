@@ -84,7 +84,7 @@ pub(crate) enum Keyword {
 
 /// Returns the kind of a keyword, ignoring case; `None` for other words.
 pub(super) fn keyword(word: &str) -> Option<TokenKind> {
-    // The longest keyword has twelve letters.
+    // The longest keyword has twelve bytes.
     let mut lower = [0; 12];
     let lower = lower.get_mut(..word.len())?;
     lower.copy_from_slice(word.as_bytes());

@@ -29,7 +29,8 @@ impl Parser<'_> {
         self.deeper(Expr::Call(call), depth, name.at)
     }
 
-    /// Parses arguments in parentheses. Also returns the depth of the deepest.
+    /// Parses arguments in parentheses. Also returns the depth of the deepest argument; 0 without
+    /// arguments.
     fn arguments(&mut self) -> Parsed<(Vec<Expr>, usize)> {
         self.expect(TokenKind::LeftParen)?;
         let mut arguments = Vec::new();

@@ -1,14 +1,14 @@
 //! Parser of durations and duration expressions.
 //!
-//! A literal is resolved immediately. Other duration expressions depend on the query's parameters and are
-//! resolved by the plan.
+//! A literal is resolved immediately. Other duration expressions may depend on the query's parameters and
+//! are resolved by the plan.
 
 use super::{DEPTH_MAX, Fault, Parsed, Parser};
 use crate::ast::{BinaryOp, DurationExpr, DurationValue, NumberLiteral, TextRange};
 use crate::lex::{Keyword, TokenKind};
 use crate::quote::quote;
 
-/// Binding strength of a sign, the same as of `*`.
+/// Binding strength of a sign, the same as that of `*`.
 const SIGN: u8 = 2;
 
 /// Maximum duration in seconds: Prometheus counts durations in 64 bits of nanoseconds.
@@ -135,7 +135,7 @@ impl Parser<'_> {
         let Some(sign) = sign else {
             return self.duration_operand();
         };
-        // A second sign begins an expression that is the operand of the first and may contain operators.
+        // An offset that begins with two signs is a whole duration expression and may contain operators.
         if self.is_before_sign() {
             return self.duration(0);
         }
@@ -158,8 +158,9 @@ impl Parser<'_> {
         next.is_ok_and(|next| matches!(next.kind, TokenKind::Add | TokenKind::Subtract))
     }
 
-    /// Parses operators that bind at least as tightly as `min`. The depth counter is reset only after the
-    /// whole duration, which limits the depth of its tree; durations need few operators.
+    /// Parses an expression of operators that bind at least as tightly as `min`. The depth counter is
+    /// reset only after the whole duration, which limits the depth of its tree; durations need few
+    /// operators.
     fn duration(&mut self, min: u8) -> Parsed<DurationExpr> {
         let mut left = self.signed_duration()?;
         while let Some((op, binding)) = duration_op(self.kind()).filter(|(_, binding)| *binding >= min) {

@@ -76,7 +76,7 @@ impl Parser<'_> {
         self.deeper(Expr::Binary(Box::new(binary)), depth, at)
     }
 
-    /// Creates a node one level above its deepest operand.
+    /// Creates a node one level above its deepest operand. Fails if the node exceeds [`DEPTH_MAX`].
     pub(super) fn deeper(&self, expr: Expr, depth: usize, at: TextRange) -> Parsed<Node> {
         let depth = depth + 1;
         if depth > DEPTH_MAX {
@@ -163,8 +163,8 @@ impl Parser<'_> {
         self.deeper(Expr::Paren(Box::new(paren)), inner.depth, at)
     }
 
-    /// Parses an expression that begins with a word. The next token determines if it is an aggregation, a
-    /// call or a selector.
+    /// Parses an expression that begins with a word. The next token determines whether the expression is
+    /// an aggregation, a call or a selector.
     fn word(&mut self) -> Parsed<Node> {
         let word = self.advance();
         match (word.kind, self.kind()) {

@@ -6,7 +6,7 @@ use crate::ast::{Cardinality, VectorMatching};
 use crate::lex::{Keyword, TokenKind};
 
 impl Parser<'_> {
-    /// Parses the modifiers. Returns true for `bool`, and the matching.
+    /// Parses the modifiers. Returns a flag that is true if `bool` is present, and the matching.
     pub(super) fn matching(&mut self) -> Parsed<(bool, VectorMatching)> {
         let mut matching = VectorMatching::default();
         let return_bool = self.accept(TokenKind::Keyword(Keyword::Bool));

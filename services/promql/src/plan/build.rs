@@ -276,7 +276,8 @@ impl Planner {
         Ok((Kind::Call(planned), call.function.returns, Fate::of(is_invariant)))
     }
 
-    /// Returns the result of functions that depend only on the query's parameters.
+    /// Returns the result, in seconds, of a function that depends only on the query's parameters;
+    /// `None` for other functions.
     fn number_of_query(&self, name: &str) -> Option<f64> {
         let milliseconds = match name {
             "start" => self.start,

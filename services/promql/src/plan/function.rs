@@ -85,7 +85,7 @@ impl Function {
         })
     }
 
-    /// Returns true if the result varies by step even if the arguments do not.
+    /// Returns true if the result may vary by step even if the arguments do not.
     pub(crate) fn depends_on_step(self) -> bool {
         matches!(
             self,

@@ -221,7 +221,7 @@ fn lost_at_resets(
     Some(lost)
 }
 
-/// Returns the value at the end of the window: interpolated between the adjacent samples, or that of the last
+/// Returns the value at the end of the range: interpolated between the adjacent samples, or that of the last
 /// sample. Returns `None` if all samples are after the end, and for mixed or incompatible samples.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {

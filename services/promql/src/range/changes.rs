@@ -1,4 +1,5 @@
-//! `changes` and `resets`: counts of adjacent samples that differ.
+//! `changes` and `resets`: counts of adjacent samples that differ, or between which a counter was
+//! reset.
 
 use std::cmp::Ordering;
 

@@ -31,7 +31,8 @@ fn try_average(histograms: &[Arc<Histogram>], sum: &mut Sum) -> Result<Histogram
     for (at, histogram) in histograms.iter().enumerate().skip(1) {
         sum.add(histogram)?;
         if sum.sum.has_overflow() {
-            // Overflow is rare: computing the sum before it again is cheaper than a copy before each addition.
+            // Overflow is rare: recomputing the sum of the previous histograms is cheaper than a copy before
+            // each addition.
             *sum = Sum {
                 bounds_reconciled: sum.bounds_reconciled,
                 ..Sum::of(histograms)

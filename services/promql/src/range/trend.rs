@@ -23,7 +23,8 @@ pub(super) fn predict_linear(window: &Window<'_>, ahead: f64, notes: &mut Notes<
     Some(line.slope * ahead + line.intercept)
 }
 
-/// Returns the difference of two timestamps; as floats if the integer difference overflows.
+/// Returns the difference of two timestamps; computed with floats if the integer difference
+/// overflows.
 fn milliseconds_between(from: i64, to: i64) -> f64 {
     match to.checked_sub(from) {
         Some(milliseconds) => milliseconds as f64,

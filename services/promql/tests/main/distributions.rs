@@ -1,6 +1,6 @@
 //! Tests of quantiles, fractions and averages of distributions.
 //!
-//! They cover floats, classic histograms and native histograms.
+//! The tests cover floats, classic histograms and native histograms.
 
 use tideline_histogram::Histogram;
 use tideline_promql::histogram_functions::{

@@ -9,7 +9,8 @@ use super::memory::{Memory, settings};
 
 const MINUTE: i64 = 60_000;
 
-/// Creates the series `m_total` and `g` of 4 hosts and 3 paths, and the classic histogram `h`, one hour long.
+/// Creates series of one hour: `m_total` and `g` for 4 hosts and 3 paths, and the classic histogram `h` and
+/// the native histogram `n` for 4 hosts.
 fn memory() -> Memory {
     let mut text = String::from("load 1m\n");
     for host in 0..4 {
@@ -278,7 +279,7 @@ fn an_evaluation_ends_when_its_client_leaves() {
 fn wide_windows_of_one_series_end_with_their_client() {
     let mut memory = memory();
     let query = "quantile_over_time(0.5, m_total{host=\"h0\",path=\"/\"}[1d])";
-    // Most windows of the 20,000 steps contain 60 samples: more than a million samples in total.
+    // Each window of the 20,001 steps contains 61 samples: more than a million samples in total.
     let times = (60 * MINUTE, 60 * MINUTE + 20_000, 1);
     memory.evaluate(query, times, &settings()).unwrap();
     let checks = memory.checks.swap(0, std::sync::atomic::Ordering::Relaxed);

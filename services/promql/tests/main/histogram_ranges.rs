@@ -1,6 +1,7 @@
 //! Tests of functions over ranges of histograms.
 //!
-//! They cover resets, incompatible histograms, different custom bounds, and `anchored` and `smoothed` ranges.
+//! The tests cover resets, incompatible histograms, different custom bounds, and `anchored` and `smoothed`
+//! ranges.
 
 use tideline_promql::Point;
 use tideline_promql::note::{HistogramOperation, Note};

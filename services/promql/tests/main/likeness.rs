@@ -1,6 +1,6 @@
 //! Comparison with Prometheus for cases that its own scripts do not cover.
 //!
-//! Each case is a test script with the result that Prometheus returns.
+//! Most cases are test scripts with the results that Prometheus returns.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! Tests of the parser.
 //!
-//! They cover the expressions of valid texts and Prometheus' error messages for invalid texts.
+//! The tests cover the expressions of valid texts and Prometheus' error messages for invalid texts.
 
 use tideline_promql::ast::{
     AtModifier, BinaryOp, Bounds, Cardinality, DurationExpr, DurationValue, Expr, TextRange, ValueType,
@@ -93,7 +93,7 @@ fn strings_have_the_escapes_of_go() {
 
 #[test]
 fn operators_bind_as_arithmetic_does() {
-    // Pairs that must be equal except for positions.
+    // Pairs of texts whose expressions must be equal except for positions and parentheses.
     let same = [
         ("a + b * c", "a + (b * c)"),
         ("a * b + c", "(a * b) + c"),
@@ -155,7 +155,7 @@ fn selectors_take_names_and_labels_of_any_text() {
     assert_eq!(selector.name, None);
     assert_eq!(selector.matchers[0].name, "__name__");
     assert_eq!(selector.matchers[0].value, "the name");
-    // Keywords are also valid metric names.
+    // Many keywords are also valid metric names.
     for name in [
         "sum", "offset", "by", "start", "fill", "anchored", "max_of", "unless", "a:b",
     ] {

@@ -1,14 +1,15 @@
 //! Tests of the printers.
 //!
-//! Expressions printed as text and parsed again must be equivalent to the original, which is compared as
-//! JSON.
+//! An expression that is printed as text and parsed again must equal the original. Both are compared as
+//! text and as JSON.
 
 use serde_json::json;
 use tideline_promql::{parse, pretty, to_json};
 
 use super::corpus;
 
-/// Asserts that two texts parse to the same expression, regardless of spaces.
+/// Asserts that two texts parse to the same expression, regardless of the changes that printing
+/// makes.
 pub(crate) fn same(text: &str, printed: &str) {
     let again = parse(printed).unwrap_or_else(|error| panic!("{text}: {printed}: {error}"));
     assert_eq!(

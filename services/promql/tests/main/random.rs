@@ -1,5 +1,5 @@
-//! Random tests: random expressions survive printing and parsing, and broken texts are rejected without a
-//! panic.
+//! Random tests: random expressions survive printing and parsing, and broken texts are rejected or parsed
+//! without a panic.
 
 use tideline_promql::ast::ValueType;
 use tideline_promql::function::{FUNCTIONS, FunctionSpec, Variadic};

@@ -1,6 +1,6 @@
 //! Tests of functions over ranges of floats, and of floats and histograms.
 //!
-//! They cover extrapolation, resets, start timestamps, and `anchored` and `smoothed` ranges.
+//! The tests cover extrapolation, resets, start timestamps, and `anchored` and `smoothed` ranges.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tideline_promql::Point;
 use tideline_promql::note::Note;
 use tideline_promql::range::{Extent, RangeFunction, Window, extend_floats, smooth_at};
 
-/// Samples of a range, in seconds.
+/// Samples of a range. `end`, `width` and the arguments of the methods are in seconds.
 #[derive(Default, Clone)]
 pub(crate) struct Range {
     end: i64,

@@ -107,13 +107,14 @@ impl Areas {
         }
     }
 
-    /// Returns `integral`.
+    /// Returns the value of `integral`; `None` if no line crosses the window.
     pub(super) fn integral(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         (area.crossed > 0).then(|| ValueRef::Float(area.area.as_f64()))
     }
 
-    /// Returns `time_weighted_mean`.
+    /// Returns the value of `time_weighted_mean`: if no line crosses the window, the mean of the
+    /// points; `None` without points.
     pub(super) fn mean(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         if area.crossed > 0 {

@@ -85,7 +85,8 @@ impl Extremes {
 }
 
 impl Extreme {
-    /// Returns true if a candidate that compares like this with the kept value replaces it.
+    /// Returns true if a candidate replaces the kept value. `candidate` is the order of the
+    /// candidate relative to the kept value.
     fn prefers(self, candidate: Ordering) -> bool {
         match self {
             Self::Lowest => candidate.is_lt(),

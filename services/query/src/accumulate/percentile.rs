@@ -1,10 +1,11 @@
-//! Percentiles: exact up to a number of values per window, estimated from a histogram above it.
+//! Percentiles: exact up to a number of values per window, estimated from a histogram above this
+//! number.
 //!
 //! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket
 //! contains the doubles with the same sign, exponent and first eight bits of the fraction, so it is at most 1/256
-//! of its values wide, over the whole range of doubles. The bucket of a value is found with one shift. The counts
-//! depend neither on the order nor on the partition of the values, so an estimate is the same for any distribution
-//! over tiers and workers. Sketches such as t-digest and KLL do not guarantee that.
+//! of its values wide, over the whole range of normal doubles. The bucket of a value is found with one shift. The
+//! counts depend neither on the order nor on the partition of the values, so an estimate is the same for any
+//! distribution over tiers and workers. Sketches such as t-digest and KLL do not guarantee that.
 
 use hashbrown::HashMap;
 use tideline_engine::model::ColumnData;

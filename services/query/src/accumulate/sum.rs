@@ -69,7 +69,8 @@ impl Sum {
         self.types == Types::default()
     }
 
-    /// Returns the sum in the type of the values, as float if they had several types; `None` if there were none.
+    /// Returns the sum in the type of the values, as float if they had several types; `None` if nothing was
+    /// added.
     ///
     /// # Errors
     ///

@@ -119,7 +119,8 @@ impl Tallies {
         ))
     }
 
-    /// Returns `mode`.
+    /// Returns the most frequent value, and of equally frequent values the lowest; `None` if there
+    /// is no value.
     pub(super) fn mode(&self, window: usize) -> Option<ValueRef<'_>> {
         let tally = self.windows[window].as_ref()?;
         let most = tally.scalars.values().copied().reduce(|a, b| {

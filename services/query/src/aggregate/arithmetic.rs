@@ -40,7 +40,8 @@ struct OfMeasurement {
 const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
-    /// Adds the inputs of the expressions to the columns. Returns an error if an input is not a number.
+    /// Adds the inputs of the expressions to the columns. Returns an error if a name or an expression
+    /// is not valid, or if an input is not a number.
     pub(super) fn new(
         computations: &[Computation],
         columns: &mut Columns<AggregateSource>,
@@ -187,7 +188,8 @@ fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> 
     }
 }
 
-/// Returns the accumulator index of an aggregate in a measurement; adds one if the aggregate was not requested.
+/// Returns the accumulator index of an aggregate in a measurement; adds an accumulator if the aggregate does
+/// not have one.
 fn accumulator_index(
     columns: &mut Columns<AggregateSource>,
     measurement: usize,

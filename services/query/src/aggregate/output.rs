@@ -35,7 +35,7 @@ pub(super) struct Output<'a> {
     pub(super) estimated: BTreeSet<usize>,
     /// Positions of the columns in which some integer sum did not fit its type.
     pub(super) overflowed: BTreeSet<usize>,
-    /// Indexes, within the group, of the columns of the last row in which an integer sum did not fit its type.
+    /// Columns of the last row whose integer sum did not fit its type, as indexes within the group.
     pub(super) row_overflows: Vec<usize>,
 }
 

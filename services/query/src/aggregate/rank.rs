@@ -136,8 +136,9 @@ impl<'a> Ranking<'a> {
         keys.retain(|(_, value)| compare_values(value.as_ref(), last.as_ref(), order).is_le());
     }
 
-    /// Returns the columns of the first scan: those of the result, if it has a single window and its columns
-    /// include the rank value at no extra read cost; otherwise only the rank value.
+    /// Returns the columns of the first scan: those of the result, if the result has a single window, its
+    /// cells fit at once, and its columns include the rank value at no extra read cost; otherwise only the
+    /// rank value.
     fn first_scan<'s>(
         &'s self,
         context: &Context<'_>,

@@ -13,7 +13,7 @@ use crate::support::{Dice, World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Random expression, which can be written as text and evaluated; `None` = no value.
+/// Random expression, which can be written as text and evaluated.
 #[derive(Debug, Clone)]
 enum Tree {
     Number(f64),

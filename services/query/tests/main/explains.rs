@@ -1,6 +1,7 @@
 //! Explanations, compared with the executed queries.
 //!
-//! Plans must be equal. Estimates must be exact for a range with all points and proportional for a part of it.
+//! Plans must be equal, except for the number of groups of a ranked query. Estimates must be exact for a range
+//! with all points and proportional for a part of it.
 
 use tideline_condition::operators::Exists;
 use tideline_condition::{Condition, Subject, Test};

@@ -1,4 +1,4 @@
-//! Rules of the functions that need all values: percentiles, standard deviation, tallies and areas.
+//! Rules of percentiles, standard deviation, tallies, differences and areas.
 //!
 //! Also tests the memory limits of these functions.
 

@@ -23,7 +23,7 @@ pub(crate) struct Timeline {
     pub(crate) points: BTreeMap<i64, BTreeMap<String, Value>>,
 }
 
-/// Measurement, then timeline id or tag values.
+/// Measurement, timeline id (if grouped by timeline), tags.
 pub(crate) type GroupKey = (String, Option<TimelineId>, Vec<(String, String)>);
 /// Start of the window, then one value per column.
 pub(crate) type GroupRows = BTreeMap<i64, Vec<Option<Value>>>;
@@ -41,7 +41,7 @@ impl Model {
         }
     }
 
-    /// Returns the points that match a condition.
+    /// Returns the points that match a condition; all points without a condition.
     pub(crate) fn filtered(&self, condition: Option<&Condition>) -> Self {
         let mut timelines = self.timelines.clone();
         for timeline in timelines.values_mut() {

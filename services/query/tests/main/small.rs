@@ -1,6 +1,7 @@
 //! Small queries: which queries are small, and their results.
 //!
-//! Small queries must return the same rows as the original queries, or exceed their budget.
+//! Small queries must return the same rows as the original queries, or fail because they exceed
+//! their budget.
 
 use tideline_condition::Condition;
 use tideline_engine::ErrorKind;

@@ -194,7 +194,7 @@ impl Throttle for Hurry {
     }
 }
 
-/// Content received by a sink.
+/// Sink that keeps the result.
 #[derive(Debug, Default)]
 pub(crate) struct CollectedResult {
     pub(crate) header: Header,
@@ -215,7 +215,7 @@ pub(crate) struct KeptSeries {
 }
 
 impl CollectedResult {
-    /// Returns the rows of the only series.
+    /// Returns the rows of the only series; empty if the result has no series.
     pub(crate) fn rows(&self) -> Vec<(i64, Vec<Option<Value>>)> {
         assert!(self.series.len() <= 1, "{:?}", self.series);
         self.series
@@ -275,7 +275,7 @@ impl RowSink for CollectedResult {
     }
 }
 
-/// Returns true if a column of a type can hold a value; `None` can hold any.
+/// Returns true if a column of a type can hold a value; a column without a type can hold any value.
 fn fits(value: Option<&Value>, stated: Option<ValueType>) -> bool {
     let is_number = |of: ValueType| of.kind() == ValueKind::Number;
     match (value.map(Value::value_type), stated) {

@@ -1,6 +1,6 @@
 //! Conditions on values: their rules, and the conditions that are refused.
 //!
-//! All conditions are tested on one small set of points, before and after sealing.
+//! All conditions are tested on one small set of points.
 
 use std::ops::Bound;
 

@@ -1,6 +1,7 @@
 //! Column types of a columnar result, and the builders that collect the current batch.
 //!
-//! A builder converts values that are narrower than its column: integers to doubles, any value to text.
+//! In a column of doubles, a builder converts integers to doubles. In a text column, it converts every value to
+//! text.
 
 use std::io;
 use std::sync::Arc;

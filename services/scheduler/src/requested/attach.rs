@@ -35,8 +35,8 @@ impl AttachJob {
         Ok(Self { job, plan })
     }
 
-    /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the
-    /// progress, and true if everything is done.
+    /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress,
+    /// and true if the plan was completed.
     ///
     /// # Errors
     ///

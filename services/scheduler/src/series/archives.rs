@@ -19,7 +19,7 @@ pub struct ArchiveState {
     pub standing: ArchiveProgress,
     /// Time for which the oldest waiting points have been old enough, nanoseconds; 0 = no points wait.
     pub behind: i64,
-    /// Number of failed moves into files in a row.
+    /// Number of failures in a row of moves into files or of removals from the cold tier; the larger number.
     pub failures: u32,
     /// Time of the next attempt while moves fail, trusted nanoseconds since the epoch.
     pub tried_again: Option<i64>,
@@ -38,7 +38,7 @@ pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
 const ARCHIVE_JOBS: [JobKind; 2] = [JobKind::Archive, JobKind::Evict];
 
 impl Scheduler {
-    /// Returns the state of the archive of each table that has one or has archived points.
+    /// Returns the state of the archive of each table that has an archive or archived points.
     pub fn archives(&self) -> Vec<ArchiveState> {
         let facts = self.shared().models.series().work.facts();
         let now = facts.now();

@@ -83,7 +83,8 @@ impl Series {
         ))
     }
 
-    /// Moves points into files. If they also stay in the cold tier for a while, they first become one cold segment.
+    /// Moves points into files. If the points also stay in the cold tier for a while, they first become one cold
+    /// segment. Work of the mode [`Mode::Cut`] only cuts the segments.
     pub(super) fn archive(
         &self,
         work: &Planned,
@@ -124,7 +125,8 @@ impl Series {
         })
     }
 
-    /// Restores archived segments to the cold tier, one by one. Segments that changed meanwhile are left out.
+    /// Restores archived segments to the cold tier and keeps cold ones there, one by one. Segments that changed
+    /// meanwhile are left out.
     pub(super) fn restore(
         &self,
         work: &Planned,

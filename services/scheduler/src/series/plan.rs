@@ -1,8 +1,8 @@
 //! The planner: derives work from facts, without I/O, state or a clock of its own.
 //!
-//! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are assigned:
-//! expired segments are not rewritten, segments that migrate or are archived are not folded or purged, and no segment
-//! is in two plans.
+//! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are claimed: expired
+//! segments are not rewritten, and segments that migrate or are archived within an hour are not folded or purged. A
+//! claimed segment is in one plan only.
 
 pub mod archive;
 pub mod catalog;
@@ -111,8 +111,8 @@ impl From<Window> for Slot {
     }
 }
 
-/// Returns when jobs of a kind may start by the schedule of a table: `ready`, or the first scheduled time after both
-/// `ready` and the last one served. `None` if the schedule is invalid.
+/// Returns the time from which jobs of a kind that are ready at `ready` may start by the schedule of a table, as
+/// [`schedule::begins`] does. `None` if the schedule is invalid or has no further time.
 fn begins(facts: &Facts, table: &TableFacts, past: &History, kind: JobKind, ready: i64) -> Option<i64> {
     let served = past.served.get(&(table.id, kind)).copied();
     let since = [served, Some(table.created), Some(table.policy_changed)];

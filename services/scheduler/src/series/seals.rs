@@ -22,8 +22,8 @@ const BY_ITSELF: &str = "unsealed points are sealed by size and age";
 const ASKED: &str = "requested by a call that waits for it";
 
 impl Scheduler {
-    /// Calls `seal` on the calling thread, concurrently with planned work, and returns the job that records it. Its
-    /// amounts are those of all seals that ended meanwhile.
+    /// Calls `seal` on the calling thread, concurrently with planned work, and returns the job that records the call.
+    /// The amounts of the job are those of all seals that ended meanwhile.
     ///
     /// # Errors
     ///

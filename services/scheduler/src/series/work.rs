@@ -85,7 +85,7 @@ pub trait SeriesWork: Send + Sync + 'static {
     fn clean_catalog(&self, table: TableId) -> Result<u64, WorkError>;
 }
 
-/// Returns true for tables that hold points.
+/// Returns true for a series table.
 fn is_series(table: &TableSurvey) -> bool {
     table.table.spec().model == TableModel::Series
 }

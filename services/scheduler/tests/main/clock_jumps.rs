@@ -259,7 +259,7 @@ impl Machine {
         seen
     }
 
-    /// Checks that every point younger than the retention, by true time and minus the lead, is visible.
+    /// Checks that every point is visible whose age, by true time, is at most the retention minus the lead.
     fn check_nothing_is_early(&self, context: &str) {
         self.compare(self.truth - RETENTION + self.lead, context);
     }

@@ -30,7 +30,7 @@ fn at_step(
     step: u64,
     mut act: impl FnMut(&Scheduler, Job) + Send + 'static,
 ) {
-    // If the callback owned the scheduler, its drop inside a rewrite would wait for itself.
+    // A callback that owned the scheduler could drop it inside a rewrite, and the stop would wait for itself.
     let scheduler = Arc::downgrade(scheduler);
     let mut is_done = false;
     work.on_step(move |at| {

@@ -68,7 +68,7 @@ pub(crate) struct FakeWork {
     /// Descriptions of what was done.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
-    /// Reports of seals that the store has done on its own.
+    /// Reports of seals that were not taken yet.
     pub(crate) seals: Mutex<Vec<SealReport>>,
 }
 

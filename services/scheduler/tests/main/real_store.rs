@@ -280,7 +280,11 @@ fn moves_change_no_answer() {
         BTreeSet::new(),
         tideline_testkit::rounds("TIDELINE_RUNS", 6, 60) as u64,
     );
-    for (run, seed) in (1..).zip(tideline_testkit::seeds("moves", runs)) {
+    // Further runs follow until every kind of move has happened.
+    for (run, seed) in (1..).zip(tideline_testkit::seeds("moves", 10 * runs)) {
+        if run > runs && done_kinds.len() == 5 {
+            break;
+        }
         let mut chance = Chance(seed.max(1));
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));

@@ -189,7 +189,7 @@ fn golden_rows_read_back_and_are_written_the_same() {
     assert_eq!(scheduler.metrics().kinds_paused, 2);
     assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] >= 42);
 
-    // A change and its opposite write the row again. A running job that is interrupted is written as it was read.
+    // Two opposite changes write the row of the table again. The job is read as running and written as interrupted.
     work.rows.lock().insert(
         "job-00000000000000000007".into(),
         job.replace("done\",\"by_hand", "running\",\"by_hand").into(),
@@ -242,7 +242,7 @@ fn golden_rows_keep_the_short_names_of_kinds() {
         assert_eq!(scheduler.job(id).map(|job| job.kind), Some(kind));
     }
     assert_eq!(scheduler.metrics().kinds_paused, 2);
-    // Interrupted jobs were written again at the start. A change and its opposite write the row of the table.
+    // Interrupted jobs were written again at the start. Two opposite changes write the row of the table.
     scheduler
         .pause_kind(JobKind::Purge, Some("default"))
         .expect("a table");

@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 20;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 First compares lists, logs, journal entries, tables of rows and segments with their checksums; then
-validates every chunk, catalog row, schema, delete and request. The folder is locked and not modified,
+validates every chunk, row, catalog row, schema, delete and request. The folder is locked and not modified,
 so no server may use it. The search index is not checked, because a start checks it and rebuilds it
 if necessary.
 
@@ -79,6 +79,8 @@ fn counts(report: &FolderReport) -> Vec<(&'static str, u64)> {
             ("points", rows.store.points),
             ("values", rows.store.values),
             ("points_in_journal", rows.store.journal_points),
+            ("rows", rows.rows),
+            ("row_bytes", rows.row_bytes),
         ]);
     }
     counts

@@ -263,6 +263,14 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
+        "storage.row_buffer_bytes",
+        "Bytes of changed rows of wide tables in memory at which they are flushed. While flushes are slow, up\n\
+         to twice as many bytes wait for them; beyond that, writers wait. Also limits what a restart has to\n\
+         read again.",
+        |config| Slot::Bytes(&mut config.engine.rows.buffer_bytes),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
         "storage.pending_bytes_max",
         "Bytes of decoded points that wait to be written; writes beyond it are refused as overload.",
         |config| Slot::Bytes(&mut config.engine.store.log.pending_bytes_max),

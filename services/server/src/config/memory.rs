@@ -16,19 +16,20 @@ use crate::memory::MemoryLimit;
 const MEMORY_PERCENT: u64 = 60;
 /// Minimum memory for requests. With less, single requests of ordinary size would be refused.
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
-/// Budgets that are at most the given part of `memory.max` unless they are set. With the heads, which are at
-/// most 5/12, they leave a fifth to requests.
-const SHARES: [(&str, u64); 8] = [
+/// Budgets and denominators: a budget that is not set takes at most this share of `memory.max`. Together with the
+/// heads, which take at most 5/12, and the newest journal entries, the budgets leave a sixth to requests.
+const SHARES: [(&str, u64); 9] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
     ("http.body_bytes_max", 32),
+    ("storage.row_buffer_bytes", 96),
     ("storage.pending_bytes_max", 32),
     ("storage.cache_bytes", 16),
     ("storage.cold_cache_bytes", 32),
     ("storage.series_cache_bytes", 16),
     ("archive.cache_bytes", 32),
 ];
-/// The newest journal entries are at most this part of `memory.max`.
+/// Denominator of the largest share of `memory.max` for the newest journal entries.
 const RECENT_PART: u64 = 32;
 
 /// Division of [`Config::memory_max`].
@@ -86,6 +87,11 @@ impl Config {
                     "2 × storage.head_bytes_max",
                     bytes(self.head_budget().bytes_max).saturating_mul(2),
                 ),
+                // Two further buffers may wait for their flush.
+                (
+                    "3 × storage.row_buffer_bytes",
+                    bytes(self.engine.rows.buffer_bytes).saturating_mul(3),
+                ),
                 ("storage.pending_bytes_max", bytes(store.log.pending_bytes_max)),
                 ("recent journal entries", bytes(self.recent_bytes_max())),
                 (
@@ -116,7 +122,7 @@ impl Config {
         self.memory_max.unwrap_or_else(granted)
     }
 
-    /// Returns the memory of a machine on which `memory.max` would be the default. The default head size is
+    /// Returns the memory of a machine whose default of `memory.max` equals the current value. The default head size is
     /// derived from it.
     pub(super) fn memory_basis_bytes(&self) -> u64 {
         match self.memory_max {

@@ -207,7 +207,7 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
     entries.map(read).collect()
 }
 
-/// Parses names, separated by commas. A name occurs once.
+/// Parses names, separated by commas. Repeated names are refused.
 fn read_names(text: &str) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -61,7 +61,7 @@ pub(crate) struct Given {
 pub(crate) const ENVIRONMENT_PREFIX: &str = "TIDELINE__";
 
 impl Sources {
-    /// Returns all values, weakest first. Unknown keys and unreadable files are added to `problems`.
+    /// Returns all values, weakest first. Problems, such as unknown keys and unreadable files, are added to `problems`.
     pub(crate) fn collect(&self, problems: &mut Vec<Problem>) -> Vec<Given> {
         let mut collector = Collector {
             given: Vec::new(),
@@ -206,7 +206,8 @@ impl Collector<'_> {
     }
 }
 
-/// Returns the most similar key: few different letters, or the same name in another section.
+/// Returns the most similar key: few different letters, or a similar name in another section. `None` if no key is
+/// similar enough.
 fn nearest(path: &str) -> Option<&'static Key> {
     let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |key: &Key| {

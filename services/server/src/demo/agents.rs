@@ -19,7 +19,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 const FLEET_STEP: i64 = 10 * NANOS_PER_SECOND;
 /// Length of the fleet's history at the start, in nanoseconds.
 const FLEET_PAST: i64 = 3_600 * NANOS_PER_SECOND;
-/// Rows per request while the fleet catches up.
+/// Maximum rows per request while the fleet catches up, unless the fleet has more hosts.
 const BATCH_ROWS: u32 = 5_000;
 /// Wait after a failed write.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -12,8 +12,7 @@ use crate::failure::{Failure, Result};
 /// Sampler of processors, memory, swap, disks, networks, load and uptime.
 ///
 /// Measurements and fields have the names that Telegraf uses, if any. Every line has the tags `host` and
-/// `origin=measured`. Counters since the start of the machine are written as counters, for queries of their
-/// `rate`.
+/// `origin=measured`. Counters since the start of the machine are written unchanged, for queries of their `rate`.
 #[derive(Debug)]
 pub(crate) struct HostSampler {
     host: String,
@@ -26,7 +25,7 @@ pub(crate) struct HostSampler {
 #[derive(Debug, Clone, Copy)]
 enum Figure {
     Float(f64),
-    /// Unsigned integer, written as a signed one. Larger values are clamped.
+    /// Unsigned integer, written as a signed one. Values above `i64::MAX` are clamped.
     Whole(u64),
 }
 

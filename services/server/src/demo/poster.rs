@@ -35,7 +35,7 @@ impl Poster {
         &self.base
     }
 
-    /// True if the server requires a token.
+    /// Returns true if the server requires a token.
     pub(crate) const fn needs_token(&self) -> bool {
         self.token.is_some()
     }

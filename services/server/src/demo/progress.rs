@@ -51,13 +51,13 @@ impl Progress {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Returns the reason of the last failed write; empty without a failure.
+    /// Returns the reason for the last failed write; empty without a failure.
     pub(crate) fn last_failure(&self) -> String {
         let reason = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         reason.clone()
     }
 
-    /// True if current data of both agents is stored.
+    /// Returns true if current data of both agents is stored.
     pub(crate) fn is_ready(&self) -> bool {
         self.measured.load(Ordering::Relaxed) > 0 && self.has_caught_up.load(Ordering::Relaxed)
     }

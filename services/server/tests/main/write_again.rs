@@ -48,7 +48,7 @@ fn of_a_batch_only_what_was_refused_for_now_is_sent_again() {
             );
             (429, "retry-after: 1\r\n", body)
         }
-        // One of them is stored, the other one is invalid.
+        // One of these two lines is stored, the other line is invalid.
         _ => (200, "", report(1, 1, &reject(3, false), 0)),
     });
     let ended = run(

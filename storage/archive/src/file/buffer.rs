@@ -1,7 +1,7 @@
 //! Buffered values of one column until their row group is written.
 //!
-//! Values that repeat over rows (ids, tags) are stored once with a row count. Numbers are stored individually, with one
-//! definition level per row that marks whether the row has a value.
+//! Values that repeat over rows (ids, tags) are stored once with a row count. Other values are stored individually.
+//! Optional numbers and booleans also have one definition level per row, which marks rows with a value.
 
 use bytes::Bytes;
 use parquet::data_type::{
@@ -26,7 +26,7 @@ pub(crate) enum Buffer {
     Integers(Vec<i64>),
     /// Id column; each id with its number of rows.
     Ids(Vec<(TimelineId, usize)>),
-    /// Optional strings or histogram bytes; each value with its number of rows.
+    /// Strings or histogram bytes, optional or required; each value with its number of rows.
     Strings(Strings),
     /// Maps from string to string; each map with its number of rows.
     Maps(Maps),
@@ -300,8 +300,8 @@ fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) 
     })
 }
 
-/// Passes repeated values to the encoder in batches of [`REPEATED_BATCH`] rows. A value that fills several batches is
-/// cloned for the first of them only, because most of the cost is reference counting.
+/// Passes repeated values to the encoder in batches of [`REPEATED_BATCH`] rows. A value that fills several complete
+/// batches is cloned only for the first one, because most of the cost is reference counting.
 fn write_repeated<T: Clone>(
     rows: impl Iterator<Item = (Option<T>, usize)>,
     mut write: impl FnMut(&[T], &[i16]) -> Result<()>,

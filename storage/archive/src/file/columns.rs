@@ -57,7 +57,7 @@ pub(crate) struct ColumnNote {
     /// Name of the field, if the column holds field values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// Type of the field values, with the name used in line protocol.
+    /// Type of the field values, by [`ValueType::name`].
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Columns {
     pub(crate) tags: HashMap<String, usize>,
     /// Column index of each field and type.
     pub(crate) fields: HashMap<(FieldId, ValueType), usize>,
-    /// Type of each column of field values.
+    /// Value type of each column; `None` for timestamps, ids and tags.
     pub(crate) types: Vec<Option<ValueType>>,
 }
 

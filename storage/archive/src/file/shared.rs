@@ -16,7 +16,7 @@ use super::columns::{self, TIME, TIME_AT, TIMELINE, TIMELINE_AT};
 use super::writer::{FileWriter, FinishedFile};
 use crate::error::Result;
 
-/// Indexes of the buffers, after the buffers of timestamps and ids.
+/// Buffer indexes; the buffers of timestamps and ids come first.
 const MEASUREMENT_AT: usize = 2;
 const TAGS_AT: usize = 3;
 const FIELD_AT: usize = 4;
@@ -28,8 +28,8 @@ pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
 /// Number of columns of a shared file with histograms.
 pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
-/// Number of columns of a shared file without histograms. Their column is the last one, so builds without histograms
-/// read and write the same form.
+/// Number of columns of a shared file without histograms. The column of histograms is the last one, so builds that do
+/// not support histograms read and write files of this form.
 pub(crate) const SHARED_LEAVES_WITHOUT_HISTOGRAMS: usize = SHARED_LEAVES - 1;
 
 /// Types of the value columns, in column order.

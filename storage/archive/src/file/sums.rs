@@ -1,8 +1,9 @@
 //! Block checksums of a file: every part that is read back is verified before it is decoded.
 //!
 //! Readers fetch parts of a file, but its SHA-256 covers the whole file. A metadata entry in the footer therefore has a
-//! CRC-32 of each block before the page indexes, and the description has a SHA-256 of the footer. Blocks are
-//! independent of pages, so page headers and the bytes between pages are covered too.
+//! CRC-32 of each block before the page indexes, and the description has a SHA-256 of the footer and of the page
+//! indexes that readers use. Blocks are independent of pages, so page headers and the bytes between pages are covered
+//! too.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -55,7 +56,7 @@ impl BlockSums {
     }
 
     /// Verifies `content`, which must start with the block at offset `start`. Returns the first block that does not
-    /// match: its byte range in the file, the stored checksum and the actual one.
+    /// match: its byte range in the file, the stored checksum and the actual one; `None` if all blocks match.
     pub(crate) fn first_wrong(&self, start: u64, content: &[u8]) -> Option<(Range<u64>, u32, u32)> {
         let first = usize::try_from(start / self.block).unwrap_or(usize::MAX);
         let parts = content.chunks(usize::try_from(self.block).unwrap_or(usize::MAX));

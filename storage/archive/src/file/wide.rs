@@ -20,7 +20,7 @@ pub(crate) struct WideFile {
 }
 
 impl WideFile {
-    /// Creates a file for rows of a shape. The floats of `samples` determine which columns use a dictionary.
+    /// Creates a file for rows of a shape. The floats of `samples` determine which float columns use a dictionary.
     pub(crate) fn new<'r>(
         directory: &Path,
         shape: &Shape,
@@ -55,7 +55,7 @@ impl WideFile {
         self.columns.hold(identity.tags(), run)
     }
 
-    /// Adds the rows of a run; it must [fit](Self::fits).
+    /// Adds the rows of a run, which must [fit](Self::fits).
     pub(crate) fn add(&mut self, id: TimelineId, identity: &Identity, run: &Run) -> Result<()> {
         let rows = run.rows();
         let Self { columns, file } = self;
@@ -91,7 +91,7 @@ impl WideFile {
     }
 }
 
-/// Returns the float columns with too many distinct values for a dictionary in `samples`.
+/// Returns the float columns that have too many distinct values in `samples` for a dictionary.
 fn varied<'r>(columns: &Columns, samples: impl Iterator<Item = &'r Run>) -> Vec<usize> {
     let mut distinct: HashMap<usize, HashSet<u64>> = HashMap::new();
     for column in samples.flat_map(|run| &run.columns) {

@@ -157,7 +157,8 @@ impl FileWriter {
 }
 
 impl FinishedFile {
-    /// Returns the offset of the first page index that readers need. The bytes from there on are read at once.
+    /// Returns the offset of the first page index that readers need; zero if the file has no rows. One request reads
+    /// the bytes from this offset to the end of the file.
     pub(crate) fn index_from(&self) -> u64 {
         let columns = self
             .metadata

@@ -1,7 +1,7 @@
 //! Validation of footers, so that readers can rely on them without further checks.
 //!
-//! A file may be foreign or damaged. Everything that the decoder could fail on (negative offsets, pages outside their
-//! column, columns of the wrong type) is rejected here with a reason.
+//! A file may be foreign or damaged. Contents that would make the decoder fail (negative offsets, pages outside their
+//! column, columns of the wrong type) are rejected here with a reason.
 
 use parquet::basic::Type as Physical;
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData, RowGroupMetaData};

@@ -1,4 +1,4 @@
-//! Bytes of a file that are fetched before they are decoded.
+//! Fetched parts of a file, for the decoder.
 //!
 //! The bytes are fetched as whole blocks and verified with the block checksums, so the decoder never reads unverified
 //! bytes. Recently read blocks are taken from the page cache.
@@ -17,12 +17,13 @@ use super::pages::Pages;
 use crate::error::{ArchiveError, Result};
 use crate::target::Target;
 
-/// Gaps up to this size are fetched along, because a request costs more than their bytes.
+/// Maximum gap between two ranges that one request fetches with them, because a second request costs more than the
+/// bytes of the gap.
 const GAP_SMALL: u64 = 256 << 10;
-/// Number of requests to which a fetch is reduced, if the gaps between ranges do not exceed [`GAP_LARGE`].
+/// Number of requests to which a fetch is reduced by fetching gaps of up to [`GAP_LARGE`] bytes.
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
-/// Attempts to fetch a part whose checksum differs. The first error may be a transmission error.
+/// Maximum attempts to fetch a part whose checksum differs. The first difference may be a transmission error.
 pub(super) const TRIES: usize = 2;
 
 /// Page cache, and whether a reader adds the blocks that it fetches.
@@ -73,7 +74,7 @@ impl Fetched {
         self.parts.lock().push((0, content.slice(sound)));
     }
 
-    /// Fetches these ranges unless they are available, and drops all parts outside of them.
+    /// Fetches those of the ranges that are not available, and drops all parts that overlap none of the ranges.
     pub(crate) fn fetch(&self, mut ranges: Vec<Range<u64>>) -> Result<()> {
         ranges.retain(|range| !range.is_empty());
         let mut parts = self.parts.lock();
@@ -216,7 +217,7 @@ fn cut(part: &(u64, Bytes), start: u64, length: usize) -> Option<Bytes> {
     (last <= part.1.len()).then(|| part.1.slice(at..last))
 }
 
-/// Merges sorted ranges over small gaps, and over larger gaps while there are many ranges.
+/// Merges sorted ranges over small gaps, and over larger gaps while there are more than [`REQUESTS_FEW`] ranges.
 fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

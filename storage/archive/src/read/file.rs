@@ -1,6 +1,6 @@
 //! Reader of runs of one file, requested in ascending order of rows.
 //!
-//! The column readers advance through a row group; rows in between are skipped page by page. The pages of the requested
+//! The column readers advance through a row group and skip the rows that were not requested. The pages of the requested
 //! rows are fetched together before decoding. If the reader has a read-ahead, pages of the following rows are fetched
 //! as well.
 
@@ -304,7 +304,7 @@ struct Raw {
     is_shared: bool,
 }
 
-/// Index of the field names among the columns read of a shared file. The value columns follow.
+/// Index of the field names in the list of columns that are read from a shared file. The value columns follow.
 const NAMES_AT: usize = 1;
 
 impl Raw {

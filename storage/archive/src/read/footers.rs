@@ -79,7 +79,7 @@ struct Disk {
     known: Mutex<std::collections::VecDeque<(String, u64)>>,
 }
 
-/// Block checksums of a file without own checksums, computed while the file was compared with its SHA-256.
+/// Block checksums of a file that stores none, computed while the file was compared with its SHA-256.
 #[derive(Debug, Clone)]
 struct Proof {
     /// SHA-256 of the bytes from `index_from` on.
@@ -146,7 +146,7 @@ impl Footers {
         Opened { file, rows }
     }
 
-    /// Opens a file with block checksums; `None` if it has none.
+    /// Opens a file with block checksums; `None` if the file has no valid ones.
     fn read(&self, target: &Target, file: &ArchiveFile) -> Result<Option<(OpenFile, Option<Bytes>)>> {
         if file.index_sha256.is_empty() {
             return Ok(None);
@@ -162,8 +162,8 @@ impl Footers {
         Ok(Some((opened, before)))
     }
 
-    /// Opens a file without block checksums, which requires reading the whole file once. One caller reads a file;
-    /// concurrent callers wait and then use the cache.
+    /// Opens a file without block checksums. Reads the whole file once, unless the disk cache has its checksums. One
+    /// caller reads a file; concurrent callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
         let lock = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {
@@ -396,8 +396,8 @@ impl Disk {
         (sha256(content) == digest).then(|| kept.slice(DIGEST..))
     }
 
-    /// Stores content. Errors are ignored, because a failing cache only costs speed. Each writer uses its own temporary
-    /// file until it is complete.
+    /// Stores content. Errors are ignored, because a failing cache only costs speed. Each writer writes a temporary
+    /// file of its own and renames the complete file.
     fn put(&self, name: &str, content: &[u8]) {
         let made = fs::create_dir_all(&self.directory);
         let begun = made.and_then(|()| tempfile::NamedTempFile::new_in(&self.directory));

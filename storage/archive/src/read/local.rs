@@ -44,7 +44,7 @@ pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Re
     Ok(local)
 }
 
-/// Opens a fetched file if its column paths equal one of these lists.
+/// Opens a fetched file if its column paths equal one of these lists and its format is known.
 pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFileReader<File>> {
     let reader = SerializedFileReader::new(file.try_clone()?)?;
     let metadata = reader.metadata().file_metadata();

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::digest;
 
-/// Maximum rounds that a block is kept for its uses.
+/// Maximum number of rounds for which its uses keep a block.
 const USES_MAX: u8 = 3;
 /// Approximate memory of a block in addition to its bytes.
 const BLOCK_MEMORY: usize = 128;
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(found[3].as_deref(), Some(&[3; 1_000][..]));
         let left = pages.get(scanned, 0..30).into_iter().flatten().count();
         assert_eq!(left, 15, "the rest of the budget");
-        // Blocks that are no longer used are all evicted.
+        // All blocks that are no longer used are evicted.
         for block in 0..200 {
             pages.put(ContentId(3), block, &vec![0; size]);
         }

@@ -18,7 +18,7 @@ use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 use crate::target::Target;
 
-/// Memory limit of a reader that does not share one.
+/// Memory limit of a reader that does not share one, in bytes.
 const MEMORY_MAX: u64 = 64 << 20;
 
 /// Resolves field names to field numbers.

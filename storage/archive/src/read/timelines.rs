@@ -40,7 +40,7 @@ const COLUMNS: [&str; 15] = [
     "tags.key_value.value",
     "attributes",
 ];
-/// Index of the first integer column. The integers are both timestamps and [`NUMBERS`].
+/// Index of the first integer column. The integer columns are the two timestamps, followed by [`NUMBERS`].
 const INTEGERS_AT: usize = 1;
 const INTEGERS: usize = 2 + NUMBERS.len();
 const MEASUREMENT_AT: usize = 11;
@@ -101,11 +101,11 @@ impl TimelinesFile {
         Ok(Self { target, copy, file })
     }
 
-    /// Returns an iterator from the first run on. Only one iterator may be in use at a time.
+    /// Returns an iterator over all runs. Only one iterator may be in use at a time.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`](crate::ArchiveError::Damaged) if it is not a file of timelines.
+    /// [`ArchiveError::Damaged`](crate::ArchiveError::Damaged) if the content is not a file of timelines.
     pub fn runs(&self) -> Result<TimelineRuns> {
         let reader = local::open(&self.file, &[&COLUMNS]);
         let reader =

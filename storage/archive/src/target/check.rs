@@ -17,21 +17,21 @@ const CHECK_BYTES_MAX: u64 = 4 << 10;
 /// Step of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckStep {
-    /// List objects.
+    /// Listing of objects.
     List,
-    /// Create a new object.
+    /// Creation of an object.
     Create,
-    /// Read the object.
+    /// Read of the object.
     Read,
-    /// Read a range of the object.
+    /// Read of a range of the object.
     ReadRange,
-    /// Refuse to replace the object.
+    /// Refusal of a put that would replace the object.
     CreateOnly,
-    /// Delete the object.
+    /// Deletion of the object.
     Delete,
 }
 
-/// Result of a check. Steps that depend on a failed one are not attempted.
+/// Result of a check. If the object cannot be created, the steps after the creation are not attempted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetCheck {
     /// Attempted steps in order, each with its error message if it failed.

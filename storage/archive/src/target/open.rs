@@ -1,6 +1,6 @@
 //! Opening of targets from addresses: kind of store, path prefix, credentials.
 //!
-//! All stores get the same timeouts and retries, so that a caller waits for a limited time.
+//! All remote stores get the same timeouts and retries, so that a caller waits for a limited time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +27,11 @@ const CONNECT_TIMEOUT: &str = "5 seconds";
 const READ_TIMEOUT: &str = "30 seconds";
 /// Retries after the first attempt of an idempotent request.
 const RETRIES: usize = 4;
-/// Maximum time of all attempts together.
+/// Time since the first attempt after which no further attempt starts.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Options of a target with the names that `object_store` defines: credentials, endpoints, regions. Values are never
-/// shown.
+/// Options of a target with the names that `object_store` defines: credentials, endpoints, regions. `Debug` omits the
+/// values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TargetOptions(pub BTreeMap<String, String>);
 
@@ -42,7 +42,8 @@ impl fmt::Debug for TargetOptions {
 }
 
 impl TargetOptions {
-    /// Reads a file of `name = value` lines. Empty lines and lines that begin with `#` are skipped.
+    /// Reads a file of `name = value` lines. Converts names to lower case and removes double quotes around values.
+    /// Skips empty lines and lines that begin with `#`.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub(crate) struct Requests {
     is_stopped: watch::Sender<bool>,
 }
 
-/// Reason why a request has no response.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub(crate) enum RequestError {
     /// The store or the connection returned an error.

@@ -18,7 +18,7 @@ pub(super) enum Slot {
     File(u32, Box<Shape>),
 }
 
-/// Run that is buffered until its measurement is large enough for a file.
+/// Buffered run of a measurement that does not have its own file.
 pub(super) struct Waiting {
     pub(super) id: TimelineId,
     pub(super) identity: Option<Arc<Identity>>,
@@ -33,7 +33,7 @@ pub(super) enum FileState {
     Done(ArchiveFile),
 }
 
-/// Metadata of a file.
+/// Measurement, day and time range of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     pub(super) measurement: Box<str>,

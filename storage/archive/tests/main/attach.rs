@@ -109,7 +109,7 @@ fn what_is_damaged_is_not_attached() {
         assert!(archive.timelines(&copy).is_err() || *key == copy.sidecar);
         fs::write(&path, whole).expect("written");
     }
-    // Under another name the description belongs to another segment.
+    // A description is rejected under the name of another segment.
     let other = copy.sidecar.replace("-7-", "-8-");
     fs::copy(files.join(&copy.sidecar), files.join(&other)).expect("copied");
     let error = archive

@@ -10,7 +10,7 @@ use crate::kit::{Known, Points, flat, floats, in_directory, write};
 
 const DAYS: i64 = 20;
 
-/// Days of some timelines, with one file per day and `rows` rows per day and timeline.
+/// Returns timelines with `rows` rows per day on each of [`DAYS`] days.
 fn days(timelines: u64, rows: usize) -> (Known, Points) {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
@@ -40,7 +40,7 @@ fn open(directory: &std::path::Path, pages_bytes_max: usize) -> Archive {
     .expect("it opens")
 }
 
-/// Returns the number of requests for reading one field of one timeline, at first and again, and the cached bytes.
+/// Reads one field of one timeline twice. Returns the number of requests of each read, and the cached bytes.
 fn gets(timelines: u64, rows: usize, pages_bytes_max: usize) -> (u64, u64, usize) {
     let (known, points) = days(timelines, rows);
     let directory = tempfile::tempdir().expect("made");
@@ -76,7 +76,7 @@ fn twenty_days_of_a_timeline_are_read_once() {
     // Small files: each is fetched as a whole.
     let (first, again, _) = gets(3, 400, 8 << 20);
     assert_eq!((first, again), (days, 0));
-    // Large files: the footer, and the pages of the column.
+    // Large files: the footer and the pages of the column are fetched.
     let (first, again, cached) = gets(20, 1_440, 8 << 20);
     assert!(first <= 3 * days, "{first} requests");
     assert_eq!(again, 0);

@@ -96,8 +96,8 @@ fn read_fails(
     assert!(outcome.is_err() || !is_gone, "a file that is gone cannot be read");
 }
 
-/// Changes bytes of footers one by one: each read fails, or returns as many points and values as were written. No read
-/// panics.
+/// Changes every fifth byte of the footers, one at a time: each read fails, or returns as many points and values as
+/// were written. No read panics.
 #[test]
 fn a_footer_that_was_changed_panics_nowhere() {
     let mut known = Known::default();

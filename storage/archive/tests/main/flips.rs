@@ -1,4 +1,4 @@
-//! One flipped bit anywhere in a file: reads return what was written, or an error with file and target.
+//! After a flip of one bit in any object, reads return the written data, or an error with object name and target.
 //!
 //! `TIDELINE_FLIPS` sets the number of flipped bits.
 
@@ -34,7 +34,8 @@ impl Random {
     }
 }
 
-/// Columns of every type with and without a dictionary, in files of one measurement and in a shared file.
+/// Columns of all types except unsigned integers, in files of one measurement and in a shared file. One column of
+/// floats has few distinct values, another one has many.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     for (field, name, of) in [
@@ -115,7 +116,7 @@ fn read_all(archive: &Archive, known: &Known, ahead: u64) -> Result<Flat, Archiv
     Ok(all)
 }
 
-/// Flips one bit after another and reads all points each time.
+/// Flips random bits, one at a time, and reads all points after each flip.
 fn flip_and_read(test: &str, files: &Path, known: &Known, expected: &Flat) {
     let mut random = Random(tideline_testkit::seed(test));
     let directory = tempfile::tempdir().expect("made");

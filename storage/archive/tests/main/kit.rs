@@ -36,7 +36,7 @@ impl Known {
         TimelineId(id)
     }
 
-    /// Adds a field of a measurement, or another type of it.
+    /// Adds a field to a measurement, or another type to a field.
     pub(crate) fn field(&mut self, measurement: &str, id: u32, name: &str, of: ValueType) {
         let fields = self.fields.entry(measurement.into()).or_default();
         match fields.iter_mut().find(|field| field.id == FieldId(id)) {

@@ -46,7 +46,7 @@ fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
             ColumnData::String(texts.iter().map(String::as_str).collect())
         }
         ValueType::Histogram => {
-            // Arbitrary bytes that are not UTF-8.
+            // Arbitrary bytes, which need not be UTF-8.
             let bytes = seeds.iter().map(|seed| seed.to_le_bytes());
             let all: Vec<[u8; 8]> = bytes.collect();
             let some = all.iter().zip(seeds);
@@ -264,7 +264,8 @@ fn shared_files_have_a_column_of_histograms_only_where_a_row_is_one() {
     }
 }
 
-/// A field gets another type in the middle of a day: the rows continue in another file with a column for it.
+/// A field has another type in the last timeline of a day: its rows are written to another file with a column for this
+/// type.
 #[test]
 fn a_shape_that_grows_goes_on_in_another_file() {
     let mut known = Known::default();
@@ -334,8 +335,8 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
     }
 }
 
-/// A file of one measurement whose columns have the layout of a shared file (three tags, then a string, six value
-/// columns) is still read correctly.
+/// A file of one measurement whose columns have the layout of a shared file (three tags, a string, and five columns of
+/// the types of a shared file) is still read correctly.
 #[test]
 fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     let mut known = Known::default();
@@ -411,7 +412,8 @@ fn readers_of_many_files_keep_to_their_memory() {
     }
 }
 
-/// Timelines with alternating tags that were not announced: three files suffice, the third has columns for all tags.
+/// Timelines with alternating tags that `tag_keys` does not list: three files suffice, the third has columns for all
+/// tags.
 #[test]
 fn tags_that_take_turns_need_no_file_for_each_turn() {
     struct Forgetful(Known);

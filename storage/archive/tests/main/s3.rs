@@ -27,7 +27,7 @@ use crate::kit::{Known, Points, archive_with, flat, floats, read, write};
 /// Secret that no message may contain.
 const SECRET: &str = "a-secret-access-key";
 
-/// Fault of the next request of a matching method.
+/// Fault of the next request with a matching method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// An object is stored, and the response is lost.
@@ -220,7 +220,7 @@ fn an_s3_server_keeps_an_archive() {
     );
 }
 
-/// If no server listens, an error is returned quickly and is retryable.
+/// If no server listens, the error is retryable.
 #[test]
 fn a_server_that_is_down_is_an_error_to_try_again() {
     let directory = tempfile::tempdir().expect("made");
@@ -238,7 +238,7 @@ fn a_server_that_is_down_is_an_error_to_try_again() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// With any faults of responses, objects are stored once and read back correctly.
+/// With several sequences of faults, objects are stored once and read back correctly.
 #[test]
 fn faults_of_the_server_lose_and_double_nothing() {
     let directory = tempfile::tempdir().expect("made");
@@ -367,7 +367,7 @@ impl Stored {
     }
 }
 
-/// A wrong response during a query is requested again or rejected, and never used.
+/// After a wrong response during a query, the request is repeated or the read fails. Wrong bytes are never used.
 #[test]
 fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
     let stored = stored();
@@ -454,7 +454,7 @@ fn a_silent_target_blocks_no_request_for_long() {
     assert!(matches!(stored.read(), Err(ArchiveError::Stopped)));
 }
 
-/// Unreadable objects are not reported as wrong, neither if the server is down nor if it denies access.
+/// Unreadable objects are not reported as wrong, neither if the server is busy nor if it denies access.
 #[test]
 fn only_what_is_wrong_is_called_so() {
     let stored = stored();

@@ -55,7 +55,8 @@ pub(super) struct Lacking {
     pub(super) scratch: Scratch,
 }
 
-/// Assesses a folder without changing it. Returns an error if stored bytes are not what was written.
+/// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store is missing
+/// that had content.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
     // A folder without format or store is either new, or the open refuses it.
     let Some(format) = Format::read(folder)? else {

@@ -30,7 +30,7 @@ use crate::store::{STORE, Store, StoreLocation};
 pub(crate) const JOURNAL: &str = "journal";
 
 impl FjallBackend {
-    /// Opens a data folder, and creates it if it does not exist. Runs all checks that are quick.
+    /// Opens a data folder, and creates it if it does not exist. Runs the quick checks.
     ///
     /// If acknowledged data is missing, the backend opens read-only; see [`FjallOptions::accept_loss`].
     ///
@@ -38,7 +38,7 @@ impl FjallBackend {
     ///
     /// - `Misconfigured` if another process uses the folder, its format is not supported, or the cold folder is missing
     ///   or belongs to another data folder;
-    /// - `Corrupt` if stored bytes are not what was written;
+    /// - `Corrupt` if stored bytes differ from the written data;
     /// - `Unavailable` if the file system fails.
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;

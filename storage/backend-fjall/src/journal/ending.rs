@@ -1,7 +1,7 @@
 //! Durable copy of the end of a journal file, kept while that end is rewritten.
 //!
-//! While the copy exists, the content of the file is its bytes before the end, then the copy: a kill may have left the
-//! file truncated.
+//! A kill may leave the file truncated. While the copy exists, the content of the journal file is therefore the bytes
+//! of the file before the end, followed by the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
@@ -66,7 +66,7 @@ impl Ending {
     }
 }
 
-/// Reader of all bytes of a journal file. The end is read from the copy if that exists.
+/// Reader of all bytes of a journal file. Reads the end from the copy, if a complete copy exists.
 #[derive(Debug)]
 pub(super) struct FullFile {
     reader: io::Chain<io::Take<File>, Cursor<Vec<u8>>>,

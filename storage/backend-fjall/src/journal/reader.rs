@@ -1,7 +1,7 @@
 //! Reader of the frames of one journal file, which distinguishes a torn end from damage.
 //!
-//! A bad frame before an intact one is damage if the intact frame was written when the bad one had been durable.
-//! Otherwise the bad frame and all after it are the torn end of unsynced writes.
+//! A bad frame before an intact one is damage if the bad frame was durable when the intact one was written. Otherwise
+//! the bad frame and all frames after it are the torn end of unsynced writes.
 
 use std::io::{BufReader, Read};
 

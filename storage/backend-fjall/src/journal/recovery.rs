@@ -32,7 +32,7 @@ pub(crate) struct Survey {
     pub(crate) bytes: u64,
 }
 
-/// File that cannot be used as a whole.
+/// File of which some or all bytes cannot be used.
 #[derive(Debug)]
 struct Lost {
     id: FileId,
@@ -63,8 +63,8 @@ impl Survey {
         self.lost.iter().map(ToString::to_string).collect()
     }
 
-    /// Refuses damage, or, if the loss is accepted, drops everything from it on and keeps a copy and a report in
-    /// `root`.
+    /// Returns an error if there is damage. If the loss is accepted, instead drops everything from the damage on, and
+    /// keeps links to the files and a report in `root`.
     pub(super) fn cut(&mut self, folder: &Path, root: &Path, accept_loss: bool) -> Result<()> {
         if self.lost.is_empty() {
             return Ok(());
@@ -174,7 +174,8 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
     Ok(Some(walked))
 }
 
-/// Variant of [`settle`] for a start: the file is of an earlier run that may have been killed after a failed sync.
+/// Variant of [`settle`] for a start: the file belongs to an earlier run, which may have been killed after a failed
+/// sync.
 ///
 /// Only the bytes after the last known sync are doubtful. They are rewritten together with their blocks: the file is
 /// truncated before them and extended with them, while a durable copy of them is kept. Copying a whole journal would

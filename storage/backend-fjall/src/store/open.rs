@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Opens a store that has been created. `checked` is the result of an earlier check of its files. Returns the count
-    /// of the first commit in its logs.
+    /// of the first commit in its logs; `None` if the logs have no count.
     pub(crate) fn open(&self, checked: Option<Checked>) -> Result<Option<u64>> {
         let opened = open_engine(&self.location, &self.setup, Opening::AtStart, checked)?;
         let first_commit = opened.first_commit;

@@ -1,9 +1,9 @@
 //! Complete check of a data folder that no process uses. Changes nothing in it.
 //!
-//! In addition to [`super::verify`], it checks both copies of each list, both slots of the high-water mark, and every
-//! table against the checksum in its version file. The meaning of rows is checked by the crates that wrote them. These
-//! crates read a copy of the folder, because fjall writes when it opens a store. Tables, which are almost all of the
-//! data, are only linked into the copy.
+//! In addition to the checks of [`super::verify`], an [`Inspection`] checks both copies of each list, both slots of the
+//! high-water mark, and every table against the checksum in its version file. The crates that wrote the rows check
+//! their meaning. These crates read a copy of the folder, because fjall writes when it opens a store. Tables, which are
+//! almost all of the data, are only linked into the copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,7 +1,6 @@
 //! The cold store: its creation, its folder, refused opens, and its independence of the hot store.
 //!
-//! The tests delete, move and exchange folders between two opens, and compare what is refused and what is still
-//! readable.
+//! The tests delete, move and exchange folders between two opens, and check the refusals and the readable data.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

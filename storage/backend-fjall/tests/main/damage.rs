@@ -40,7 +40,8 @@ fn filled(is_crashed: bool) -> (TestFolder, Epoch) {
     }
     backend.close().expect("close");
     if is_crashed {
-        // The mark is on the disk; later changes are not flushed by a close.
+        // The high-water mark is on the disk. The folder is cloned while the backend is open again, so that no close
+        // flushes later changes.
         let backend = test_folder.open().expect("open");
         backend.health();
         return (test_folder.clone_as_after_a_crash(), epoch);
@@ -208,7 +209,7 @@ fn number_after(text: &str, before: &str) -> u64 {
         .unwrap_or_else(|_| panic!("no number after {before:?} in {text}"))
 }
 
-/// Zeroes bytes in the middle of a file, as a failed write-back leaves them.
+/// Zeroes bytes in the middle of a file, as a failed write-back leaves them. Returns their range.
 fn make_hole(path: &Path) -> (u64, u64) {
     let mut content = fs::read(path).expect("read");
     let end = content.iter().rposition(|byte| *byte != 0).expect("no hole") + 1;

@@ -1,6 +1,6 @@
 //! Parts on disk: the format of the folder, crashes, a log without its end.
 //!
-//! Golden folders of formats 1 and 3 are opened, and each test covers both tiers.
+//! Golden folders of formats 1 and 3 are opened. Most tests cover both tiers.
 
 use std::fs;
 use std::path::Path;

@@ -20,7 +20,7 @@ pub enum Effort {
     /// read alone.
     #[default]
     Fast,
-    /// Entropy coding of each column that it makes smaller. Costs ten to twenty nanoseconds per value to write and
+    /// Entropy coding, if it reduces the size of a column. Costs ten to twenty nanoseconds per value to write and
     /// three to five to read. Rows are decoded from the start of their frame of 2,048.
     Tight,
 }
@@ -30,9 +30,9 @@ pub enum Effort {
 pub struct ChunkOptions {
     /// Trade-off between speed and size.
     pub effort: Effort,
-    /// Width of the summary buckets in nanoseconds, aligned to the epoch; `None` for no summaries. Summaries are
-    /// omitted if the chunk has fewer than 128 rows or no numeric column, or if the buckets have fewer than 16 rows on
-    /// average.
+    /// Width in nanoseconds of the summary buckets, which are aligned to the epoch; `None` for no summaries. Summaries
+    /// are omitted if the chunk has fewer than 128 rows or no numeric column, or if the buckets have fewer than 16 rows
+    /// on average.
     pub summaries: Option<i64>,
 }
 

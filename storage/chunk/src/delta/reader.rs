@@ -164,7 +164,8 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
         .collect()
 }
 
-/// Reads one group. `budget` is the number of values that the remaining delta may hold; the group reduces it.
+/// Reads one group. `budget` is the number of values that this group and the following ones may have; the values of
+/// this group are subtracted from it.
 fn read_group(
     body: &mut Reader<'_>,
     is_mixed: bool,

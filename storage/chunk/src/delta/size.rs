@@ -1,9 +1,9 @@
 //! Upper bound of the encoded size of a delta, computed without encoding it.
 //!
 //! Each column is packed into the fewest bits that the differences of its values need. The first bound assumes the
-//! widest values of each type, so it reads no values; nearly all deltas are within this bound. If it is too large, a
-//! second bound scans the values for their minimum and maximum. The actual size of typical deltas is a fraction of
-//! either bound.
+//! widest values of each type, so it reads no values; for nearly all deltas it is below the limit. If it exceeds the
+//! limit, a second bound is computed from the minimum and maximum of the values. The actual size of typical deltas is a
+//! fraction of either bound.
 
 use tideline_model::{ColumnData, Measurements};
 
@@ -47,7 +47,7 @@ impl Widths {
 
 impl Delta {
     /// Returns true if the encoded size is at most `bytes`, according to an upper bound. The result may be false
-    /// although the delta would fit. It is always false above [`DELTA_VALUES_MAX`].
+    /// although the delta would fit. The result is always false if the delta has more than [`DELTA_VALUES_MAX`] values.
     ///
     /// Costs a few instructions per column and per new timeline. If the delta exceeds the first bound, it also costs
     /// about half a nanosecond per value.

@@ -1,8 +1,9 @@
 //! Alphabet of an entropy-coded column: residuals that are close to each other share a bin, and thus a symbol.
 //!
-//! Each residual next to the median has a separate bin. Further out, each power of two is divided into four bins, and
-//! extra bits identify a residual within its bin. Series with small steps need no extra bits. Wide and long-tailed
-//! distributions lose about a hundredth of a bit per value, because density varies little within a bin.
+//! If the residuals are close together, each residual next to the median has a separate bin. Further out, each power of
+//! two is divided into four bins, and extra bits identify a residual within its bin. Series with small steps need no
+//! extra bits. Wide and long-tailed distributions lose about a hundredth of a bit per value, because density varies
+//! little within a bin.
 
 use crate::bitpack::bits;
 

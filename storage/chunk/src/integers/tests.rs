@@ -1,6 +1,7 @@
-//! Tests of all forms: each form decodes correctly, the smallest form is chosen, and damage is an error.
+//! Tests of all forms: each form decodes correctly, and the smallest form is chosen.
 //!
-//! Damaged columns must either fail to open or decode to some values; they never cause a panic.
+//! Truncated columns must fail to open. Changed columns must either fail to open or decode to some values; they never
+//! cause a panic.
 
 use super::coded::FRAME;
 use super::packed::{CONSTANT, DELTAS, OFFSETS};
@@ -21,7 +22,7 @@ fn tightly<T: PackedInt>(values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a walk of `count` values whose steps are `noise` of random 64-bit words.
+/// Returns a walk of `count` values. `noise` converts random 64-bit words to steps.
 fn walk(count: usize, noise: impl Fn(u64) -> i64) -> Vec<i64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut value = 0i64;

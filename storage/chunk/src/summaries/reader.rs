@@ -75,7 +75,7 @@ impl<'a> Summaries<'a> {
         self.width
     }
 
-    /// Returns the buckets with rows in time order. Together they contain every row of the chunk.
+    /// Returns the buckets in time order. Each bucket has rows, and every row of the chunk is in one bucket.
     pub fn buckets(&self) -> &[SummaryBucket] {
         &self.buckets
     }
@@ -113,7 +113,7 @@ impl<'a> Summaries<'a> {
         Ok(None)
     }
 
-    /// Reads the arrays in order, each into its part of the known summaries.
+    /// Reads the states, gaps and numbers of a column, and fills the known summaries.
     fn read(
         &self,
         mut body: Reader<'a>,
@@ -229,7 +229,7 @@ impl NumberForm {
     /// Converts the stored integers to the numbers of a summary.
     fn fill(self, summary: &mut ValueSummary, stored: [i64; ARRAYS]) {
         let [lowest, highest, first, last, low, high, correction] = stored;
-        // The other values are stored as differences from the lowest.
+        // The highest, first and last value are stored as differences from the lowest.
         summary.min = self.number(lowest);
         summary.max = self.number(lowest.wrapping_add(highest));
         summary.first.1 = self.number(lowest.wrapping_add(first));

@@ -1,4 +1,4 @@
-//! Encodes summaries: one pass over the timestamps to find the buckets, and one pass over each numeric column.
+//! Encodes summaries: divides the rows into buckets, then summarizes each numeric column.
 //!
 //! Floats are stored as decimals only if this restores all extremes, first and last values exactly. Sums are computed
 //! with compensation, so that sums of buckets can be added without loss of precision.
@@ -113,8 +113,8 @@ impl SummaryEncoder {
         }
     }
 
-    /// Divides the rows into buckets. Returns false if a bucket has fewer than `rows_min` rows on average; the buckets
-    /// are then incomplete.
+    /// Divides the rows into buckets. Returns false if the buckets have fewer than `rows_min` rows on average; they are
+    /// then incomplete.
     fn cut(&mut self, times: &[i64], width: i64, rows_min: usize) -> bool {
         self.buckets.clear();
         let mut start = 0;
@@ -363,8 +363,8 @@ fn compensated_sum(values: &[f64]) -> CompensatedSum {
     total.normalized()
 }
 
-/// Converts bits of floats to decimals if all of them can be converted; otherwise leaves them unchanged. Returns
-/// true if they were converted.
+/// Converts the bits of floats to decimals and returns true. Leaves them unchanged and returns false if a decimal does
+/// not restore a value exactly, or if the correction of a sum is too large.
 fn to_decimals(known: &mut [Known], power: f64) -> bool {
     let decimal = |known: &Known| -> Option<Known> {
         let value = |bits: i64| restored(f64::from_bits(bits as u64), power);

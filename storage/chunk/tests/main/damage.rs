@@ -1,4 +1,4 @@
-//! Damaged bytes are rejected, and never make a reader panic, hang or allocate without limit.
+//! Damaged bytes never make a reader panic, and are rejected if they do not match the checksum.
 //!
 //! Some tests recompute the checksum after the damage, so that the checks of the content itself are exercised.
 
@@ -22,7 +22,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Calls every reading function, also on a chunk opened without checks.
+/// Calls the reading functions on a chunk opened with checks, and on a chunk opened without.
 fn read_all(bytes: &[u8]) {
     let opened = [Chunk::open(bytes), Chunk::open_trusted(bytes)];
     opened.iter().flatten().for_each(read_chunk);

@@ -165,8 +165,8 @@ fn mixed() -> Delta {
     }
 }
 
-/// Returns at least 150 rows with irregular timestamps: each type, each form of each codec, presence as bits and as
-/// flips.
+/// Returns a run of `rows` rows (at least 150) with irregular timestamps: all types except histograms, several forms of
+/// each codec, presence as bits and as flips.
 fn every_type(rows: usize) -> Run {
     let column = |field, values| RunColumn {
         field: FieldId(field),
@@ -225,7 +225,8 @@ fn every_type(rows: usize) -> Run {
     }
 }
 
-/// Returns a write with every section: request, new timelines that share a machine, two groups, extreme values.
+/// Returns a write with a request, new timelines, timelines that share a machine, two groups of one measurement each,
+/// and extreme values.
 fn every_section() -> Delta {
     let timelines: Vec<TimelineId> = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"]
         .map(TimelineId)
@@ -284,7 +285,8 @@ fn deleted() -> Delta {
     }
 }
 
-/// Returns the stored bytes of a golden. Writes the file first if it is missing and `TIDELINE_WRITE_GOLDENS` is set.
+/// Returns the stored bytes of a golden. Writes the file first if it is missing, the encoder writes this version, and
+/// `TIDELINE_WRITE_GOLDENS` is set.
 fn stored<T>(golden: &Golden<T>, encode: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let path = folder.join(golden.name).with_extension("bin");

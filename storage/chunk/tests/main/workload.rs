@@ -32,7 +32,7 @@ impl Seeded {
         self.next() % bound
     }
 
-    /// Returns an approximately normal number with mean 0 and deviation 1: the sum of twelve uniform numbers.
+    /// Returns an approximately normal number with mean 0 and deviation 1: the sum of twelve uniform numbers, minus 6.
     pub(crate) fn normal(&mut self) -> f64 {
         (0..12)
             .map(|_| (self.next() >> 11) as f64 / (1u64 << 53) as f64)

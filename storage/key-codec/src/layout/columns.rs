@@ -101,8 +101,8 @@ impl StoredKeyColumn {
         self.origin() != ColumnOrigin::Logical
     }
 
-    /// Returns the numbers of the logical columns that a hash prefix or bucket is computed of; `None` for a column that
-    /// holds logical values.
+    /// Returns the numbers of the logical columns that a hash prefix or bucket is computed from; `None` for a column
+    /// that holds logical values.
     pub(super) fn hashed(&self) -> Option<&[usize]> {
         match &self.form {
             Form::HashPrefix { of, .. } | Form::Bucket { of, .. } => Some(of),

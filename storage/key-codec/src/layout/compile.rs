@@ -331,7 +331,7 @@ fn spliced_kind(column: &SplicedColumn) -> Result<KeyKind, LayoutError> {
     })
 }
 
-/// Returns the type of a column that can be stored as text.
+/// Returns the type of a column that can be stored as text; `None` for other types.
 fn text_kind(column_type: ColumnType) -> Option<KeyKind> {
     match column_type {
         ColumnType::String | ColumnType::I64 | ColumnType::U64 => KeyKind::of(column_type),

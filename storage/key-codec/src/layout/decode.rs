@@ -101,7 +101,7 @@ impl KeyLayout {
         values: &[KeyValue<'_>],
     ) -> Result<(), StoredKeyDamage> {
         let mut expected = Vec::with_capacity(stored.len());
-        // A hash has no values that it cannot hold.
+        // A hash can be computed from any values.
         let is_computed = self.push_column(column, values, &mut expected).is_ok();
         if is_computed && expected == stored {
             return Ok(());

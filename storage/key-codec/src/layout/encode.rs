@@ -9,8 +9,8 @@ use super::{KeyLayout, LayoutError, StoredKeyColumn};
 use crate::tuple::{KeyValue, TUPLE_BYTES_MAX, complement, push_escaped, push_value};
 
 impl KeyLayout {
-    /// Appends the stored key of a row to `out`. `logical` has one value per column of [`Self::logical`], also of a
-    /// generated one. On an error, `out` is unchanged.
+    /// Appends the stored key of a row to `out`. `logical` has one value per column of [`Self::logical`], also for a
+    /// generated column. On an error, `out` is unchanged.
     ///
     /// # Errors
     ///
@@ -51,7 +51,8 @@ impl KeyLayout {
         Ok(())
     }
 
-    /// Appends one stored column. `values` are the first logical values; they include all that the column is made of.
+    /// Appends one stored column. `values` are the first logical values; they include all values that the column is
+    /// computed from.
     pub(super) fn push_column(
         &self,
         column: &StoredKeyColumn,

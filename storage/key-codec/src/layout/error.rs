@@ -277,7 +277,7 @@ pub enum LayoutError {
         /// The column.
         column: String,
     },
-    /// A condition names a column, but not a column before it.
+    /// A condition restricts a column, but a column before it has no value.
     #[error(
         "key column `{column}` cannot restrict the scan without a value of `{missing}`, which precedes it in the key; add an equality on `{missing}`, or create a secondary index on `{column}`"
     )]

@@ -37,7 +37,7 @@ impl KeyLayout {
                 None => break,
             }
         }
-        // A value that is left, or bounds elsewhere than on the next column, follow a column without a value.
+        // Remaining values, and bounds on a column after the next one, follow a column without a value.
         let after_gap = given
             .into_keys()
             .chain(bounded)

@@ -27,7 +27,7 @@ pub struct Combinations<'p, 'v> {
 impl KeyLayout {
     /// Returns the product of one list of values per logical column, for the first `lists.len()` columns. A combination
     /// is a whole key if there is a list for every column, and a prefix otherwise. Repeated values of a list are removed.
-    /// `limit` is the maximum number of combinations; `u64::MAX` for none.
+    /// `limit` is the maximum number of combinations; `u64::MAX` allows every number that fits 64 bits.
     ///
     /// # Errors
     ///

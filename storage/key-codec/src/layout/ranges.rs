@@ -206,7 +206,8 @@ impl KeyLayout {
         let mut before = 0;
         self.stored.iter().all(|column| match &column.form {
             Form::Bucket { .. } => true,
-            // A hash of columns that all rows share, or that precede it, changes nothing.
+            // A hash does not change the order if all rows of the scan share its columns, or if its columns
+            // precede it.
             Form::HashPrefix { of, .. } => of.iter().all(|number| *number < before.max(fixed)),
             Form::Value { .. } => {
                 before += 1;
@@ -234,8 +235,9 @@ impl KeyLayout {
         }
     }
 
-    /// Returns the keys that begin with `key` and whose stored column begins with `values` and is then within `bounds`.
-    /// `next` is the number of the first logical column of the stored column. `None` if there are no such keys.
+    /// Returns the range of the keys that begin with `key` and whose stored column begins with `values`, followed by a
+    /// value within `bounds`; `None` if there are no such keys. `next` is the number of the first logical column of the
+    /// stored column.
     fn partial(
         &self,
         column: &StoredKeyColumn,
@@ -348,8 +350,9 @@ fn text_bound(
         Ok(text) if is_included => TextBound::Included(text.into_owned()),
         Ok(text) => TextBound::Excluded(text.into_owned()),
         Err(_) => match value {
-            // Stored texts have no such character. Those that begin with the text before it, and are longer, sort after
-            // the bound, and the text itself sorts before it.
+            // Stored texts have no character up to the delimiter. Let `before` be the part of the bound in front of
+            // its first such character. Longer texts that begin with `before` sort after the bound; `before` sorts
+            // before the bound.
             KeyValue::String(text) => {
                 let before = text.split(|character| character <= delimiter).next();
                 let before = before.unwrap_or_default().to_owned();

@@ -94,7 +94,7 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Compiles a layout that is valid, also if its first column rises.
+/// Compiles a valid layout. Its first column may rise with time.
 #[track_caller]
 fn layout_of(columns: &[KeyColumnSpec]) -> KeyLayout {
     KeyLayout::new(columns, true).expect("a valid layout")

@@ -39,7 +39,7 @@ pub(super) fn text_of<'v>(
     )))
 }
 
-/// Returns the largest number of a number of digits, limited to `u64`.
+/// Returns the largest number with `digits` digits, or `u64::MAX` if that is smaller.
 pub(super) fn largest_of(digits: u8) -> u64 {
     10_u64
         .checked_pow(digits.into())

@@ -8,7 +8,7 @@ use tideline_model::{ColumnType, KeyOrder};
 
 use super::KeyError;
 
-/// Largest number of columns of a key.
+/// Maximum number of columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 8;
 
 /// Columns of a key, in the order in which they are compared: 1 to [`KEY_COLUMNS_MAX`].

@@ -35,7 +35,7 @@ use crate::tables::Table;
 /// Delay before the removal of files is retried at a target that could not be reached.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
 
-/// Writer that counts runs and writes them into files.
+/// Writes runs into files and counts their points.
 pub(super) struct FilesOutput<'a> {
     writer: ArchiveWriter<'a>,
     pub(super) totals: SegmentTotals,
@@ -100,7 +100,7 @@ impl Shared {
         let archive = self.archive(inputs)?;
         let table = self.tables.read().by_id.get(&rewrite.table).cloned();
         let table = table.ok_or(StoreError::TableDropped(rewrite.table))?;
-        // Without a policy, archived segments keep their target.
+        // If the policy has no archive target, the target of an archived input is used.
         let kept = || {
             inputs
                 .iter()
@@ -215,7 +215,7 @@ impl Shared {
         })
     }
 
-    /// Refuses an archive job if the backend could not store its extents after the files were sent.
+    /// Refuses an archive job before any file is sent if the tier of its extents cannot be written at the moment.
     fn check_space(&self) -> Result<()> {
         let reason = match self.backend.tier_health(Tier::Archive.kept_in()) {
             Health::Ready => return Ok(()),

@@ -1,8 +1,8 @@
 //! Points that are in files and in the cold tier at the same time.
 //!
 //! A cold segment may have a *copy*: a complete archive segment with the same points, which readers ignore. The copy
-//! is created when a segment is archived but has to stay for a while, or when a segment is restored from files. When
-//! this time is over, one edit replaces the segment with its copy, without reading or writing any points.
+//! is created when a segment is archived but has to stay for a while, or when a segment is restored from files. After
+//! that period, one edit replaces the segment with its copy, without reading or writing any points.
 //!
 //! A rewrite that merges or changes the points of the segment discards the copy, because the copy would no longer have
 //! the same points.
@@ -114,7 +114,8 @@ impl Shared {
         }))
     }
 
-    /// Replaces segments with their copies. Discards a copy whose files are missing; skips segments without a copy.
+    /// Replaces segments with their copies. Discards a copy whose files are missing or damaged; skips segments without
+    /// a copy.
     pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, segments)?;

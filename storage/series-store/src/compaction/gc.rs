@@ -15,7 +15,7 @@ use crate::error::{Result, StoreError};
 use crate::shared::{Shared, State};
 use crate::tables::Table;
 
-/// Minimum age of an unreferenced object before it is removed, because a job may still be about to reference it.
+/// Minimum age at which an unreferenced object is removed. A job may still be about to reference a younger object.
 pub(super) const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
 impl Shared {
@@ -60,8 +60,8 @@ impl Shared {
         collection.outcome()
     }
 
-    /// Collects the objects of all segments, of readers that are not done, of jobs that run or whose outcome is in
-    /// doubt, and of pending removals.
+    /// Collects the objects of all segments, of retired segments that may have readers, of jobs that run or whose
+    /// outcome is in doubt, and of pending removals.
     ///
     /// Every other object at a target is unreferenced if it was listed before the call or is at least
     /// [`ORPHAN_AGE`] old.
@@ -107,7 +107,7 @@ pub(super) struct NamedObjects {
     names: HashSet<(u64, u128)>,
     /// Segments whose files may currently be written.
     writing: HashSet<SegmentId>,
-    /// Targets of all these objects.
+    /// Targets of the objects in `names`.
     targets: HashSet<String>,
 }
 

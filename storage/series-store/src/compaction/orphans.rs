@@ -26,7 +26,8 @@ const REMOVED_BY_EACH: usize = 16;
 pub struct OrphanSearch {
     /// Target, by name or address.
     pub target: String,
-    /// Database whose objects are searched: the first part of their names. `None` for this database.
+    /// Database (first part of the file names) whose objects are searched. `None`: objects that this database wrote
+    /// or adopted.
     pub origin: Option<String>,
 }
 
@@ -46,7 +47,8 @@ pub struct Orphans {
     pub found: Vec<Orphan>,
     /// Number of examined objects that are referenced.
     pub named: u64,
-    /// Number of objects of other databases that were not examined, by database.
+    /// Number of objects that were not examined because they are of another database than the one searched, by
+    /// database.
     pub others: BTreeMap<String, u64>,
     /// Number of unreferenced objects of another database that are too young to be reported as unreferenced.
     pub young: u64,

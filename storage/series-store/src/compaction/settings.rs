@@ -49,7 +49,8 @@ impl Shared {
     }
 
     /// Writes the settings of a table to all folders with files of the table whose stored settings differ. Returns the
-    /// number of folders written or checked; `0` without an archive. A failing folder does not prevent writing others.
+    /// number of folders written or checked; `0` without an archive. A failing folder does not prevent writing others;
+    /// the first error is returned at the end.
     pub(crate) fn write_settings(&self, table: TableId) -> Result<u64> {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;

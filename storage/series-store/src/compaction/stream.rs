@@ -1,7 +1,7 @@
 //! Streaming k-way merge of the inputs of a rewrite, encoded lazily into chunks or file rows.
 //!
-//! Each input is read page by page. The fragments of one timeline are merged in slices of time, so memory does not
-//! depend on the size of the inputs.
+//! Each input is read page by page. The encoded fragments of one timeline are in memory together; they are decoded and
+//! merged in slices of time. Memory therefore depends on the largest timeline, not on the size of the inputs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,7 +36,8 @@ const PAGES_ROWS: usize = 32_768;
 const PAGE_ROWS_MIN: usize = 256;
 /// Minimum bytes of a page of one input for efficient reads.
 const PAGE_BYTES_MIN: usize = 64 << 10;
-/// Maximum number of values that are decoded and merged at once. Larger overlap groups are merged in slices of time.
+/// Approximate maximum number of values that are decoded and merged at once. Larger overlap groups are merged in slices
+/// of time.
 const SLICE_VALUES: usize = 1 << 20;
 
 /// Lazily evaluated output.
@@ -45,7 +46,7 @@ pub(super) struct Stream<'a> {
     sources: Vec<Input>,
     deletes: Option<&'a TableDeletes>,
     tier: Tier,
-    /// Time range of the wanted points.
+    /// Time range of the output. Points outside it are skipped.
     range: TimeRange,
     pub(super) throttle: &'a mut dyn Throttle,
     pub(super) output: Output<'a>,
@@ -186,7 +187,7 @@ impl<'a> Stream<'a> {
         Ok(true)
     }
 
-    /// Merges the fragments of a timeline, oldest first, and adds them to the output in runs of even length.
+    /// Merges the fragments of a timeline in time order and adds the result to the output in runs of similar length.
     fn timeline(
         &mut self,
         id: TimelineId,
@@ -199,8 +200,8 @@ impl<'a> Stream<'a> {
         let slice_rows = (SLICE_VALUES / columns).max(1);
         let (mut fragments, lengths): (Vec<Fragment>, Vec<usize>) = fragments.into_iter().unzip();
         let rows_max = chunk_rows_max(self.tier).min(slice_rows);
-        // Chunks have equal lengths: nine thousand rows are one chunk or two halves, never one chunk and a
-        // remainder.
+        // Chunks have similar lengths: thirteen thousand cold rows become two halves, never one full chunk and a
+        // short remainder.
         let even = rows.div_ceil(rows.div_ceil(rows_max).max(1));
         let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
         let mut whole = tideline_chunk::Run::default();
@@ -356,7 +357,7 @@ fn union(sequences: Option<SequenceSpan>, more: SequenceSpan) -> SequenceSpan {
     }
 }
 
-/// Divides the time span of fragments into at most `count` ranges of even length, and at least one.
+/// Divides the time span of fragments into ranges of equal length: at least one, at most `count`.
 fn slices(fragments: &[Fragment], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
     let first = fragments.iter().map(|fragment| fragment.first).min().unwrap_or(0);
     let last = fragments.iter().map(|fragment| fragment.last).max().unwrap_or(0);

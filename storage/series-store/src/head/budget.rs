@@ -10,7 +10,7 @@ const FEW_TIMELINES_BYTES: usize = 80 << 20;
 const TIMELINE_BYTES: usize = 256;
 /// Divisor of the memory limit for one head. While one head is being sealed, a second one fills.
 const MEMORY_SHARE: u64 = 8;
-/// Minimum budget in bytes.
+/// Minimum of [`HeadBudget::bytes_max`], however small the memory limit is.
 const BYTES_MIN: usize = 1 << 20;
 
 /// Bytes of unsealed points (encoded blocks, open rows and their index) at which a head is frozen and sealed.

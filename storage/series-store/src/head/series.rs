@@ -3,7 +3,7 @@
 //! Open rows are stored row by row as variable-length numbers, separately per shape ([`super::open_rows`]), so that
 //! adding a row is a short copy. When the timeline has enough open rows, the open rows of all shapes are encoded
 //! together as one block: the rows are sorted by time, merged by sequence, and encoded like a chunk. The blocks of a
-//! timeline, and the open rows after them, are therefore in sequence order, and a later one always wins.
+//! timeline, and the open rows after them, are therefore in sequence order, and the later write always wins.
 
 use bytes::Bytes;
 use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
@@ -20,7 +20,7 @@ const BLOCK_ROWS: usize = 128;
 /// Memory of a block in bytes in addition to its encoding.
 const BLOCK_OVERHEAD: usize = size_of::<Block>() + 32;
 
-/// Unsealed points of one timeline. There may be millions; each takes one cache line.
+/// Unsealed points of one timeline. There may be millions of timelines; each takes one cache line.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesHead {
     /// Open rows of the first shape. Nearly every timeline has only one shape.
@@ -81,7 +81,8 @@ impl SeriesHead {
         growth
     }
 
-    /// Returns the byte that the next row of the first shape will overwrite first; 0 without rows of that shape.
+    /// Returns the byte that the next row of the first shape will overwrite first; 0 if that shape has no spare
+    /// capacity.
     pub(crate) fn next_byte(&self) -> u8 {
         self.first.as_ref().map_or(0, OpenRows::next_byte)
     }
@@ -99,7 +100,7 @@ impl SeriesHead {
         }
     }
 
-    /// Encodes the open rows into a block.
+    /// Encodes the open rows into a block. Does nothing without open rows.
     pub(crate) fn close(&mut self) -> Growth {
         let Some(run) = self.open_run() else {
             return Growth::default();
@@ -171,7 +172,7 @@ impl SeriesHead {
         }
     }
 
-    /// Returns the open rows as one run: sorted by time, with distinct timestamps.
+    /// Returns the open rows as one run, sorted by time, with distinct timestamps; `None` without open rows.
     fn open_run(&self) -> Option<Run> {
         let filled = self.open_rows_by_shape().filter(|open| !open.is_empty());
         let mut rows: Vec<UnpackedRows> = filled.map(OpenRows::to_rows).collect();

@@ -76,7 +76,7 @@ impl TableHead {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the oldest and the newest timestamp written.
+    /// Returns the oldest and the newest timestamp written; `None` without rows.
     pub fn span(&self) -> Option<(i64, i64)> {
         let (first, last) = (
             self.first.load(Ordering::Relaxed),
@@ -119,7 +119,8 @@ impl TableHead {
         Ok(growth)
     }
 
-    /// Returns the fragments of one timeline in the head, oldest write first; `None` if it was not written here.
+    /// Returns the fragments of one timeline in the head, oldest write first; `None` if the timeline was not written
+    /// here.
     pub(crate) fn fragments(&self, id: TimelineId) -> Option<HeadFragments> {
         let shard = self.shards[shard_of(id)].lock();
         let slot = shard.slots.get(id)?;

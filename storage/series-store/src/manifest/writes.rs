@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Position of a write among all writes of a table. The higher one wins.
+/// Position of a write among all writes of a table. The write with the higher rank wins.
 ///
 /// Sequences order seals. Segments of format 1 have sequence 0 and are ordered by their ids. A rewrite keeps the
 /// ranks of its inputs.
@@ -32,7 +32,7 @@ impl WriteSpan {
         }
     }
 
-    /// Returns the span that covers both.
+    /// Returns the span from the oldest to the newest seal of both spans.
     pub fn union(self, other: Self) -> Self {
         Self {
             oldest: self.oldest.min(other.oldest),

@@ -17,13 +17,13 @@ pub struct ReadCost {
 /// Cost of a read in one tier or in all tiers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierCost {
-    /// Chunks, blocks of heads and sets of open rows that were used.
+    /// Fragments used: chunks, blocks of heads, sets of open rows, and rows of archive files.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of these chunks.
+    /// Encoded bytes of these fragments; 0 for open rows.
     pub bytes: u64,
     /// Time buckets whose summaries replaced rows in at least one field.
     pub summaries: u64,

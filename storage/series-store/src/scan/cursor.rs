@@ -1,4 +1,4 @@
-//! Cursor over one segment during a read, forwards through timelines in id order.
+//! Cursor over the timelines of one segment during a read.
 //!
 //! There are two access methods, chosen once by the share of timelines that are wanted. *Dense* reads the segment in
 //! large pages and skips unwanted timelines. *Sparse* seeks single timelines ([`BatchedSeeks`]).

@@ -102,7 +102,7 @@ impl Buffer {
             FragmentData::Chunk(bytes) => self.decode(bytes, wanted)?,
             FragmentData::Open(run) | FragmentData::Read(run, _) => self.project(run, wanted),
             FragmentData::Archived(..) if !fragment.range().overlaps(&wanted.range) => false,
-            // Callers read archived fragments first.
+            // Archived fragments must be read from their files before this call.
             FragmentData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
         };
         Ok(found

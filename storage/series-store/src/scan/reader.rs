@@ -1,9 +1,9 @@
 //! Reader of one selection: collects the fragments of each timeline from all segments and heads, and merges them in
 //! time order.
 //!
-//! Fragments are chunks of segments, blocks of heads and open rows, each with the rank of its source: segments in
-//! write order, then heads from old to new. A source of higher rank was written later. Fragments that overlap in time
-//! form an overlap group and are read together.
+//! Fragments are chunks of segments, rows of archive files, blocks of heads and open rows, each with the rank of its
+//! source: segments in write order, then heads from old to new. A source of higher rank was written later. Fragments
+//! that overlap in time form an overlap group and are read together.
 
 use std::ops::ControlFlow;
 
@@ -124,8 +124,8 @@ impl<'a> ScanReader<'a> {
     /// Reads one timeline for aggregates that do not depend on time order. Passes stored summaries to `visit` where
     /// they are exact, and points elsewhere.
     ///
-    /// Count, sum, extremes, first and last value of every window of `grid` equal those of the points. Parts are in
-    /// unspecified time order, and a run may contain only some of the wanted fields.
+    /// Count, sum, extremes, first and last value of every window of `grid` equal those of the points (sums of floats
+    /// up to rounding). Parts are in unspecified time order, and a run may contain only some of the wanted fields.
     ///
     /// # Errors
     ///
@@ -141,11 +141,11 @@ impl<'a> ScanReader<'a> {
         })
     }
 
-    /// Returns the newest value of each field of one timeline, in field order. The selection must be in descending
+    /// Returns the newest values of one timeline, one per field, in field order. The selection must be in descending
     /// order.
     ///
-    /// Reads the newest chunks first, until all `expected` fields are found. An empty `expected` stops after the first
-    /// run.
+    /// Reads the newest chunks first, until all `expected` fields are found. Other fields may be missing in the
+    /// result. An empty `expected` stops after the first run.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::merge::value_at;
 
 const ID: TimelineId = TimelineId([7; 16]);
-/// Width of the summaries.
+/// Bucket width of the summaries.
 const WIDTH: i64 = 250;
 const SPAN: i64 = 4_000;
 
@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-/// Returns a value of the kind of each field. The third field changes its type from row to row.
+/// Returns a random value for a field. Field 3 changes its type from row to row.
 fn value(dice: &mut Dice, field: u32) -> Value {
     match (field, dice.below(2)) {
         (1, _) | (3, 0) => Value::Signed(dice.below(2_000) as i64 - 1_000),

@@ -41,8 +41,8 @@ pub(super) struct ZoneFilterReader {
 }
 
 impl<'a> Bucket<'a> {
-    /// Returns the summaries of a field in the bucket, one per type: none if the chunk does not have the field, and
-    /// [`ColumnSummary::Unknown`] for columns without summaries.
+    /// Returns the summaries of a field in the bucket, one per type; [`ColumnSummary::Unknown`] for columns without
+    /// summaries. The iterator is empty if the chunk does not have the field.
     pub fn of(self, field: FieldId) -> impl Iterator<Item = ColumnSummary> + use<'a> {
         let columns = self.columns.iter().filter(move |column| column.field == field);
         columns.map(move |column| {

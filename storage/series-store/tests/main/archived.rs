@@ -141,14 +141,14 @@ fn unreferenced_files_are_removed_also_of_dropped_tables() {
         .expect("listed");
     assert_eq!(at_target.len() as u64, foreign);
     assert_eq!(store.sweep_archive(table.id()).expect("swept"), 0);
-    // Young objects are kept, because a job may be about to reference them.
+    // While the clock is in doubt, the age of objects is unknown, and nothing is removed.
     orphans(&archive, &store, origin, "default");
     clock.set(Timestamp::EPOCH);
     assert_eq!(store.sweep_archive(table.id()).expect("swept"), 0);
 }
 
-/// Twenty days of one timeline with a point per hour: daily aggregates need no request, and rows need them only
-/// once.
+/// Twenty days of one timeline with a point per hour: daily aggregates need no request. The first read of the rows
+/// needs one request per file, the second one needs no request.
 #[test]
 fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
     const DAYS: i64 = 20;

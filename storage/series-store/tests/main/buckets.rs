@@ -1,4 +1,4 @@
-//! Segments in several buckets: every access method finds every point, for any selection of timelines.
+//! Segments in several buckets: dense and sparse reads, rewrites and the offline check find every point.
 
 use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_series_store::{Order, Rewrite, RewriteCause, SeriesStore, Settings, Table};

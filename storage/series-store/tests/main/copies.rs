@@ -1,4 +1,4 @@
-//! Points that are in the cold tier and in files at the same time: what is read, what is replaced, and what is freed.
+//! Points that are in the cold tier and in files at the same time: reads, rewrites, eviction and freed space.
 //!
 //! Each test runs on every backend, with one table and one cold segment.
 

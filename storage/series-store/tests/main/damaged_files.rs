@@ -1,7 +1,7 @@
 //! One flipped bit in an archived file: a read, a fold, a purge and a restore return the written points, or an error
 //! that names file and target. None of them writes wrong points with a new checksum.
 //!
-//! `TIDELINE_FLIPS` is the number of bits.
+//! `TIDELINE_FLIPS` sets the number of flips. Only one bit is flipped at a time.
 
 use std::fs;
 use std::ops::ControlFlow;

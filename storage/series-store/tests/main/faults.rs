@@ -1,6 +1,7 @@
 //! Behaviour of the store after backend operations with an unknown outcome.
 //!
-//! Each test runs for every kind of fault: the operation was lost, or it was applied without a reply.
+//! Each test runs for every kind of fault: the operation was lost, or it was applied without a reply. An append may
+//! also be applied late.
 
 use tideline_backend::memory::Character;
 use tideline_backend::memory::{AppendFault, EditFault, MemoryDisk};

@@ -113,7 +113,7 @@ pub(crate) fn archived_table() -> TableSpec {
     spec
 }
 
-/// Directory that only records the timelines it receives.
+/// Directory that only records the ids of replayed timelines.
 #[derive(Default)]
 pub(crate) struct Names(pub(crate) Mutex<Vec<TimelineId>>);
 
@@ -167,7 +167,7 @@ pub(crate) fn timeline(number: u64) -> TimelineId {
 /// Point in the notation of the tests.
 pub(crate) type Point = (TimelineId, i64, Vec<(&'static str, Value)>);
 
-/// Commits points in one delta, grouped by shape like a decoder.
+/// Commits points in one synced delta, grouped by shape as a decoder does.
 pub(crate) fn write(
     store: &SeriesStore,
     table: &Arc<Table>,
@@ -177,7 +177,7 @@ pub(crate) fn write(
     write_as(store, table, points, new, Durability::Synced)
 }
 
-/// Commits points with a durability.
+/// Commits points like [`write`], with a given durability.
 pub(crate) fn write_as(
     store: &SeriesStore,
     table: &Arc<Table>,
@@ -327,7 +327,7 @@ fn cells(run: &tideline_chunk::Run, row: usize) -> Vec<(FieldId, Value)> {
         .collect()
 }
 
-/// Checks everything that a store has written. The journal must not have entries of other models.
+/// Runs the offline check on the backend of a store. Journal entries of other models are reported as damage.
 pub(crate) fn checked(store: &SeriesStore) -> Checked {
     check(
         store.backend().as_ref(),

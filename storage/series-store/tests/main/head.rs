@@ -72,7 +72,7 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
 fn stream(store: &SeriesStore, timelines: u64, rounds: i64) -> (u64, usize) {
     let most = (0..rounds).map(|second| write_round(store, timelines, second));
     let most = most.max().expect("a round");
-    // Frozen heads are sealed first.
+    // Waits until the frozen heads are sealed, so that these seals are counted.
     store.seal().expect("a seal");
     (store.stats().seals, most)
 }

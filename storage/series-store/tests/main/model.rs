@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         wanted.map(|have| have.segment.id).collect()
     }
 
-    /// Purges all segments. Afterwards no delete is pending.
+    /// Purges all segments with pending deletes, and checks that no segment has a pending delete afterwards.
     fn purge(&mut self) {
         self.store.seal().expect("a seal");
         let survey = self.store.survey();

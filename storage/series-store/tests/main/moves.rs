@@ -1,4 +1,4 @@
-//! Moves between tiers: what readers see during a move, what a cancelled move leaves behind, and what is refused.
+//! Moves between tiers: reads during a move, the state after a cancelled move, and refused moves.
 //!
 //! Most tests run on every backend, with points of all timelines in one window, spread over several seals.
 

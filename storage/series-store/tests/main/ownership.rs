@@ -12,7 +12,7 @@ use tideline_series_store::{LogError, Order, Selection, SeriesStore, Settings, S
 use crate::fixture::{Point, TestBackend, read, timeline, write};
 
 const SHARD: Shard = Shard(0);
-/// Maximum wait for a renewal in these tests.
+/// Maximum wait for a renewal, or for its refusal, in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn point(at: i64) -> Point {
@@ -58,7 +58,7 @@ fn a_store_with_a_newer_owner_answers_nothing() {
     let (newer, _) = test_backend.open(&Settings::default());
     let refused = write(&store, &table, &[point(2)], &[]).expect_err("another owner");
     assert!(!matches!(refused, StoreError::Log(LogError::Closed)), "{refused}");
-    // The refused append has revealed the new owner. All reads then fail, also reads that began before.
+    // The refused append has revealed the new owner. From now on all reads fail.
     assert!(is_lost(&step(&store).expect_err("no reads")));
     assert!(is_lost(&store.table("default").expect_err("no table")));
     let again = write(&store, &table, &[point(3)], &[]).expect_err("for ever");

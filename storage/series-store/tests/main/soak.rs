@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Footprint {
     files: usize,
     open_files: usize,
-    /// Bytes of tables and small files.
+    /// Bytes of all files except fjall's log and the journal of the store.
     bytes: u64,
 }
 

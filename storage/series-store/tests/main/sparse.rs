@@ -1,4 +1,4 @@
-//! Sparse points of many days: no segment keeps points in a tier because it also has younger points.
+//! Sparse points of many days: no old points stay in a tier only because their segment also has younger points.
 //!
 //! Seals choose their windows accordingly, and cuts split segments that were written under another policy.
 
@@ -14,7 +14,7 @@ use crate::fixture::{Point, Rows, TestBackend, archived_table, read, timeline, w
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
-/// Timestamp in the middle of a day in 2027.
+/// 11 February 2027, 08:00 UTC: not the start of a day.
 const NOW: i64 = 1_798_761_600 * NANOS_PER_SECOND + 41 * DAY + DAY / 3;
 const TIMELINES: u64 = 3;
 

@@ -13,8 +13,8 @@ use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition, Image, Increment, Mutation, RowOutcome, RowWrite,
-    Settings, Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
+    Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Mutation, RowOutcome,
+    RowWrite, Settings, Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
 };
 
 pub(crate) const TABLE: TableId = TableId(1);
@@ -28,6 +28,11 @@ pub(crate) struct Database {
 impl Database {
     /// Opens the database of a backend; creates the table if it does not exist.
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
+        Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
+    }
+
+    /// Opens the database of a backend with a size above which rows are cut into fragments.
+    pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, fragment_bytes: usize) -> Self {
         let opening =
             Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
@@ -35,6 +40,7 @@ impl Database {
         let log = replayed.open().expect("it opens");
         let settings = Settings {
             buffer_bytes: 64 << 10,
+            fragment_bytes,
         };
         let store = Arc::new(WideStore::open(&log, &replay, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
@@ -71,6 +77,33 @@ impl Database {
     pub(crate) fn row(&self, key: &[u8]) -> Option<Mutation<'static>> {
         let row = self.store.row(TABLE, key).expect("it is read")?;
         Some(row.columns().expect("it is intact").into_owned())
+    }
+
+    /// Returns a row, read in pages of one column.
+    pub(crate) fn row_by_columns(&self, key: &[u8]) -> Option<Mutation<'static>> {
+        let mut whole: Option<Mutation<'static>> = None;
+        let mut from = String::new();
+        loop {
+            let span = ColumnSpan {
+                declared: &[],
+                from: &from,
+                to: None,
+                limit: 1,
+            };
+            let page = self.store.columns(TABLE, key, &span).expect("it is read")?;
+            let row = page.row.columns().expect("it is intact").into_owned();
+            assert!(row.columns.len() <= 1);
+            if let Some(ColumnName::Named(last)) = row.columns.last().map(|column| &column.name) {
+                from = format!("{last}\0");
+            }
+            match &mut whole {
+                Some(whole) => whole.columns.extend(row.columns),
+                None => whole = Some(row),
+            }
+            if !page.has_more {
+                return whole;
+            }
+        }
     }
 
     /// Returns all rows of a range, read in pages.

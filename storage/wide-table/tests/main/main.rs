@@ -3,4 +3,5 @@
 mod database;
 mod model;
 mod reading;
+mod transactions;
 mod writing;

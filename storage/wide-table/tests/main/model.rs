@@ -99,8 +99,8 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
     assert_eq!(row, expected, "row {key}");
 }
 
-fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
-    let open = || Database::open(backend(), VERSIONS_MAX as u32);
+fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[Step]) {
+    let open = || Database::open_with(backend(), VERSIONS_MAX as u32, fragment_bytes);
     let (mut database, mut naive) = (open(), Naive::default());
     database.delete_rows(KeyRange::ALL);
     for step in steps {
@@ -169,7 +169,10 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
                 database.close();
                 database = open();
             }
-            Step::Get(key) => check_row(database.row(key.as_bytes()), naive.0.get(key), key),
+            Step::Get(key) => {
+                check_row(database.row(key.as_bytes()), naive.0.get(key), key);
+                check_row(database.row_by_columns(key.as_bytes()), naive.0.get(key), key);
+            }
             Step::Scan(start, end, back, page) => {
                 let direction = match back {
                     true => Direction::Descending,
@@ -196,13 +199,14 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
     database.close();
 }
 
-fn check(cases: u32, backend: &dyn Fn() -> Arc<dyn Backend>) {
+/// Compares random steps. Rows above `fragment_bytes` are stored in fragments.
+fn check(cases: u32, fragment_bytes: usize, backend: &dyn Fn() -> Arc<dyn Backend>) {
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
         ..tideline_testkit::proptest_config(cases)
     });
     let checked = runner.run(&steps(), |steps| {
-        run(backend, &steps);
+        run(backend, fragment_bytes, &steps);
         Ok(())
     });
     checked.unwrap_or_else(|error| panic!("{error}"));
@@ -212,12 +216,23 @@ fn check(cases: u32, backend: &dyn Fn() -> Arc<dyn Backend>) {
 fn random_writes_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
         let disk = MemoryDisk::new(character);
-        check(100, &|| Arc::new(MemoryBackend::open(&disk)));
+        check(100, 1 << 20, &|| Arc::new(MemoryBackend::open(&disk)));
+    }
+}
+
+#[test]
+fn random_writes_of_large_rows_equal_a_naive_model_in_memory() {
+    for character in [Character::Embedded, Character::Distributed] {
+        for fragment_bytes in [12, 30] {
+            let disk = MemoryDisk::new(character);
+            check(60, fragment_bytes, &|| Arc::new(MemoryBackend::open(&disk)));
+        }
     }
 }
 
 #[test]
 fn random_writes_equal_a_naive_model_in_fjall() {
     let folder = tempfile::tempdir().expect("a folder");
-    check(15, &|| fjall(&folder.path().join("data")));
+    check(15, 1 << 20, &|| fjall(&folder.path().join("data")));
+    check(15, 12, &|| fjall(&folder.path().join("data")));
 }

@@ -95,8 +95,9 @@ fn an_update_is_seen_by_later_writes_of_its_request() {
 fn small_updates_of_one_request_cannot_exceed_the_limit_of_a_row() {
     every_backend(|backend| {
         let database = Database::open(backend(), 1);
-        let updates: Vec<RowWrite<'static>> = (0..220)
-            .map(|column: u32| {
+        let updates = |request: u32| -> Vec<RowWrite<'static>> {
+            let columns = request * 220..(request + 1) * 220;
+            let update = |column| {
                 let value = tideline_wide_table::CellValue::Binary(vec![7; 15 << 10].into());
                 let name = tideline_wide_table::ColumnName::Declared(column);
                 let columns = vec![tideline_wide_table::Column::with(name, 1, value)];
@@ -105,14 +106,19 @@ fn small_updates_of_one_request_cannot_exceed_the_limit_of_a_row() {
                     ..Update::default()
                 };
                 write_of("a", 1, Action::Update(update))
-            })
-            .collect();
-        let written = database.write(&updates);
+            };
+            columns.map(update).collect()
+        };
         let is_too_large =
             |outcome: &RowOutcome| matches!(outcome, RowOutcome::Refused(Refused::TooLarge(_)));
+        for request in 0..2 {
+            let written = database.write(&updates(request));
+            assert!(!written.rows.iter().any(is_too_large));
+        }
+        let written = database.write(&updates(2));
         assert!(written.rows.iter().any(is_too_large));
         database.flush();
-        assert_eq!(database.row(b"a"), None);
+        assert_eq!(database.row(b"a").map(|row| row.columns.len()), Some(440));
         database.close();
     });
 }
@@ -229,7 +235,7 @@ fn a_row_over_the_limit_is_refused_and_stays_as_it_was() {
     let backend = std::sync::Arc::new(tideline_backend::memory::MemoryBackend::open(&disk));
     let database = Database::open(backend, 1);
     let big = |name: &'static str| {
-        let value = tideline_wide_table::CellValue::Binary(vec![7; 900 << 10].into());
+        let value = tideline_wide_table::CellValue::Binary(vec![7; 1_900 << 10].into());
         let columns = vec![tideline_wide_table::Column::with(named(name), 1, value)];
         write_of(
             "a",
@@ -240,15 +246,92 @@ fn a_row_over_the_limit_is_refused_and_stays_as_it_was() {
             }),
         )
     };
-    for name in ["c", "d"] {
+    for name in ["c", "d", "e", "f"] {
         assert_eq!(database.write_one(big(name)), RowOutcome::Written(None));
     }
-    let refused = database.write_one(big("e"));
+    let refused = database.write_one(big("g"));
     assert!(
         matches!(refused, RowOutcome::Refused(Refused::TooLarge(_))),
         "{refused:?}"
     );
     database.flush();
-    assert_eq!(database.row(b"a").expect("it exists").columns.len(), 2);
+    assert_eq!(database.row(b"a").expect("it exists").columns.len(), 4);
     database.close();
+}
+
+#[test]
+fn a_column_over_its_limit_is_refused() {
+    let disk = tideline_backend::memory::MemoryDisk::new(tideline_backend::memory::Character::Embedded);
+    let backend = std::sync::Arc::new(tideline_backend::memory::MemoryBackend::open(&disk));
+    let database = Database::open(backend, 3);
+    let version = |time| {
+        let value = tideline_wide_table::CellValue::Binary(vec![7; 900 << 10].into());
+        let columns = vec![tideline_wide_table::Column::with(named("c"), time, value)];
+        write_of(
+            "a",
+            time,
+            Action::Update(Update {
+                columns,
+                ..Update::default()
+            }),
+        )
+    };
+    for time in 1..=2 {
+        assert_eq!(database.write_one(version(time)), RowOutcome::Written(None));
+        database.flush();
+    }
+    let refused = database.write_one(version(3));
+    assert!(
+        matches!(&refused, RowOutcome::Refused(Refused::ColumnTooLarge(name, _)) if *name == named("c")),
+        "{refused:?}"
+    );
+    database.close();
+}
+
+#[test]
+fn a_row_of_many_columns_is_read_in_pages() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let names: Vec<&'static str> = (0..30_000)
+            .map(|number| &*Box::leak(format!("c{number:06}").into_boxed_str()))
+            .collect();
+        for chunk in names.chunks(2_000) {
+            let columns: Vec<_> = chunk.iter().map(|name| (*name, 7)).collect();
+            let Action::Put(columns) = put("wide", 1, &columns).action else {
+                unreachable!("it is a put")
+            };
+            let update = Update {
+                columns,
+                ..Update::default()
+            };
+            let written = database.write_one(write_of("wide", 1, Action::Update(update)));
+            assert_eq!(written, RowOutcome::Written(None));
+        }
+        database.flush();
+        database.write_one(set("wide", 2, "c000000", 8));
+        let page = |from: &str, to, limit| {
+            let span = tideline_wide_table::ColumnSpan {
+                declared: &[],
+                from,
+                to,
+                limit,
+            };
+            let page = database.store.columns(TABLE, b"wide", &span).expect("it is read");
+            let page = page.expect("it exists");
+            let row = page.row.columns().expect("it is intact").into_owned();
+            (row, page.has_more)
+        };
+        let (first, has_more) = page("", None, 3);
+        assert_eq!((first.columns.len(), has_more), (3, true));
+        assert_eq!(number(&first, "c000000"), Some(8));
+        let (middle, has_more) = page("c015000", Some("c015002"), 10);
+        assert_eq!((middle.columns.len(), has_more), (2, false));
+        let (last, has_more) = page("c029999", None, 10);
+        assert_eq!((last.columns.len(), has_more), (1, false));
+        // A smaller row replaces it, and its fragments disappear.
+        database.write_one(put("wide", 3, &[("n", 1)]));
+        database.flush();
+        assert_eq!(page("", None, 10).0.columns.len(), 1);
+        database.close();
+    });
 }

@@ -1,7 +1,7 @@
 //! Tests of the script parser.
 //!
-//! They cover the notation of series, start timestamps, conversion of classic histograms, and error
-//! positions.
+//! The tests cover the notation of series, start timestamps, conversion of classic histograms, and
+//! error positions.
 
 use tideline_promql::Point;
 use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};

@@ -119,7 +119,7 @@ fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
     assert!(noticed > 0, "none of {flips} flips was noticed");
 }
 
-/// Returns all rows of a table, or the first response that is not a page.
+/// Returns all rows of a table, or the first response with a status other than 200.
 fn rows(client: &Client, table: &str) -> Result<Vec<Row>, Box<Response>> {
     let mut query: Json = json!({"limit": 1_000, "times": "nanos"});
     let mut rows = Vec::new();

@@ -1,7 +1,7 @@
 //! `tideline archive orphans`: lists and removes unused objects at an archive target, by a running server.
 //!
-//! The server removes a limited number of objects per request, so the command repeats its request until none
-//! is left or a request removes none.
+//! The server removes a limited number of objects per request. With `--remove` the command repeats its request
+//! until no object is left, a request removes none, or the server reports an error.
 
 use clap::Args;
 use serde_json::{Value, json};

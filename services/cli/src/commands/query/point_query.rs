@@ -137,7 +137,8 @@ pub(crate) struct PointQueryArguments {
 }
 
 impl PointQueryArguments {
-    /// Returns the query in JSON. `limit` is the number of rows without `--limit`.
+    /// Returns the query in JSON. `limit` is the maximum number of rows without `--limit`; the query of `--body`
+    /// is returned unchanged.
     pub(crate) fn json(&self, limit: Option<u64>) -> Result<String> {
         match &self.body {
             Some(path) => body(path),

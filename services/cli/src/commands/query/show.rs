@@ -1,7 +1,7 @@
 //! Formats query results for terminals, as a table or as charts.
 //!
-//! Both forms read the whole result. Series with different columns share one table; charts draw numeric columns
-//! only.
+//! Both forms read the whole result. Series with different columns share one table; charts draw only columns of
+//! numbers or booleans.
 
 use serde_json::Value;
 use tideline_openapi::model::Timestamp;
@@ -97,7 +97,7 @@ struct Drawn<'a> {
     left_out: usize,
 }
 
-/// Draws one chart per field and measurement. `width` is that of the terminal, if any.
+/// Draws one chart per field and measurement, at most [`CHARTS_MAX`]. `width` is that of the terminal, if any.
 pub(crate) fn charts(response: &Value, width: Option<usize>) -> String {
     let mut drawn: Vec<Drawn<'_>> = Vec::new();
     for series in response["series"].as_array().into_iter().flatten() {

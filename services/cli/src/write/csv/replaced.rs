@@ -16,7 +16,7 @@ pub(in crate::write) struct Met(Mutex<HashSet<u64>>);
 /// Counts of compared rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::write) struct Compared {
-    /// Rows that have the timeline and time of another one.
+    /// Rows that have the timeline and time of an earlier row.
     pub(in crate::write) replaced: u64,
     /// Rows that were not compared, because the limit was reached.
     pub(in crate::write) unknown: u64,

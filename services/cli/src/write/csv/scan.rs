@@ -92,7 +92,7 @@ impl ColumnScan {
         }
     }
 
-    /// Returns the likely unit of times if all are near 1970 as integers of `unit`.
+    /// Returns the likely unit of integer times if all are near 1970 when read in `unit`.
     pub(in crate::write) fn likely_unit(&self, unit: &str) -> Option<&'static str> {
         let largest = self.times.largest()?;
         let is_near = i64::try_from(largest).is_ok_and(|time| is_near_1970(time, unit));

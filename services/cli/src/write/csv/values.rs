@@ -68,7 +68,7 @@ pub(super) fn split_field(field: &str) -> Result<(&str, Kind)> {
     Ok((name, kind))
 }
 
-/// True if a text is a finite decimal number, NaN or an infinity.
+/// True if a text is a decimal number, NaN or an infinity.
 pub(super) fn is_float(text: &str) -> bool {
     let is_word = matches!(text.trim_start_matches(['+', '-']), "NaN" | "nan" | "Inf" | "inf");
     is_word || (text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit()))

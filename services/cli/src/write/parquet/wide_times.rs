@@ -22,7 +22,7 @@ use parquet::errors::ParquetError;
 
 use super::{ROWS_AT_ONCE, invalid};
 
-/// Second reader, which decodes seconds in parallel with the rows.
+/// Second reader, which decodes the seconds of the same rows.
 pub(super) struct WideTimes {
     reader: ParquetRecordBatchReader,
     /// True for each read column that is INT96.

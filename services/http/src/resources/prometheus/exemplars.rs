@@ -34,7 +34,8 @@ struct ExemplarParameters {
 
 /// Query exemplars
 ///
-/// Returns the exemplars of every series that the expression selects. If it selects none, the result is empty.
+/// Returns the exemplars of every series that the expression selects. If it selects no series, the result is
+/// empty.
 #[utoipa::path(
     get, path = "/api/v1/query_exemplars", tag = "prometheus", operation_id = "prometheus_query_exemplars",
     params(ExemplarParameters),

@@ -25,7 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct ExportParameters {
-    /// Selector of series. It can be repeated; a series must match at least one selector.
+    /// Selector of series. The parameter can be repeated; a series must match at least one selector.
     #[param(rename = "match[]", example = "{__name__=~\"cpu_.*\",region=~\"eu-.*\"}")]
     selectors: String,
     /// Start of the time range, inclusive: seconds or RFC 3339.
@@ -46,9 +46,9 @@ struct ExportParameters {
 
 /// Export samples as JSON lines
 ///
-/// Each line has the form `{"metric":{"__name__":…},"values":[…],"timestamps":[…]}` with timestamps in milliseconds.
-/// There are one or more lines per series, in no particular order. `/api/v1/import` reads them, here and in
-/// VictoriaMetrics. NaN and stale markers are `null`; infinity is `"Infinity"`.
+/// Each line has the form `{"metric":{"__name__":…},"values":[…],"timestamps":[…]}` with timestamps in
+/// milliseconds. There are one or more lines per series, in no particular order. `/api/v1/import` reads this
+/// format, here and in VictoriaMetrics. NaN and stale markers are `null`; infinity is `"Infinity"`.
 ///
 /// The response is streamed, regardless of its length; at most eight exports run at once. After an error, the response
 /// is aborted in the middle of its chunked encoding, so clients can detect an incomplete export.

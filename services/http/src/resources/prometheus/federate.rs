@@ -21,17 +21,18 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads it by name")]
 struct FederateParameters {
-    /// Selector of series. It can be repeated.
+    /// Selector of series. The parameter can be repeated.
     #[param(rename = "match[]", example = "{__name__=~\"cpu_.*\"}")]
     selectors: Option<String>,
 }
 
 /// Read latest samples, for another Prometheus to scrape
 ///
-/// Returns the latest sample of each series in the text format, if it is not older than the lookback delta. Native
-/// histograms with custom buckets are written as classic histograms. Other native histograms, which the format cannot
-/// represent, are omitted, as in Prometheus. Names with special characters are escaped according to the `Accept`
-/// header: `escaping=underscores` (the default), `dots`, `values` or `allow-utf-8`.
+/// Returns the latest sample of each selected series in the text format, unless the sample is older than the
+/// lookback delta. Native histograms with custom buckets are written as classic histograms. Other native
+/// histograms, which the format cannot represent, are omitted, as in Prometheus. Names with special characters
+/// are escaped according to the `Accept` header: `escaping=underscores` (the default), `dots`, `values` or
+/// `allow-utf-8`.
 #[utoipa::path(
     get, path = "/federate", tag = "prometheus",
     params(FederateParameters),

@@ -1,6 +1,8 @@
-//! Imports of samples: `/api/v1/import/prometheus` accepts exposition text, `/api/v1/import` JSON lines.
+//! Imports of samples: `/api/v1/import/prometheus` accepts exposition text or `MetricFamily` messages,
+//! `/api/v1/import` JSON lines.
 //!
-//! Both store samples with the shared write pipeline. A bad line is rejected, and the valid lines are stored.
+//! Both store samples with the shared write pipeline. A bad line or metric is rejected, and the valid ones are
+//! stored.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -36,8 +38,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "used only for the OpenAPI document")]
 struct ImportQuery {
-    /// Label as `name=value` that is added to every series; it replaces a label of the same name. It can be repeated.
-    /// An empty value removes the label.
+    /// Label as `name=value` that is added to every series; it replaces a label of the same name. An empty
+    /// value removes the label. The parameter can be repeated.
     #[param(example = "job=nightly")]
     extra_label: Option<String>,
     /// Timestamp of samples that have none, in milliseconds since the epoch. Default: the time of arrival.
@@ -81,8 +83,9 @@ async fn import_text(
 
 /// Import JSON lines (VictoriaMetrics)
 ///
-/// One line per series or part of one: `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1795176000000]}`, with
-/// timestamps in milliseconds; `null` is NaN. `vmctl` and the export of VictoriaMetrics write this format.
+/// Each line contains a series or a part of a series:
+/// `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1795176000000]}`, with timestamps in milliseconds;
+/// `null` is NaN. `vmctl` and the export of VictoriaMetrics write this format.
 ///
 /// A bad line is rejected with its number, and the valid lines are stored.
 #[utoipa::path(

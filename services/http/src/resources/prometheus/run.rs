@@ -1,4 +1,4 @@
-//! Execution of all requests for series of a table: permit, budget, registry of running queries, streamed response.
+//! Execution of requests for series of a table: permit, budget, registry of running queries, streamed response.
 //!
 //! The handlers only parse their parameters to a [`SeriesRequest`] and pass it to a [`Caller`].
 
@@ -22,7 +22,7 @@ use crate::stream::{self, WriteContext};
 /// Content type of most responses.
 pub(super) const JSON: &str = "application/json";
 
-/// Client that waits for a response about a table.
+/// State of a request about a table: the service, the request id and the name of the table.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) app: App,

@@ -1,4 +1,4 @@
-//! Write and error responses shared by every route that accepts samples.
+//! Write and error responses shared by the routes that accept samples. OTLP shares only the write.
 //!
 //! A write whose samples are not all stored returns an error text; valid samples are stored either way. The
 //! text has one line per reject, or requests a retry if some samples can be stored later.
@@ -17,8 +17,8 @@ use crate::failure::{Failure, Result};
 use crate::ingest;
 use tideline_connections::ReceivedBody;
 
-/// Error responses of every route that accepts samples, as text, for the OpenAPI document: status, description,
-/// example.
+/// Error responses of the routes that accept samples, except OTLP, as text, for the OpenAPI document: status,
+/// description, example.
 const FAILURES: [(&str, &str, &str); 5] = [
     (
         "400",
@@ -53,7 +53,7 @@ const TOO_LARGE: (&str, &str, &str) = (
 /// Error responses of remote write.
 pub(super) struct WriteFailures;
 
-/// Error responses of the other routes that accept samples.
+/// Error responses of imports and of Pushgateway routes.
 pub(super) struct ImportFailures;
 
 impl IntoResponses for WriteFailures {
@@ -91,8 +91,8 @@ pub(super) async fn store(
     ingest::write(app, protocol, body, request).await
 }
 
-/// Returns the error of a write that was not stored completely; `None` if it was. If some samples can be stored later,
-/// the client must retry the whole request: stored samples overwrite themselves.
+/// Returns the error of a write with rejected samples; `None` if no sample was rejected. If some samples can be
+/// stored later, the client must retry the whole request: stored samples overwrite themselves.
 pub(super) fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;

@@ -1,6 +1,6 @@
 //! `/api/v1/series`, `/api/v1/labels`, `/api/v1/label/{name}/values`: lists of series, label names and label values.
 //!
-//! All of them are evaluated by [`ListRequest`]; this module reads the parameters.
+//! [`ListRequest`] evaluates all of these requests; this module reads the parameters.
 
 use axum::response::Response;
 use serde::Deserialize;
@@ -28,7 +28,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct SeriesParameters {
-    /// Selector of series. It can be repeated; a series must match at least one selector. Required for `/series`.
+    /// Selector of series. The parameter can be repeated; a series must match at least one selector. Required
+    /// for `/series`.
     #[param(rename = "match[]", example = "cpu_usage_user{region=~\"eu-.*\"}")]
     selectors: Option<String>,
     /// Start of the time range: only series with samples from this time on. Seconds or RFC 3339.

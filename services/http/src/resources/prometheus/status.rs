@@ -1,6 +1,6 @@
 //! `/api/v1/status/…`, `/-/healthy`, `/-/ready`: version and status routes of the Prometheus API.
 //!
-//! Clients such as Grafana request them first to detect the features of a server.
+//! Clients such as Grafana request these routes first to detect the features of a server.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use super::{KnownTable, PrometheusTable};
 use crate::app::{App, blocking};
 use crate::failure::Result;
 
-/// Version of Prometheus whose language and API are implemented. Grafana selects its requests by it.
+/// Version of Prometheus whose language and API are implemented. Grafana selects its requests by this version.
 const VERSION: &str = "3.14.0";
-/// Text of the configuration in the response: an empty configuration, and a comment that names the command
-/// for the actual one.
+/// Text of the configuration in the response: an empty configuration, and a comment with the command that
+/// prints the actual settings.
 const CONFIG: &str = "# Tideline has no Prometheus configuration file; `tideline config show` prints its settings.\nglobal: {}\n";
 
 pub(super) fn routes() -> OpenApiRouter<App> {

@@ -31,7 +31,7 @@ struct TsdbParameters {
 
 /// Read cardinality statistics
 ///
-/// The counts are those of the whole table, over all tiers. A timeline counts once for each of its metrics.
+/// The counts cover the whole table and all tiers. A timeline counts once for each of its metrics.
 #[utoipa::path(
     get, path = "/api/v1/status/tsdb", tag = "prometheus",
     params(TsdbParameters),

@@ -20,9 +20,9 @@ use crate::failure::{Failure, Result};
 /// Media type of both versions; the parameter `proto` selects the version.
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
-/// Header with the number of stored samples. A sender of version 2.0 treats a response without these headers as one of
-/// a version 1.0 receiver that stored nothing. All responses to a supported message therefore have them, including
-/// errors.
+/// Header with the number of stored samples. A sender of version 2.0 treats a response without these headers as
+/// the response of a version 1.0 receiver that stored nothing. All responses to a supported message therefore
+/// have them, including errors.
 const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
@@ -34,11 +34,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Write samples (Prometheus remote write)
 ///
-/// Accepts versions 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`), selected by the content
-/// type, compressed with snappy or zstd. A series is a timeline: its label `__name__` is the measurement, and its other
-/// labels are the tags. Samples are stored in the field `value`, native histograms in `histogram`, start timestamps in
-/// `_start` and exemplars in `_exemplar`. Metadata of metrics is stored too. Values are stored bit for bit and may be
-/// sent in any order.
+/// Accepts versions 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`), selected by the
+/// content type, compressed with snappy or zstd. A series is a timeline: its label `__name__` is the
+/// measurement, and its other labels are the tags. Samples are stored in the field `value`, native histograms
+/// in `histogram`, start timestamps in `_start` and exemplars in `_exemplar`. Metadata of metrics is stored
+/// too. Values are stored bit for bit. Samples may be sent in any order.
 ///
 /// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: samples overwrite
 /// themselves.
@@ -135,8 +135,8 @@ async fn store(app: &App, message: Message, table: String, request: Request) -> 
 }
 
 impl Message {
-    /// Returns the message type of a content type. A missing content type means version 1.0, because its first senders
-    /// sent none.
+    /// Returns the message type of a content type. A missing content type means version 1.0, because the first
+    /// senders of this version sent no content type.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let refuse = |sent: &str| {
             Failure::new(

@@ -59,8 +59,8 @@ pub(super) async fn batch(
     let budget = point_query::to_budget(&batch.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &batch);
     let now = app.engine.now();
-    // The querier has its own queue for queries of cold points. This choice only keeps them from occupying
-    // the permits of other queries.
+    // The querier has its own queue for queries of cold points. This choice of permits only keeps such queries
+    // from occupying the permits of other queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = batch
             .queries
@@ -113,7 +113,7 @@ pub(super) async fn batch(
     .await
 }
 
-/// Remaining budget for the next query.
+/// Budget of the request and its use so far, from which the budget of the next query follows.
 struct Left {
     /// Monotonic time at the start of the request.
     began: Duration,

@@ -18,8 +18,8 @@ use super::values;
 use crate::condition::to_range;
 use crate::failure::{Failure, Result};
 
-/// Converts a query; relative times are resolved against `now`. Errors that depend on the table or in
-/// expressions are left to the querier.
+/// Converts a query; relative times are resolved against `now`. The querier reports errors in expressions and
+/// errors that depend on the table.
 pub(super) fn to_point_query(query: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
     let is_relative = query.is_relative();
     let after = query.page.as_deref().map(PageToken::parse).transpose()?;
@@ -117,7 +117,7 @@ pub(crate) fn to_budget(requested: &wire::QueryBudget) -> Result<Budget> {
     Ok(budget)
 }
 
-/// Returns true if the aggregate contains a computation over time.
+/// Returns true if the aggregate contains a rate, which needs a range with a start.
 fn has_rates(aggregate: &wire::Aggregate) -> bool {
     let computed = aggregate.compute.iter().cloned().map(to_computation);
     aggregate.functions.contains(&Function::Rate)
@@ -183,7 +183,7 @@ const fn to_rank_order(first: RankEnd) -> RankOrder {
     }
 }
 
-/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; others
+/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; other windows
 /// follow the calendar.
 fn to_window(
     width: Option<WindowWidth>,

@@ -1,4 +1,4 @@
-//! Conversion of fill values of a request to those of a query.
+//! Conversion of the fill of a request to the fill of a query.
 
 use tideline_engine::model::Value;
 use tideline_openapi::Scalar;

@@ -25,7 +25,7 @@ const NEXT: HeaderName = HeaderName::from_static("tideline-next");
 const REASON: HeaderName = HeaderName::from_static("tideline-reason");
 
 /// Memory that a page reserves, in bytes: its largest output, and one more row of the largest size.
-const PAGE_MEMORY_BYTES: u64 = PAGE_BYTES_MAX + (8 << 20);
+const PAGE_MEMORY_BYTES: u64 = PAGE_BYTES_MAX + (16 << 20);
 
 /// Format of a table; `None` for CSV.
 type TableForm = Option<ColumnarForm>;
@@ -39,14 +39,14 @@ pub(super) fn table_form(format: ResultFormat) -> Option<TableForm> {
     }
 }
 
-/// Refuses members that tables of rows cannot represent.
-fn check(versions: Option<u32>, has_range: bool) -> Result<()> {
-    match versions.is_some() || has_range {
-        false => Ok(()),
-        true => Err(Failure::invalid(
-            "this format contains the newest value of each column; for versions and version_range, use \
-             application/json or application/x-ndjson",
-        )),
+/// Refuses members that tables of rows cannot represent. `members` are their names, and whether they are given.
+fn check(members: &[(&str, bool)]) -> Result<()> {
+    match members.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::invalid(format!(
+            "this format contains the newest values of columns only; for {name}, use application/json or \
+             application/x-ndjson"
+        ))),
     }
 }
 
@@ -59,7 +59,11 @@ pub(super) async fn scan(
     request: ScanRows,
     format: ResultFormat,
 ) -> Result<Response> {
-    check(request.versions, request.version_range.is_some())?;
+    check(&[
+        ("versions", request.versions.is_some()),
+        ("version_range", request.version_range.is_some()),
+        ("revisions", request.revisions),
+    ])?;
     if request.limit == Some(0) {
         return Err(Failure::invalid("limit is 0; it must be at least 1"));
     }
@@ -160,6 +164,7 @@ impl Plan {
             returned: page.returned,
             next: page.next.clone(),
             reason: page.reason,
+            revision: None,
         };
         writer.end(&notes(id, &end))?;
         Ok(page)
@@ -183,7 +188,13 @@ pub(super) async fn get(
     request: GetRows,
     format: ResultFormat,
 ) -> Result<Response> {
-    check(request.versions, request.version_range.is_some())?;
+    check(&[
+        ("versions", request.versions.is_some()),
+        ("version_range", request.version_range.is_some()),
+        ("column_range", request.column_range.is_some()),
+        ("column_limit", request.column_limit.is_some()),
+        ("revisions", request.revisions),
+    ])?;
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
     read(app, format.content_type(), move |app, cancel, writer| {
         let table = app.engine.wide_table(&table)?;

@@ -78,7 +78,7 @@ impl AsRef<[u8]> for Whole {
 /// an empty text. A text of an undeclared column is a `string`.
 ///
 /// The body may have any size, except for Parquet, which has its directory at the end: it is limited like other bodies, a row
-/// group by 256 MiB. A record of text has at most 8 MiB, a batch of Arrow 32 MiB. The server cuts the records into entries of
+/// group by 256 MiB. A record of text has at most 16 MiB, a batch of Arrow 32 MiB. The server cuts the records into entries of
 /// 1,000 rows or 1 MiB. A record that is not valid is refused by itself.
 ///
 /// The response is sent after the whole file was read: one line per record that was not written, at most 10,000 and 3 MiB, with

@@ -88,7 +88,8 @@ impl EventText {
         out.extend_from_slice(b"}}\n\n");
     }
 
-    /// Encodes the last event. It has no id, so a reconnecting client continues after the event before it.
+    /// Encodes the last event. This event has no id, so a reconnecting client continues after the previous
+    /// event.
     pub(super) fn failed(self, error: &ErrorBody) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(None, "failed", &mut out);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Numbers are decimal, bytes are base64, and lists and maps are JSON with sorted keys. The text becomes the value of a
-//! label, so its size is limited, and so is the nesting of lists.
+//! label, so its size is limited, and so is the nesting of lists and maps.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -66,7 +66,7 @@ pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reas
     }))
 }
 
-/// Returns the last field of a value, which is its type and content.
+/// Returns the last known field of a value: its number is the type, its payload the content.
 fn kind(value: &[u8]) -> Read<Option<(u32, Payload<'_>)>> {
     let mut kind = None;
     let mut fields = Fields::new(value);
@@ -80,7 +80,7 @@ fn kind(value: &[u8]) -> Read<Option<(u32, Payload<'_>)>> {
 
 /// Reason why a value has no JSON form.
 enum Unfit {
-    /// It contains NaN or an infinity.
+    /// The value contains NaN or an infinity.
     NotFinite,
     Refused(Reason),
 }

@@ -21,7 +21,7 @@ use super::{any_value, label_name};
 use crate::reject::Reason;
 use crate::series_key::{KEY_BYTES_MAX, TAGS_MAX};
 
-/// Labels of buckets and quantiles. An attribute of this name is dropped.
+/// Labels of buckets and quantiles. An attribute with such a label is dropped.
 const RESERVED: [&[u8]; 2] = [b"le", b"quantile"];
 /// Maximum number of plans kept; the oldest is replaced.
 const PLANS_MAX: usize = 32;
@@ -102,7 +102,8 @@ struct Plan {
     ends: Vec<(u32, u32)>,
     /// Names of the labels with their lengths, one after another.
     labels: Vec<u8>,
-    /// False if two labels have the same name, or one is not valid; see [`Labels::merged`].
+    /// False if two labels, including those of resource and scope, have the same name, or if a name is invalid or
+    /// reserved; see [`Labels::merged`].
     is_plain: bool,
 }
 
@@ -172,8 +173,8 @@ impl<'s> Labels<'s> {
         }
     }
 
-    /// Sets the labels of a resource. Fails if a promoted attribute cannot be a label; all points of the resource are
-    /// then rejected.
+    /// Sets the labels of a resource. Fails if the resource has too many attributes, or if a promoted or identifying
+    /// attribute cannot be a label; all points of the resource are then rejected.
     pub(super) fn set_resource(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<(), Reason>> {
         self.of_resource.clear();
         if let Err(reason) = check_count(attributes) {
@@ -349,8 +350,9 @@ impl<'s> Labels<'s> {
         plan
     }
 
-    /// Encodes the labels of a data point whose labels overlap: attributes with the same label are joined with `;`, in
-    /// the order of their names; labels of the resource and scope take precedence, promoted ones do not.
+    /// Encodes the labels of a data point with overlapping labels or an empty value. Attributes with the same label are
+    /// joined with `;`, in the order of their names. Labels of the resource and scope take precedence, promoted ones do
+    /// not.
     #[cold]
     fn merged(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<(), Reason>> {
         let merged = match self.joined(attributes, |_| true)? {
@@ -375,7 +377,7 @@ impl<'s> Labels<'s> {
         }
     }
 
-    /// Returns the labels of attributes, without those of reserved names.
+    /// Returns the labels of the wanted attributes, without the metric name and reserved names.
     fn joined(
         &mut self,
         attributes: &[Attribute<'_>],

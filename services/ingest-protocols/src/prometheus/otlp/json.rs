@@ -1,11 +1,11 @@
 //! Conversion of an OTLP/JSON request to Protocol Buffers.
 //!
 //! The dialect differs from the JSON form of Protocol Buffers: names are lowerCamelCase only, enums are integers only,
-//! and trace and span ids are hexadecimal. Integers of 64 bits are numbers or strings. Unknown members are ignored, and
-//! `null` is a missing value.
+//! and trace and span ids are hexadecimal. Integers of 64 bits are numbers or strings. Unknown members are ignored.
+//! `null` is a missing value, or an empty message.
 //!
-//! The messages are described by tables of their fields, so that the conversion does not depend on their meaning. It
-//! reads the body once and builds no tree. The converted message is not larger than four times the body.
+//! The messages are described by tables of their fields, so that the conversion does not depend on their meaning. The
+//! conversion reads the body once and builds no tree. The result is not larger than four times the body.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for Message<'_> {
     }
 }
 
-/// Converts an object to a nested message. `null` is a missing message.
+/// Converts an object to a nested message. `null` becomes an empty message.
 struct Nested<'o> {
     number: u32,
     fields: &'static [Field],

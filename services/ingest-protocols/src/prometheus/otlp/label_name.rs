@@ -1,7 +1,7 @@
 //! Translation of attribute names to label names, with the rules of Prometheus' `otlptranslator`.
 //!
 //! If the strategy keeps all characters, a name is unchanged. Otherwise invalid characters become underscores, and a
-//! name that begins with a digit or with one underscore gets a prefix.
+//! name that begins with a digit or, by a setting, with one underscore gets a prefix.
 
 use super::settings::OtlpSettings;
 use crate::reject::{Reason, quote};
@@ -10,7 +10,7 @@ use crate::reject::{Reason, quote};
 ///
 /// # Errors
 ///
-/// Returns a reason if the name is empty, not UTF-8, or consists of underscores only in translation.
+/// Returns a reason if the name is empty or not UTF-8, or if the label name would consist of underscores only.
 pub(super) fn translate(attribute: &[u8], settings: &OtlpSettings) -> Result<String, Reason> {
     let Ok(name) = std::str::from_utf8(attribute) else {
         return Err(format!("invalid UTF-8 in attribute name {}", quote(attribute)).into());
@@ -48,7 +48,7 @@ fn valid(c: char) -> char {
     if c.is_ascii_alphanumeric() { c } else { '_' }
 }
 
-/// Replaces each run of invalid characters by one underscore. Reserved names keep `__` at both ends.
+/// Replaces each run of invalid characters and underscores by one underscore. A name with `__` at both ends keeps them.
 fn collapse(name: &str) -> String {
     let inner = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"));
     let mut label = String::with_capacity(name.len());

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::settings::TranslationStrategy;
 use crate::reject::{Reason, quote};
 
-/// Units with a name in Prometheus.
+/// Units that have a name in Prometheus.
 const UNITS: [(&str, &str); 26] = [
     ("d", "days"),
     ("h", "hours"),
@@ -39,7 +39,7 @@ const UNITS: [(&str, &str); 26] = [
     ("%", "percent"),
 ];
 
-/// Units after a slash with a name in Prometheus.
+/// Units after a slash that have a name in Prometheus.
 const UNITS_PER: [(&str, &str); 7] = [
     ("s", "second"),
     ("m", "minute"),
@@ -50,7 +50,7 @@ const UNITS_PER: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
-/// Types of metrics for which names differ.
+/// Types of metrics whose names are translated differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
     Counter,
@@ -62,7 +62,7 @@ pub(super) enum NameKind {
 ///
 /// # Errors
 ///
-/// Returns a reason if the translated name is empty or consists of underscores only.
+/// Returns a reason if the translated name is empty, or if escaping changes the name into underscores only.
 pub(super) fn translate(
     name: &str,
     unit: &str,
@@ -141,7 +141,8 @@ fn escape_with_suffixes(name: &str, unit: &str, kind: NameKind, out: &mut String
     prefix_digit(out);
 }
 
-/// Replaces each run of invalid characters by one underscore, and drops them at both ends.
+/// Replaces each run of invalid characters by one underscore, and drops such runs at both ends. A name that then begins
+/// with a digit gets the prefix `_`.
 fn escape(name: &str, out: &mut String) {
     let tokens = name.split(|c| !is_valid(c) && c != '_');
     for token in tokens.filter(|token| !token.is_empty()) {
@@ -180,7 +181,8 @@ fn add_suffixes(name: &str, unit: &str, kind: NameKind, out: &mut String) {
     }
 }
 
-/// Returns a name without a suffix and the character before it, which is its delimiter.
+/// Returns a name without a suffix and its delimiter, the character before the suffix. Returns the whole name if it
+/// does not have the suffix or nothing would remain.
 fn without<'a>(name: &'a str, suffix: &str) -> &'a str {
     let rest = name.strip_suffix(suffix).filter(|_| !suffix.is_empty());
     let rest = rest.map(|rest| {
@@ -191,7 +193,7 @@ fn without<'a>(name: &'a str, suffix: &str) -> &'a str {
     rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// Returns the suffixes of a unit: `By/s` has `bytes` and `per_second`. Units in braces have none.
+/// Returns the suffixes of a unit: `By/s` has `bytes` and `per_second`. A unit that contains braces has no suffix.
 fn suffixes(unit: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     let named = |unit: &'_ str, names: &[(&str, &'static str)]| {
         let found = names.iter().find(|(known, _)| *known == unit);
@@ -208,7 +210,7 @@ fn suffixes(unit: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     )
 }
 
-/// Replaces invalid characters by underscores, without adjacent and leading ones.
+/// Replaces each run of invalid characters and underscores by one underscore, and drops such runs at the start.
 fn cleaned(unit: &str) -> Cow<'_, str> {
     if unit.chars().all(|c| c.is_ascii_alphanumeric()) {
         return unit.into();

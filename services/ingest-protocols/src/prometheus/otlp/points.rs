@@ -31,8 +31,7 @@ const NO_RECORDED_VALUE: u64 = 1;
 const EXEMPLARS_MAX: usize = 1_024;
 /// Maximum number of quantiles of a summary.
 const QUANTILES_MAX: usize = 1_024;
-/// Maximum number of characters of the labels of an exemplar. If they are more, only the ids are kept, as in
-/// Prometheus.
+/// Maximum number of characters of the labels of an exemplar. Above it, only the ids are kept, as in Prometheus.
 const EXEMPLAR_CHARS_MAX: usize = 128;
 /// Labels of trace and span, with the length of their ids in bytes.
 const TRACE_ID: (&str, usize) = ("trace_id", 16);
@@ -58,7 +57,7 @@ struct Times {
     start: Option<i64>,
 }
 
-/// Fields that all data points have.
+/// Fields of a data point. `count` and `sum` are those of histograms and summaries.
 #[derive(Debug, Default)]
 struct Common {
     /// Start time in nanoseconds; 0 if unknown.
@@ -102,7 +101,7 @@ impl Common {
 type Written = Result<(), Reason>;
 
 impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
-    /// Decodes a data point of a metric. `kind` is the field number of the data in `Metric`.
+    /// Decodes a data point of a metric, and writes or rejects it. `kind` is the field number of the data in `Metric`.
     #[inline]
     pub(super) fn point(&mut self, kind: u32, message: &'a [u8]) -> Read<()> {
         self.attributes.clear();
@@ -454,9 +453,9 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         Ok(())
     }
 
-    /// Decodes `Exemplar { 2: fixed64 time, 3: double, 4: bytes span_id, 5: bytes trace_id, 6: sfixed64,
-    /// 7: KeyValue* }` into the stored text, and returns its value and time in milliseconds. Without a value the text
-    /// is empty.
+    /// Decodes `Exemplar { 2: fixed64 time, 3: double, 4: bytes span_id, 5: bytes trace_id, 6: sfixed64, 7: KeyValue*
+    /// }` into the text under construction. Returns the value, or the reason to reject the exemplar, and the time in
+    /// milliseconds; 0 without a time.
     fn read_exemplar(&mut self, message: &'a [u8]) -> Read<(Result<f64, Reason>, i64)> {
         let (mut value, mut nanos) = (Err(Reason::from("an exemplar has no value")), 0);
         let (mut span, mut trace) = (&b""[..], &b""[..]);
@@ -523,7 +522,8 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
 }
 
 impl Buckets {
-    /// Checks bounds and counts. A last bound of `+Inf`, which some senders write, is removed.
+    /// Checks bounds and counts. A last bound of `+Inf`, which some senders write, is removed. Without counts, all
+    /// bounds are removed.
     fn check(&mut self) -> Written {
         let Self { bounds, counts, .. } = self;
         if bounds.len() > BUCKETS_MAX || counts.len() > BUCKETS_MAX {

@@ -1,8 +1,8 @@
 //! Resources, scopes and metrics of a request, and `target_info`.
 //!
-//! The fields of a message may have any order, so that each message is read twice: first for what applies to all of its
-//! parts, then part by part. `target_info` has the attributes of a resource as labels. Its samples fill the time range
-//! of the stored points of the resource, so that a query finds one next to every point.
+//! The fields of a message may have any order, so each message is read twice: first for the fields that apply to all of
+//! its parts, then part by part. `target_info` has the attributes of a resource as labels. Its samples, limited in
+//! number, fill the time range of the stored points of the resource, so that a query finds one near every point.
 
 use hashbrown::HashSet;
 use tideline_model::{Ordinal, SeriesResolver};
@@ -72,7 +72,7 @@ pub(super) fn read(
     Ok(request.finish())
 }
 
-/// Names of the series of a metric.
+/// Parts of a metric, each with its own series name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// The metric itself.
@@ -101,7 +101,7 @@ pub(super) struct Metric<'a> {
     help: &'a str,
     unit: &'a str,
     pub(super) is_delta: bool,
-    /// True if the metadata of the metric was stored.
+    /// True if the metadata of the metric was handled.
     is_described: bool,
 }
 
@@ -130,9 +130,9 @@ pub(super) struct Request<'a, 'r, 's, R> {
     targets: HashSet<(Ordinal, i64)>,
     /// Number of data points.
     points: u64,
-    /// Number of rejected data points that share a reject.
+    /// Number of rejected data points without a reject of their own.
     unlisted_points: u64,
-    /// Number of data points after a limit was reached.
+    /// Number of data points that were not read because a limit was reached.
     unread_points: u64,
     /// True if a limit is reached.
     pub(super) is_full: bool,
@@ -144,7 +144,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
             self.writer.close_point();
             self.writer
                 .reject_unread(usize::try_from(self.unread_points).unwrap_or(usize::MAX));
-            // The reject has the line of a data point, so that it stands for one of them.
+            // The reject itself counts as one of the unread points.
             self.unlisted_points += self.unread_points - 1;
         }
         let (points, unlisted_points) = (self.points, self.unlisted_points);
@@ -273,7 +273,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         self.is_full = self.writer.is_full();
     }
 
-    /// Prepares the names of the series of a metric.
+    /// Checks a metric and prepares the names of its series.
     fn begin_metric(
         &mut self,
         name: &'a [u8],

@@ -31,8 +31,8 @@ pub struct OtlpSettings {
     pub label_name_preserve_multiple_underscores: bool,
     /// Treatment of points with delta temporality.
     pub delta_temporality: DeltaTemporality,
-    /// Longest time between two samples of `target_info`, in steps of which the time range of a resource is filled.
-    /// Default 150 s: half of the lookback of queries.
+    /// Longest time between two samples of `target_info` within the time range of a resource. Default 150 s: half of
+    /// the lookback of queries.
     pub target_info_interval: Duration,
 }
 
@@ -68,8 +68,8 @@ impl OtlpSettings {
 /// Translation of metric and label names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TranslationStrategy {
-    /// Other characters than letters, digits, underscores and (in metric names) colons become underscores; metric
-    /// names get suffixes for unit and type.
+    /// Characters other than letters, digits, underscores and (in metric names) colons become underscores; metric names
+    /// get suffixes for unit and type.
     #[default]
     UnderscoreEscapingWithSuffixes,
     /// Characters are replaced, without suffixes.

@@ -35,7 +35,7 @@ impl Scope<'_> {
             true => keeps_label(aggregate, name),
             false => name == label || keeps_label(aggregate, name),
         };
-        // Counts are accumulated per step and per labels of the result, across all series of a group.
+        // At each step, all series whose values have the same result labels are counted together.
         let bases: Vec<Labels> = columns.iter().map(|column| column.labels.clone()).collect();
         let mut result = ColumnsByLabels::of(self, columns.len());
         let mut known: Vec<Option<(String, usize)>> = vec![None; columns.len()];

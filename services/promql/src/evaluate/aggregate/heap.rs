@@ -3,7 +3,7 @@
 
 use super::super::sort::by_falling_value;
 
-/// Maximum length that Go's sort handles by insertion.
+/// Maximum length for which Go's sort uses insertion sort.
 const INSERTION_MAX: usize = 12;
 
 /// Min-heap of the largest values with their positions; NaN is smaller than all numbers.
@@ -15,8 +15,8 @@ impl Heap {
         self.0.clear();
     }
 
-    /// Inserts a value if fewer than `count` are held or it is larger than the smallest, which it then
-    /// replaces. `count` must be at least 1.
+    /// Inserts a value if fewer than `count` values are held. Otherwise, a value larger than the
+    /// smallest one replaces the smallest one. `count` must be at least 1.
     pub(super) fn offer(&mut self, value: f64, position: usize, count: usize) {
         if self.0.len() < count {
             self.0.push((value, position));

@@ -169,7 +169,7 @@ impl State {
         Some(outcome.bounds_reconciled)
     }
 
-    /// Adds to the mean; same result as [`Self::add_to_sum`].
+    /// Adds to the mean; returns the same as [`Self::add_to_sum`].
     fn add_to_mean(&mut self, histogram: &Histogram) -> Option<bool> {
         if !self.is_incremental {
             let mut sum = self.histogram.clone()?;

@@ -1,6 +1,7 @@
 //! Aggregations of floats, column by column.
 //!
-//! Steps are processed in blocks, so that the states of a block stay in the processor cache.
+//! Steps are processed in blocks (except for `quantile`), so that the states of a block stay in the
+//! processor cache.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::ast::{AggregateOp, TextRange};
 use crate::error::Result;
 use crate::histogram_functions;
 
-/// Number of steps aggregated at once. The states, up to 40 bytes per step, fit in the processor cache and are
+/// Number of steps aggregated at once. The states, up to 32 bytes per step, fit in the processor cache and are
 /// small compared with a long column.
 const BLOCK: usize = 1 << 12;
 

@@ -23,7 +23,7 @@ pub(super) enum Outcome {
     Noted(Point, Vec<Annotation<'static>>),
     /// Result of a comparison.
     Holds(bool),
-    /// No value, with the annotations that explain it.
+    /// No value, with the annotations that explain why.
     Refused(Vec<Annotation<'static>>),
 }
 
@@ -87,7 +87,8 @@ fn combined(op: BinaryOp, left: &Histogram, right: &Histogram) -> Outcome {
         result.reset_hint = ResetHint::Gauge;
     }
     if outcome.counter_reset_collision {
-        // As in Prometheus, an addition or subtraction of two vectors has no result on a collision.
+        // As in Prometheus, an addition or subtraction of two histograms has no result if their
+        // counter resets conflict.
         return Outcome::Refused(vec![Annotation::CounterResetCollision(operation)]);
     }
     result.compact(0);

@@ -20,7 +20,7 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::math;
 
-/// Maximum number of pairs per group whose labels are computed in advance and kept.
+/// Maximum number of pairs of a group for which the labels of all pairs are computed in advance.
 const PAIRS_KEPT: usize = 1 << 16;
 
 /// Number of steps processed between two checks for timeout and cancellation.
@@ -76,7 +76,8 @@ impl Group<'_> {
 #[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which the operator was applied, even if a filter dropped the value. `None` means not tracked.
+    /// Steps at which the operator has a result, even if a filter dropped the value. `None` means not
+    /// tracked.
     met: Option<Marks>,
 }
 
@@ -294,7 +295,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Counts processed steps and checks for timeout and cancellation once per [`UNCHECKED_MAX`]. Each call
-    /// adds one step for the pair.
+    /// adds one extra step, so that pairs without common steps count as well.
     fn check_after(&mut self, positions: usize) -> Result<()> {
         self.unchecked += positions + 1;
         if self.unchecked < UNCHECKED_MAX {

@@ -61,7 +61,7 @@ pub(super) fn plan(
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
 }
 
-/// Returns the cold segments of multi-day windows that have only some days that are old enough.
+/// Returns the cold segments of multi-day windows of which only some days are old enough.
 fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let base = facts.window_nanos;
     let Some(before) = before(facts, table) else {
@@ -137,7 +137,7 @@ fn cold_until(facts: &Facts, table: &TableFacts, window: Window) -> Option<i64> 
     Some(leaves.saturating_add(policy.keep_cold.unwrap_or_default()))
 }
 
-/// Returns all segments to archive, oldest window first.
+/// Returns the moves into files, including those that wait, oldest window first.
 fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let mut moving = Vec::new();
     for (window, segments) in old_enough(facts, table, taken) {
@@ -170,7 +170,7 @@ fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     }
 }
 
-/// Returns the wait of late points that are too few to be archived at once.
+/// Returns the wait of late points that are too few to be archived at once; `None` if they need not wait.
 fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     let of = |there: bool| {
         let segments = inputs.segments.iter();
@@ -224,7 +224,7 @@ pub struct ArchiveProgress {
     pub copied: Amount,
     /// Points that are old enough for files but not in any.
     pub waiting: Amount,
-    /// Time when the first of these became old enough, trusted nanoseconds since the epoch.
+    /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch.
     pub waiting_since: Option<i64>,
     /// Late points that wait until there are more.
     pub late: Amount,
@@ -258,13 +258,13 @@ pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> ArchiveProgress {
     }
 }
 
-/// Returns the timestamp by which a window must end to be old enough.
+/// Returns the timestamp by which a window must end to be old enough; `None` if the policy has no archive.
 fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
     let policy = table.policy.archive.as_ref()?;
     Some(facts.now().saturating_sub(policy.after))
 }
 
-/// Returns the cold segments of windows older than the policy requires, with the archived segments of the same
+/// Returns the cold segments of windows that are old enough for the policy, with the archived segments of the same
 /// windows; oldest window first.
 fn old_enough<'a>(
     facts: &Facts,

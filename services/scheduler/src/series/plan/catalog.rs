@@ -7,8 +7,8 @@ use super::facts::{Facts, History, TableFacts};
 use super::{begins, of_table};
 use crate::maintenance::Planned;
 
-/// Interval between clean-ups of a table without a schedule, nanoseconds. A pass over a million timelines takes a
-/// fraction of a second, and timelines without points do no harm meanwhile.
+/// Minimum interval between clean-ups of a table without a schedule, nanoseconds. A pass over a million timelines takes
+/// a fraction of a second, and timelines without points do no harm meanwhile.
 pub const CATALOG_EVERY: i64 = 600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &History, planned: &mut Vec<Planned>) {

@@ -92,7 +92,7 @@ pub struct History {
 }
 
 impl Amount {
-    /// Returns the total of some segments.
+    /// Returns the total of some segments; the timelines are the largest number in one of them.
     pub fn of<'a>(segments: impl IntoIterator<Item = &'a SegmentFacts>) -> Self {
         let mut amount = Self::default();
         let mut windows = Vec::new();
@@ -202,7 +202,8 @@ impl SegmentFacts {
         self.stays_until.is_some_and(|until| until > now)
     }
 
-    /// Returns the part before a timestamp. Its counts are estimated as if the points were spread evenly.
+    /// Returns the part before a timestamp: points, values and bytes are estimated as if the points were spread evenly;
+    /// everything else stays.
     pub(super) fn before(&self, at: i64) -> Self {
         let span = i128::from(self.last) - i128::from(self.first) + 1;
         let part = (i128::from(at) - i128::from(self.first)).clamp(0, span);

@@ -10,9 +10,9 @@
 //! 3. Above [`Shape::height_max`] a stack is folded even if no run grows.
 //!
 //! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
-//! more of them are merged wherever that costs least: late data within a window, or eight neighbouring windows into
-//! one. Old windows thus become wide while young ones stay narrow. Hot segments that migrate soon are counted, but
-//! not merged.
+//! further segments are merged wherever that costs least: late data within a window, or eight neighbouring windows into
+//! one. Old windows thus become wide while young ones stay narrow. Hot segments that migrate soon are counted, but not
+//! merged.
 
 use std::collections::BTreeSet;
 
@@ -26,21 +26,22 @@ use super::writes::{INPUTS_MAX, Inputs};
 use super::{Claimed, work, writes};
 use crate::maintenance::{Planned, Urgency};
 
-/// Number of segments in a store above which neighbours are joined. A read of all time opens this many segments, and
-/// a start reads their rows. It is well below a thousand, so that late data and a backfill find room before the next
-/// fold.
+/// Number of segments in a store above which neighbours are joined. A read of all time opens this many segments, and a
+/// start reads their rows. The limit is well below a thousand, so that late data and a backfill find room before the
+/// next fold.
 pub const SEGMENTS_CROWDED: usize = 600;
 /// Number of lasting segments up to which none are joined, however many hot segments will migrate soon.
 pub const SEGMENTS_LASTING_MIN: usize = 300;
 /// Smallest growth of the largest input of a join, so that a large window is not rewritten for a little late data.
 const JOIN_GROWTH: u64 = 2;
-/// Doublings of the width of a window by one join: eight neighbours at once. A byte is then rewritten twice in a
-/// century of days, instead of seven times if windows were joined in pairs.
+/// Doublings of the width of a window by one join: eight neighbours at once. Until a hundred days are one window, a
+/// byte is then rewritten twice, instead of seven times if windows were joined in pairs.
 const JOIN_LEVELS: u8 = 3;
-/// A joined window spans at most 1/8 of the age at which its points move or expire, because they may stay longer by
-/// that span. A day is always allowed.
+/// A joined window spans at most 1/8 of the age at which its points move or expire, because its points may stay longer
+/// by its span. A day is always allowed.
 const JOIN_AGE_PARTS: i64 = 8;
-/// Minimum time until its migration for a hot segment to be joined. Others leave the hot tier soon anyway.
+/// Minimum time until the migration of a hot segment that may be joined, nanoseconds. Other hot segments leave the tier
+/// soon anyway.
 const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
 /// Hot windows that migrate within 1/8 of `hot_ttl` are not folded, because the migration rewrites them anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;

@@ -41,7 +41,7 @@ pub(super) struct Waits {
 }
 
 impl Move {
-    /// Plans the moves of windows, each in as many parts as the write order requires.
+    /// Plans moves; each becomes one unit of work.
     pub(super) fn plan<'a>(
         &self,
         facts: &Facts,

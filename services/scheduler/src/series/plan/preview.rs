@@ -26,7 +26,7 @@ pub struct Preview {
     pub migrates: Amount,
     /// Windows that move, oldest first; at most [`WINDOWS_MAX`].
     pub migrating: Vec<TimeRange>,
-    /// Time when this move starts; `None` = never under this policy.
+    /// Time when this move starts; `None` = nothing to move, or never under this policy.
     pub migrates_at: Option<i64>,
     /// Moves into files; `None` = the policy has no archive.
     pub archives: Option<Archives>,
@@ -39,8 +39,8 @@ pub struct Preview {
     pub drops: Amount,
     /// Windows that are dropped, oldest first; at most [`WINDOWS_MAX`].
     pub dropping: Vec<TimeRange>,
-    /// Time when the first of these may be dropped. Until then a longer policy makes its points visible again. `None`
-    /// while expiry is paused or there is nothing to drop.
+    /// Time when the first of these windows may be dropped. Until then, a longer policy makes the points of the window
+    /// visible again. `None` while expiry is paused, or if nothing is ever dropped.
     pub drops_at: Option<i64>,
     /// Reason why nothing expires now, if that is so.
     pub expiry_paused: Option<String>,
@@ -105,7 +105,8 @@ impl Boundaries {
 }
 
 impl UnsealedBefore {
-    /// Creates the counts before [`Boundaries::all`]. As with segments, dropped points are not moved.
+    /// Creates the value from the counts before each of [`Boundaries::all`]. As with segments, dropped points do not
+    /// count as moved.
     pub fn new([migrates, archives, hides, drops]: [Unsealed; 4]) -> Self {
         Self {
             migrates: without(migrates, drops),
@@ -116,7 +117,7 @@ impl UnsealedBefore {
     }
 }
 
-/// Returns the points of `all` that are not among the oldest ones.
+/// Subtracts the counts of `oldest` from those of `all`.
 fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     let points = all.points.saturating_sub(oldest.points);
     Unsealed {

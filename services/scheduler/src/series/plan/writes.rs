@@ -55,7 +55,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Adds all segments that [`between`](Self::between) finds. Returns `None` if `may_join` refuses one of them, or if
-    /// there are too many.
+    /// the inputs would exceed [`INPUTS_MAX`].
     pub(super) fn closed(
         mut self,
         all: &'a [SegmentFacts],

@@ -18,7 +18,7 @@ fn assert_documented(line: &str) {
     );
 }
 
-/// Declares plain columns `c0`, `c1`, … for values, after a first column that is computed of all of them.
+/// Declares plain columns `c0`, `c1`, … for values, after a first column that is computed from all plain columns.
 fn layout_before(values: &[OwnedValue], first: impl Fn(&[&str]) -> KeyColumnSpec) -> KeyLayout {
     let names: Vec<String> = (0..values.len()).map(|number| format!("c{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

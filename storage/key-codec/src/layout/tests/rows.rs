@@ -53,7 +53,7 @@ proptest! {
         for row in &rows {
             let key = encoded(&layout, row);
             let length = layout.partition_len(&key).expect("valid");
-            // The prefix alone is enough to find its length, and a shorter one is not.
+            // `partition_len` needs only the bytes of the partition, but all of them.
             prop_assert_eq!(layout.partition_len(&key[..length]), Ok(length));
             prop_assert!(layout.partition_len(&key[..length - 1]).is_err());
             let tuple = stored_tuple(&columns, row)[..first].to_vec();

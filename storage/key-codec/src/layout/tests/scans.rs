@@ -83,7 +83,8 @@ fn cmp_rows(layout: &KeyLayout, left: &[OwnedValue], right: &[OwnedValue]) -> Or
     orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Columns before which a scan is refused: a hash without all its columns, or bounds on a reversed column.
+/// Returns true if a scan is refused: values or bounds follow a hash without all its columns, or the bounds apply to a
+/// reversed column.
 fn is_refused(columns: &[KeyColumnSpec], fixed: usize, is_bounded: bool) -> bool {
     let names = logical_names(columns);
     let restricted = fixed + usize::from(is_bounded);
@@ -188,7 +189,7 @@ proptest! {
     }
 }
 
-/// Returns a value of a type, made of a seed. Texts may have characters that spliced columns refuse.
+/// Returns a value of a type, derived from a seed. Texts may have characters that spliced columns refuse.
 fn sample(kind: KeyKind, seed: u64) -> OwnedValue {
     let small = seed % 4;
     let number = if seed & 16 == 0 { small } else { seed };

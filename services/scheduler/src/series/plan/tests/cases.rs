@@ -324,7 +324,7 @@ fn what_lies_between_joins_the_fold_or_forbids_it() {
         &History::default(),
     ));
     assert_eq!(planned, [[1, 2, 3, 6, 4, 5]]);
-    // A hot segment is in another tier.
+    // A hot segment is in another tier, so it cannot join the fold.
     segments[5].tier = Tier::Hot;
     let planned = inputs(&plans(JobKind::Fold, &facts(segments), &History::default()));
     assert_eq!(planned, [[1, 2, 3]]);

@@ -1,0 +1,56 @@
+//! Metrics of the rows of wide tables: row buffer, changes, flush lag.
+//!
+//! Metrics with the label `table` have one value per wide table that was written since the start.
+
+use std::fmt;
+
+use tideline_engine::Engine;
+use tideline_engine::rows::{WideStats, WideTableStats};
+
+use super::figures::Figures;
+
+const LABEL: &str = "table";
+
+pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats) -> fmt::Result {
+    figures.gauge(
+        "row_buffer_bytes",
+        "Bytes of the row buffer: rows that are in the journal and not yet flushed",
+        (stats.active_bytes + stats.frozen_bytes) as f64,
+    )?;
+    figures.gauge(
+        "row_buffer_budget_bytes",
+        "Bytes of the row buffer at which it is flushed; writers wait at three times this value",
+        stats.budget_bytes as f64,
+    )?;
+    let tables = engine.tables();
+    let named: Vec<(&str, &WideTableStats)> = tables
+        .iter()
+        .filter_map(|table| Some((table.name().as_str(), stats.tables.get(&table.points().id())?)))
+        .collect();
+    let values = |value: fn(&WideTableStats) -> f64| -> Vec<(&str, f64)> {
+        named.iter().map(|(name, stats)| (*name, value(stats))).collect()
+    };
+    figures.counters(
+        "row_changes",
+        "Committed changes of rows and deletions of ranges",
+        (LABEL, &values(|stats| stats.changes as f64)),
+    )?;
+    figures.gauges(
+        "row_buffered_rows",
+        "Changed rows in the row buffer",
+        (LABEL, &values(|stats| stats.buffered_rows as f64)),
+    )?;
+    figures.gauges(
+        "row_buffered_bytes",
+        "Bytes of the table in the row buffer",
+        (LABEL, &values(|stats| stats.buffered_bytes as f64)),
+    )?;
+    figures.gauges(
+        "row_flush_lag_seconds",
+        "Time since the oldest change in the row buffer; 0 if everything is flushed",
+        (
+            LABEL,
+            &values(|stats| stats.flush_lag.unwrap_or_default().as_secs_f64()),
+        ),
+    )
+}

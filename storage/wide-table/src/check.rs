@@ -1,0 +1,132 @@
+//! Offline check: reads every row of a part, joins the fragments of large rows, and decodes everything.
+//!
+//! The check writes nothing. Fragments that no head names are not damage: an interrupted flush leaves them, and the next
+//! flush of their row deletes them.
+
+use bytes::Bytes;
+use tideline_backend::{Backend, Direction, PageLimit, Partition};
+use tideline_log::{LogError, Manifest, SHARD};
+use tideline_model::{KeyRange, TableId};
+
+use crate::codec;
+use crate::entry::{Change, Entry};
+use crate::error::Damage;
+use crate::fragments::{FRAGMENTS_BUCKET, Head, fragment_range, join};
+use crate::read::ROWS_BUCKET;
+use crate::store::read_parts;
+
+/// Number of damaged rows of a table after which its check ends.
+const FINDINGS_MAX: usize = 20;
+/// Number of rows that are read at once.
+const PAGE_ROWS: usize = 500;
+/// Size in bytes after which a page of rows ends.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Result of the check of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckedRows {
+    /// Rows in the part.
+    pub rows: u64,
+    /// Bytes of their keys and columns.
+    pub bytes: u64,
+    /// Descriptions of the damage found, one sentence each.
+    pub findings: Vec<String>,
+}
+
+/// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key does not fit the
+/// table.
+///
+/// # Errors
+///
+/// The errors of the backend, and [`LogError::StoredRow`] if the manifest cannot be read.
+pub fn check_rows(
+    backend: &dyn Backend,
+    table: TableId,
+    check_key: &dyn Fn(&[u8]) -> Result<(), String>,
+) -> Result<CheckedRows, LogError> {
+    let mut checked = CheckedRows::default();
+    let stored = backend.manifest(SHARD)?;
+    let parts = read_parts(&Manifest::read(&stored)?, &stored.rows)?;
+    let Some(part) = parts.get(&table) else {
+        return Ok(checked);
+    };
+    let limit = PageLimit {
+        rows_max: PAGE_ROWS,
+        bytes_max: PAGE_BYTES,
+    };
+    let partition = |bucket| Partition::part(part.at, bucket);
+    let mut rest = Some(KeyRange::ALL);
+    while let Some(range) = rest {
+        let page = backend.scan(partition(ROWS_BUCKET), &range, Direction::Ascending, limit)?;
+        for row in page.rows {
+            let whole = match Head::decode(&row.value) {
+                Ok(None) => Ok(row.value.clone()),
+                Ok(Some(head)) => {
+                    let range = fragment_range(&row.key, head.generation);
+                    let mut fragments = Vec::new();
+                    let mut rest = Some(range);
+                    while let Some(range) = rest {
+                        let bucket = partition(FRAGMENTS_BUCKET);
+                        let page = backend.scan(bucket, &range, Direction::Ascending, limit)?;
+                        fragments.extend(page.rows.into_iter().map(|row| row.value));
+                        rest = page.next;
+                    }
+                    whole(&head, &fragments)
+                }
+                Err(damage) => Err(damage),
+            };
+            let decoded = whole.and_then(|whole| codec::decode(&whole).map(|_| whole.len()));
+            checked.rows += 1;
+            match decoded {
+                Ok(bytes) => checked.bytes += (row.key.len() + bytes) as u64,
+                Err(damage) => checked.findings.push(format!("row {}: {damage}", hex(&row.key))),
+            }
+            if let Err(damage) = check_key(&row.key) {
+                checked.findings.push(format!("row {}: {damage}", hex(&row.key)));
+            }
+            if checked.findings.len() >= FINDINGS_MAX {
+                checked.findings.push(format!(
+                    "further rows are not checked after {FINDINGS_MAX} damaged ones"
+                ));
+                return Ok(checked);
+            }
+        }
+        rest = page.next;
+    }
+    Ok(checked)
+}
+
+fn whole(head: &Head, fragments: &[Bytes]) -> Result<Bytes, Damage> {
+    if fragments.len() != head.firsts.len() {
+        return Err(Damage("fragments of a row are missing"));
+    }
+    let whole = join(head, fragments)?;
+    match whole.len() as u64 == head.bytes {
+        true => Ok(whole),
+        false => Err(Damage(
+            "the fragments of a row have another size than its head records",
+        )),
+    }
+}
+
+/// Checks a journal entry of this model.
+///
+/// # Errors
+///
+/// [`Damage`] if the entry or one of its mutations cannot be decoded.
+pub fn check_entry(entry: &Bytes) -> Result<(), Damage> {
+    let entry = Entry::decode(entry)?;
+    entry.changes.iter().try_for_each(|change| match change {
+        Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
+        Change::DeleteRange(_) => Ok(()),
+    })
+}
+
+/// Returns the first bytes of a key in hexadecimal.
+fn hex(key: &[u8]) -> String {
+    let shown: String = key.iter().take(40).map(|byte| format!("{byte:02x}")).collect();
+    match key.len() > 40 {
+        true => format!("{shown}…"),
+        false => shown,
+    }
+}

@@ -1,0 +1,212 @@
+//! Pages of the columns of one row.
+//!
+//! A page of a large row reads only the fragments that hold its columns. Declared columns are few, so a page contains all
+//! that are requested; other columns are paged in the order of their names.
+
+use bytes::Bytes;
+use tideline_backend::PartRef;
+use tideline_model::TableId;
+
+use crate::codec;
+use crate::error::{Damage, Result, WideError};
+use crate::fragments::{Head, join};
+use crate::mutation::{Column, ColumnName, Effect, Mutation};
+use crate::read::{StoredRow, resolve};
+use crate::state::buffered;
+use crate::store::WideStore;
+
+/// Columns of a row to read.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnSpan<'a> {
+    /// Numbers of the declared columns to return.
+    pub declared: &'a [u32],
+    /// First name of other columns.
+    pub from: &'a str,
+    /// First name after the other columns; `None` = unbounded.
+    pub to: Option<&'a str>,
+    /// Maximum number of other columns; at least 1.
+    pub limit: usize,
+}
+
+impl ColumnSpan<'_> {
+    fn contains(&self, name: &ColumnName<'_>) -> bool {
+        match name {
+            ColumnName::Declared(number) => self.declared.contains(number),
+            ColumnName::Named(name) => {
+                name.as_ref() >= self.from && self.to.is_none_or(|to| name.as_ref() < to)
+            }
+        }
+    }
+
+    /// Returns true if columns from `first` to before `end` can be in the span.
+    fn overlaps(&self, first: &ColumnName<'_>, end: Option<&ColumnName<'_>>) -> bool {
+        let is_before_end = |name: &ColumnName<'_>| end.is_none_or(|end| name < end);
+        let has_declared = self.declared.iter().any(|number| {
+            let name = ColumnName::Declared(*number);
+            *first <= name && is_before_end(&name)
+        });
+        let starts_before = match (first, self.to) {
+            (ColumnName::Named(first), Some(to)) => first.as_ref() < to,
+            _ => true,
+        };
+        has_declared || starts_before && end.is_none_or(|end| *end > ColumnName::Named(self.from.into()))
+    }
+}
+
+/// Part of a row.
+#[derive(Debug)]
+pub struct ColumnPage {
+    /// Row with the columns of the span, in the order of declared numbers, then of names.
+    pub row: StoredRow,
+    /// True if other columns of the span follow after the last one.
+    pub has_more: bool,
+}
+
+impl WideStore {
+    /// Returns some columns of a row; `None` if the row does not exist. Costs the fragments that hold the columns, and
+    /// the changes of the row that are not flushed yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`row`](Self::row).
+    pub fn columns(&self, table: TableId, key: &[u8], span: &ColumnSpan<'_>) -> Result<Option<ColumnPage>> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let versions_max = self.versions_max(table)?;
+        self.log.check_lease()?;
+        loop {
+            let state = self.state();
+            let found = buffered(&state.buffers(table), key);
+            let changes = narrowed(&found.mutations, span).map_err(damaged)?;
+            let part = state.parts.get(&table).filter(|_| found.needs_part);
+            let base = match part {
+                // A change can remove as many columns of the part as it names.
+                Some(part) => {
+                    let removed = changes.iter().map(|change| change.columns.len()).sum::<usize>();
+                    self.part_columns(part.at, key, span, span.limit + removed + 1)?
+                }
+                None => None,
+            };
+            if found.needs_part && self.was_flushed_since(&state) {
+                continue;
+            }
+            let changes: Vec<Bytes> = changes.iter().map(encoded).collect();
+            let value = resolve(base.as_ref(), &changes, versions_max).map_err(damaged)?;
+            return value
+                .map(|value| page(key, &value, span))
+                .transpose()
+                .map_err(damaged);
+        }
+    }
+
+    /// Returns columns of the span that a part stores for a row, among them at least the first `count` with a name.
+    fn part_columns(
+        &self,
+        part: PartRef,
+        key: &[u8],
+        span: &ColumnSpan<'_>,
+        count: usize,
+    ) -> Result<Option<Bytes>> {
+        let damaged = |reason| WideError::Damaged {
+            table: part.table,
+            reason,
+        };
+        let mut last = None;
+        while let Some(value) = self.stored_raw(part, key)? {
+            let Some(head) = Head::decode(&value).map_err(damaged)? else {
+                return Ok(Some(value));
+            };
+            if last.as_ref() == Some(&value) {
+                return Err(damaged(Damage("a fragment of a row is missing")));
+            }
+            if let Some(row) = self.some_fragments(part, key, &head, span, count)? {
+                return Ok(Some(row));
+            }
+            // The row was rewritten meanwhile.
+            last = Some(value);
+        }
+        Ok(None)
+    }
+
+    /// Returns the fragments that hold the span, up to the one with which `count` columns with a name are read; `None` if
+    /// a fragment does not exist any more.
+    fn some_fragments(
+        &self,
+        part: PartRef,
+        key: &[u8],
+        head: &Head,
+        span: &ColumnSpan<'_>,
+        count: usize,
+    ) -> Result<Option<Bytes>> {
+        let damaged = |reason| WideError::Damaged {
+            table: part.table,
+            reason,
+        };
+        let (mut fragments, mut named) = (Vec::new(), 0);
+        for number in head.holding(|first, end| span.overlaps(first, end)) {
+            let Some(read) = self.read_fragments(part, key, head, &[number])? else {
+                return Ok(None);
+            };
+            for fragment in read {
+                let is_counted = |column: &&Column<'_>| {
+                    matches!(column.name, ColumnName::Named(_)) && span.contains(&column.name)
+                };
+                let columns = codec::decode(&fragment).map_err(damaged)?.columns;
+                named += columns.iter().filter(is_counted).count();
+                drop(columns);
+                fragments.push(fragment);
+            }
+            if named >= count {
+                break;
+            }
+        }
+        join(head, &fragments).map(Some).map_err(damaged)
+    }
+}
+
+/// Returns the changes of a row, restricted to the columns of the span.
+fn narrowed<'m>(
+    mutations: &'m [Bytes],
+    span: &ColumnSpan<'_>,
+) -> std::result::Result<Vec<Mutation<'m>>, Damage> {
+    let narrow = |bytes: &'m Bytes| {
+        let mut mutation = codec::decode(bytes)?;
+        mutation.columns.retain(|column| span.contains(&column.name));
+        Ok(mutation)
+    };
+    mutations.iter().map(narrow).collect()
+}
+
+fn encoded(mutation: &Mutation<'_>) -> Bytes {
+    let mut out = Vec::new();
+    codec::encode(mutation, &mut out);
+    out.into()
+}
+
+/// Cuts a row to the columns of the span and to its limit.
+fn page(key: &[u8], value: &Bytes, span: &ColumnSpan<'_>) -> std::result::Result<ColumnPage, Damage> {
+    let row = codec::decode(value)?;
+    let mut left = span.limit;
+    let mut has_more = false;
+    let mut columns = row.columns;
+    columns.retain(|column| {
+        if !span.contains(&column.name) {
+            return false;
+        }
+        if matches!(column.name, ColumnName::Declared(_)) {
+            return true;
+        }
+        let fits = left > 0;
+        has_more |= !fits;
+        left = left.saturating_sub(1);
+        fits
+    });
+    let row = Mutation {
+        effect: Effect::Replace,
+        time: row.time,
+        columns,
+    };
+    Ok(ColumnPage {
+        row: StoredRow::new(Bytes::copy_from_slice(key), encoded(&row)),
+        has_more,
+    })
+}

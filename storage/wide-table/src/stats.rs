@@ -1,0 +1,67 @@
+//! Statistics of wide tables: row buffer, rows written, flush lag.
+//!
+//! Reading them costs a lock per buffered table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_model::TableId;
+
+use crate::store::WideStore;
+
+/// Statistics of all wide tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WideStats {
+    /// Bytes of the active generation of the row buffer.
+    pub active_bytes: usize,
+    /// Bytes of the generations that wait for their flush.
+    pub frozen_bytes: usize,
+    /// Size of the active generation at which it is flushed, in bytes.
+    pub budget_bytes: usize,
+    /// Statistics of each table with changes since the start.
+    pub tables: BTreeMap<TableId, WideTableStats>,
+}
+
+/// Statistics of a wide table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WideTableStats {
+    /// Changes of rows and deletions of ranges that were committed since the start, without those of the replay.
+    pub changes: u64,
+    /// Changed rows in the buffer. A row in several generations counts several times.
+    pub buffered_rows: u64,
+    /// Bytes of the table in the buffer.
+    pub buffered_bytes: u64,
+    /// Time since the oldest buffered change; `None` if everything is flushed.
+    pub flush_lag: Option<Duration>,
+}
+
+impl WideStore {
+    /// Returns the statistics of all wide tables.
+    pub fn stats(&self) -> WideStats {
+        let state = self.state();
+        let changes = self.committed.lock().clone();
+        let of_changes = |(table, changes)| {
+            let stats = WideTableStats {
+                changes,
+                ..WideTableStats::default()
+            };
+            (table, stats)
+        };
+        let mut tables: BTreeMap<TableId, WideTableStats> = changes.into_iter().map(of_changes).collect();
+        for generation in std::iter::once(&state.active).chain(&state.frozen) {
+            for (table, buffer) in generation.tables() {
+                let stats = tables.entry(table).or_default();
+                stats.buffered_rows += buffer.rows() as u64;
+                stats.buffered_bytes += buffer.bytes() as u64;
+                stats.flush_lag = stats.flush_lag.max(Some(buffer.age()));
+            }
+        }
+        let (active_bytes, frozen_bytes) = self.buffer_bytes();
+        WideStats {
+            active_bytes,
+            frozen_bytes,
+            budget_bytes: self.settings.buffer_bytes,
+            tables,
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Decisions about writes: conditions, increments, sizes and images, on the caller's thread.
+//!
+//! Rows that a decision depends on are read once per request, with their revisions, which the committer compares. Writes
+//! that depend on no row read none.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::Bytes;
+use tideline_model::{TableId, Timestamp};
+
+use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen};
+use crate::codec;
+use crate::entry::Change;
+use crate::error::{Result, WideError};
+use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
+use crate::store::WideStore;
+use crate::value::CellValue;
+
+/// Size up to which an update does not read its row, in bytes. Larger ones check the size of the resulting row first.
+const SMALL_UPDATE_BYTES: usize = 16 << 10;
+
+impl WideStore {
+    /// Reads the rows on which the writes depend, and decides each write.
+    pub(super) fn decide(&self, table: TableId, writes: &[RowWrite<'_>], seen: &mut Seen) -> Result<Decided> {
+        let versions_max = self.versions_max(table)?;
+        let largest = self
+            .state()
+            .parts
+            .get(&table)
+            .map_or((0, 0), |part| part.detail.largest());
+        let mut deciding = Deciding {
+            store: self,
+            table,
+            versions_max,
+            largest,
+            rows: BTreeMap::new(),
+            updates: BTreeMap::new(),
+            seen,
+        };
+        let mut outcomes = Vec::with_capacity(writes.len());
+        let mut mutations = Vec::with_capacity(writes.len());
+        for write in writes {
+            let (outcome, mutation) = deciding.decide(write)?;
+            outcomes.push(outcome);
+            mutations.push(mutation);
+        }
+        let failed: HashSet<&[u8]> = std::iter::zip(writes, &outcomes)
+            .filter(|(_, outcome)| !matches!(outcome, RowOutcome::Written(_)))
+            .map(|(write, _)| &write.key[..write.partition])
+            .collect();
+        let mut changes = Vec::with_capacity(writes.len());
+        let mut partitions = Vec::with_capacity(writes.len());
+        for ((write, outcome), mutation) in writes.iter().zip(&mut outcomes).zip(mutations) {
+            if failed.contains(&write.key[..write.partition]) {
+                if matches!(outcome, RowOutcome::Written(_)) {
+                    *outcome = RowOutcome::NotApplied;
+                }
+            } else if let Some(mutation) = mutation {
+                changes.push(Change::Row {
+                    key: write.key.clone(),
+                    mutation,
+                });
+                partitions.push(write.partition);
+            }
+        }
+        Ok(Decided {
+            outcomes,
+            changes,
+            partitions,
+        })
+    }
+}
+
+/// Decided writes.
+pub(super) struct Decided {
+    pub(super) outcomes: Vec<RowOutcome>,
+    pub(super) changes: Vec<Change>,
+    /// Length of the prefix that names the partition, for each change.
+    pub(super) partitions: Vec<usize>,
+}
+
+/// Writes that are being decided, in their order.
+struct Deciding<'s> {
+    store: &'s WideStore,
+    table: TableId,
+    versions_max: usize,
+    /// Sizes of the largest stored row and column of the table, in bytes.
+    largest: (usize, usize),
+    /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
+    rows: BTreeMap<Bytes, Option<Mutation<'static>>>,
+    /// Updates of rows that were not read; at most one per row.
+    updates: BTreeMap<Bytes, Mutation<'static>>,
+    seen: &'s mut Seen,
+}
+
+impl Deciding<'_> {
+    /// Decides one write. Returns its outcome, and the encoded mutation if it is possible.
+    fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<Bytes>)> {
+        let simple = self.simple(write);
+        if let Some(mutation) = simple {
+            let mut out = Vec::new();
+            codec::encode(&mutation, &mut out);
+            let bytes = write.key.len() + out.len();
+            if let Some(refused) = over_limit(&mutation, bytes) {
+                return Ok((RowOutcome::Refused(refused), None));
+            }
+            // A later write of the same request must see this one.
+            if mutation.effect != Effect::Update {
+                self.updates.remove(&write.key);
+                self.rows
+                    .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
+                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
+            }
+            let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
+            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
+                self.updates.insert(write.key.clone(), mutation);
+                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
+            }
+        }
+        let before = self.read(&write.key)?;
+        if write
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition(before.as_ref()))
+        {
+            let image = before.filter(|_| write.image != Image::None);
+            return Ok((RowOutcome::ConditionFailed(image), None));
+        }
+        let mutation = match resolve_action(write, before.as_ref()) {
+            Ok(mutation) => mutation,
+            Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
+        };
+        let mut out = Vec::new();
+        codec::encode(&mutation, &mut out);
+        let after = applied(before.clone(), mutation, self.versions_max);
+        if let Some(after) = &after {
+            let mut stored = Vec::new();
+            codec::encode(after, &mut stored);
+            if let Some(refused) = over_limit(after, write.key.len() + stored.len()) {
+                return Ok((RowOutcome::Refused(refused), None));
+            }
+        }
+        let image = match write.image {
+            Image::None => None,
+            Image::Before => before,
+            Image::After => after.clone(),
+        };
+        self.rows.insert(write.key.clone(), after);
+        Ok((RowOutcome::Written(image), Some(Bytes::from(out))))
+    }
+
+    /// Returns the mutation of a write that does not depend on its row.
+    fn simple(&self, write: &RowWrite<'_>) -> Option<Mutation<'static>> {
+        if write.condition.is_some() || write.image != Image::None {
+            return None;
+        }
+        match &write.action {
+            Action::Update(update) if !update.increments.is_empty() || !update.removed.is_empty() => None,
+            // Reads nothing that can fail.
+            _ => resolve_action(write, None).ok(),
+        }
+    }
+
+    /// Returns true if neither a row nor a column of it can exceed its limit by a small update: what is stored and what
+    /// the buffer holds of this row leave half of the limit for updates that run at the same time.
+    fn grows_safely(&self, key: &[u8], bytes: usize) -> Result<bool> {
+        let state = self.store.state();
+        let buffered = crate::state::buffered(&state.buffers(self.table), key);
+        let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
+        let (row, column) = self.largest;
+        // A column with one version is as large as its newest value.
+        if self.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
+            return Ok(false);
+        }
+        if row + added <= ROW_BYTES_MAX / 2 {
+            return Ok(true);
+        }
+        let stored = self.store.stored_bytes(&state, self.table, key)?;
+        Ok(stored + added <= ROW_BYTES_MAX / 2)
+    }
+
+    /// Returns the row before a write, with the effect of earlier writes of the request.
+    fn read(&mut self, key: &Bytes) -> Result<Option<Mutation<'static>>> {
+        if let Some(row) = self.rows.get(key) {
+            return Ok(row.clone());
+        }
+        let (row, revision) = self.store.row_at(self.table, key)?;
+        let damaged = |reason| WideError::Damaged {
+            table: self.table,
+            reason,
+        };
+        let row = row
+            .as_ref()
+            .map(|row| row.columns())
+            .transpose()
+            .map_err(damaged)?;
+        let mut row = row.map(Mutation::into_owned);
+        if let Some(update) = self.updates.remove(key) {
+            row = applied(row, update, self.versions_max);
+        }
+        self.seen.rows.push((key.clone(), revision));
+        self.rows.insert(key.clone(), row.clone());
+        Ok(row)
+    }
+}
+
+/// Returns why a row is over a limit; `bytes` is its size.
+fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
+    if bytes > ROW_BYTES_MAX {
+        return Some(Refused::TooLarge(bytes));
+    }
+    if bytes <= COLUMN_BYTES_MAX {
+        return None;
+    }
+    row.columns.iter().find_map(|column| {
+        let bytes = codec::column_bytes(row.time, column);
+        let name = || column.name.clone().into_owned();
+        (bytes > COLUMN_BYTES_MAX).then(|| Refused::ColumnTooLarge(name(), bytes))
+    })
+}
+
+/// Returns a row after a mutation; `None` if it does not exist then.
+fn applied(
+    row: Option<Mutation<'static>>,
+    mutation: Mutation<'static>,
+    versions_max: usize,
+) -> Option<Mutation<'static>> {
+    match row {
+        Some(row) => row.then(mutation, versions_max).on_nothing(versions_max),
+        None => mutation.on_nothing(versions_max),
+    }
+}
+
+/// Returns the absolute mutation of a write, given the row before it.
+fn resolve_action(
+    write: &RowWrite<'_>,
+    before: Option<&Mutation<'static>>,
+) -> std::result::Result<Mutation<'static>, Refused> {
+    let time = write.time;
+    let mutation = |effect, columns: Vec<Column<'static>>| {
+        let versions = columns.iter().flat_map(|column| &column.versions);
+        Mutation {
+            effect,
+            time: versions.map(|version| version.time).fold(time, i64::max),
+            columns,
+        }
+    };
+    let update = match &write.action {
+        Action::Put(columns) => return Ok(mutation(Effect::Replace, columns.clone())),
+        Action::Delete => return Ok(Mutation::delete(time)),
+        Action::Update(update) => update,
+    };
+    let mut changed: BTreeMap<ColumnName<'static>, Column<'static>> = update
+        .columns
+        .iter()
+        .map(|column| (column.name.clone(), column.clone()))
+        .collect();
+    if update.follows_current {
+        for column in changed.values_mut() {
+            let current = before.and_then(|row| row.column(&column.name)?.newest());
+            let assigned = column.versions.iter_mut().find(|version| version.time == time);
+            if let Some((current, version)) = current.zip(assigned).filter(|_| !column.clears) {
+                version.time = following(time, current);
+            }
+            column
+                .versions
+                .sort_by_key(|version| std::cmp::Reverse(version.time));
+            column.versions.dedup_by_key(|version| version.time);
+        }
+    }
+    for Increment {
+        column: name,
+        by,
+        is_unsigned,
+    } in &update.increments
+    {
+        let current = before.and_then(|row| row.column(name)?.newest());
+        let value = current.map(|version| version.value.clone());
+        let missing = match is_unsigned {
+            true => CellValue::U64(0),
+            false => CellValue::I64(0),
+        };
+        let value = incremented(name, &value.unwrap_or(missing), *by)?;
+        let time = current.map_or(time, |current| following(time, current));
+        changed.insert(name.clone(), Column::with(name.clone(), time, value));
+    }
+    for (name, version) in &update.removed {
+        let current = before.and_then(|row| row.column(name));
+        let rest = current.into_iter().flat_map(|column| &column.versions);
+        let rest = rest.filter(|stored| stored.time != *version).cloned();
+        // Other changes of the same column in this update are applied to what is left.
+        let column = changed.entry(name.clone()).or_insert_with(|| Column {
+            name: name.clone(),
+            clears: false,
+            versions: Default::default(),
+        });
+        if !column.clears {
+            let mut versions: BTreeMap<i64, Version<'static>> =
+                rest.map(|version| (version.time, version)).collect();
+            versions.extend(column.versions.drain(..).map(|version| (version.time, version)));
+            column.clears = true;
+            column.versions = versions.into_values().rev().collect();
+        }
+    }
+    Ok(mutation(Effect::Update, changed.into_values().collect()))
+}
+
+/// Returns the time of a version that replaces the current one: the time of the write, or later if a client has given a
+/// later time to the current version.
+fn following(time: i64, current: &Version<'_>) -> i64 {
+    let after = current.time.saturating_add(1).min(Timestamp::MAX.nanos());
+    time.max(after)
+}
+
+/// Returns the sum of an integer and an increment, in the type of the integer.
+fn incremented(
+    name: &ColumnName<'static>,
+    current: &CellValue<'static>,
+    by: i64,
+) -> std::result::Result<CellValue<'static>, Refused> {
+    let sum = match current {
+        CellValue::I64(number) => number.checked_add(by).map(CellValue::I64),
+        CellValue::U64(number) => number.checked_add_signed(by).map(CellValue::U64),
+        _ => return Err(Refused::NotAnInteger(name.clone())),
+    };
+    sum.ok_or_else(|| Refused::Overflow(name.clone()))
+}

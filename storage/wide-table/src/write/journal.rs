@@ -1,0 +1,138 @@
+//! Entry of a write on its way through the log.
+//!
+//! The committer checks that the rows that were read are unchanged, and applies the entry after it is in the journal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tideline_log::{LogEntry, ModelError, Refusal, RequestRecord};
+use tideline_model::{Durability, SequenceNumber, TableId};
+
+use super::Seen;
+use crate::entry::{Change, Entry};
+use crate::state::Revision;
+use crate::store::WideStore;
+use crate::unchanged::SeenRange;
+
+/// Entry on its way through the log.
+pub(super) struct WideEntry {
+    store: Arc<WideStore>,
+    entry: Entry,
+    encoded: Bytes,
+    durability: Durability,
+    /// Rows and ranges that must not have changed.
+    seen: Seen,
+    /// Length of the prefix that names the partition, for each change of a row.
+    partitions: Vec<usize>,
+    /// True while the rows of the entry count as pending.
+    is_pending: AtomicBool,
+}
+
+impl WideEntry {
+    pub(super) fn new(
+        store: Arc<WideStore>,
+        entry: Entry,
+        durability: Durability,
+        seen: Seen,
+        partitions: Vec<usize>,
+    ) -> Self {
+        Self {
+            encoded: entry.encode(),
+            store,
+            entry,
+            durability,
+            seen,
+            partitions,
+            is_pending: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls `row` with the key and the length of the partition of each changed row, and `range` for each range.
+    fn each_row(&self, row: impl Fn(&[u8], usize), range: impl Fn()) {
+        let mut partitions = self.partitions.iter();
+        for change in &self.entry.changes {
+            match change {
+                Change::Row { key, .. } => row(key, partitions.next().copied().unwrap_or(0)),
+                Change::DeleteRange(_) => range(),
+            }
+        }
+    }
+}
+
+impl LogEntry for WideEntry {
+    fn kind(&self) -> &'static str {
+        "rows"
+    }
+
+    fn table(&self) -> TableId {
+        self.entry.table
+    }
+
+    fn encoded(&self) -> &Bytes {
+        &self.encoded
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn request(&self) -> Option<RequestRecord> {
+        self.entry.request.clone()
+    }
+
+    fn check(&self) -> std::result::Result<(), Refusal> {
+        let (table, pending) = (self.entry.table, &self.store.pending);
+        if !self.store.log.manifest().tables.contains_key(&table) {
+            return Err(Refusal::TableDropped(table));
+        }
+        if !self.seen.rows.is_empty() || !self.seen.ranges.is_empty() {
+            let state = self.store.state();
+            let is_current = |(key, revision): &(Bytes, Revision)| {
+                !pending.is_pending(table, key) && state.is_unchanged(table, key, *revision)
+            };
+            let is_range_current = |seen: &SeenRange| {
+                let partition = &seen.range.start[..seen.partition];
+                !pending.is_partition_pending(table, partition)
+                    && state.range_revision(table, &seen.range) == seen.revision
+            };
+            if !self.seen.rows.iter().all(is_current) || !self.seen.ranges.iter().all(is_range_current) {
+                return Err(Refusal::Outdated);
+            }
+        }
+        self.each_row(
+            |key, partition| pending.begin_row(table, key, partition),
+            || pending.begin_range(),
+        );
+        self.is_pending.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn apply(&self, sequence: SequenceNumber) -> std::result::Result<(), ModelError> {
+        // A dropped table has no readers.
+        let Ok(versions_max) = self.store.versions_max(self.entry.table) else {
+            return Ok(());
+        };
+        // Keys and mutations share the memory of the encoded entry, which the recent entries keep as well.
+        let changes = Entry::decode(&self.encoded)?.changes;
+        let count = changes.len() as u64;
+        *self.store.committed.lock().entry(self.entry.table).or_default() += count;
+        let state = self.store.state();
+        state
+            .active
+            .apply(self.entry.table, changes, sequence, versions_max)?;
+        Ok(())
+    }
+}
+
+impl Drop for WideEntry {
+    fn drop(&mut self) {
+        if self.is_pending.load(Ordering::Relaxed) {
+            let (table, pending) = (self.entry.table, &self.store.pending);
+            self.each_row(
+                |key, partition| pending.end_row(table, key, partition),
+                || pending.end_range(),
+            );
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Kills before and after every step of a flush of rows. Afterwards every acknowledged row is there, in its last state,
+//! and the offline check finds no damage.
+//!
+//! Each case has small rows, rows in fragments that grow, shrink and disappear, updates, and deleted ranges, of which one
+//! part is flushed before. The binary needs the fail points of a build with debug assertions; see `tests/README.md`.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::{Client, Launch};
+
+/// Steps of a flush of rows, in their order.
+pub(super) const STEPS: [&str; 7] = [
+    "wide.delete",
+    "wide.fragments",
+    "wide.write",
+    "wide.stale",
+    "seal.sync",
+    "seal.edit",
+    "seal.forget",
+];
+/// Time limit for the end of a killed process.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Length of a text with which a row of two columns is stored in fragments.
+const LARGE: usize = 200 << 10;
+
+/// Columns of each row, by its number.
+type Rows = BTreeMap<u64, BTreeMap<&'static str, String>>;
+
+fn create(client: &Client) {
+    let table = json!({"name": "events", "model": "wide", "wide": {
+        "key": [{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}],
+        "columns": [{"name": "a", "type": "string"}]
+    }});
+    client.post_json("/v1/tables", &table).expect_status(201);
+}
+
+fn write(client: &Client, rows: &mut Rows, op: &str, n: u64, columns: &[(&'static str, String)]) {
+    let row = rows.entry(n).or_default();
+    if op == "put" {
+        row.clear();
+    }
+    row.extend(columns.iter().cloned());
+    if op == "delete" {
+        rows.remove(&n);
+    }
+    let mut write = json!({"op": op, "key": {"part": "p", "n": n}});
+    if op != "delete" {
+        write["columns"] = columns
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), json!(text)))
+            .collect();
+    }
+    client
+        .post_json("/v1/tables/events/rows", &json!({"rows": [write]}))
+        .expect_status(200);
+}
+
+fn delete_range(client: &Client, rows: &mut Rows, from: u64, to: u64) {
+    rows.retain(|n, _| !(from..to).contains(n));
+    let body = json!({"prefix": {"part": "p"}, "range": {"column": "n", "from": from, "to": to}});
+    client
+        .post_json("/v1/tables/events/rows/delete", &body)
+        .expect_status(200);
+}
+
+/// Checks that the table has exactly these rows.
+fn check(client: &Client, rows: &Rows, context: &str) {
+    let scan = json!({"prefix": {"part": "p"}, "limit": 10_000});
+    let page = client.post_json("/v1/tables/events/rows/scan", &scan);
+    let page = page.expect_status(200).json();
+    assert!(page["next"].is_null(), "{context}: one page");
+    let found: Vec<Value> = page["rows"].as_array().expect("a list").clone();
+    let numbers: Vec<u64> = found.iter().filter_map(|row| row["key"]["n"].as_u64()).collect();
+    assert_eq!(numbers, rows.keys().copied().collect::<Vec<_>>(), "{context}");
+    for (row, (n, expected)) in found.iter().zip(rows) {
+        let columns = row["columns"].as_object().expect("an object");
+        assert_eq!(columns.len(), expected.len(), "{context}: columns of row {n}");
+        for (name, text) in expected {
+            assert!(
+                columns[*name] == json!(text),
+                "{context}: column {name} of row {n}"
+            );
+        }
+    }
+}
+
+fn flush(client: &Client) -> bool {
+    let headers = [("content-type", "application/json")];
+    let body = json!({"kind": "seal"}).to_string();
+    let sent = client.send("POST", "/v1/jobs", &headers, body.as_bytes());
+    sent.is_ok_and(|response| response.is_success())
+}
+
+/// Writes the rows that are flushed before the fault.
+fn prepare(client: &Client, rows: &mut Rows) {
+    for n in 0..40 {
+        write(
+            client,
+            rows,
+            "put",
+            n,
+            &[("a", format!("first {n}")), ("b", "x".into())],
+        );
+    }
+    for n in [50, 51, 52, 53] {
+        let large = |letter: &str| letter.repeat(LARGE);
+        write(client, rows, "put", n, &[("a", large("a")), ("b", large("b"))]);
+    }
+}
+
+/// Writes the changes whose flush fails.
+fn change(client: &Client, rows: &mut Rows) {
+    delete_range(client, rows, 10, 20);
+    delete_range(client, rows, 53, 54);
+    write(client, rows, "put", 15, &[("c", "again".into())]);
+    write(client, rows, "update", 3, &[("c", "more".into())]);
+    write(client, rows, "delete", 4, &[]);
+    // Large rows change, become small, and disappear; a small one becomes large.
+    write(
+        client,
+        rows,
+        "update",
+        50,
+        &[("b", "z".repeat(LARGE)), ("d", "new".into())],
+    );
+    write(client, rows, "put", 51, &[("a", "small".into())]);
+    write(client, rows, "delete", 52, &[]);
+    write(
+        client,
+        rows,
+        "update",
+        5,
+        &[("c", "l".repeat(LARGE)), ("d", "m".repeat(LARGE))],
+    );
+}
+
+#[test]
+fn every_row_is_there_whatever_step_of_a_flush_is_cut() {
+    for step in STEPS {
+        for side in ["before", "after"] {
+            let point = format!("{step}.{side}");
+            let folder = DataFolder::new();
+            let server = folder.start(&Launch::default());
+            let (client, mut rows) = (server.client(), Rows::new());
+            create(&client);
+            prepare(&client, &mut rows);
+            assert!(flush(&client), "{point}");
+            assert!(server.terminate().status.success());
+
+            let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", &point));
+            let client = server.client();
+            change(&client, &mut rows);
+            check(&client, &rows, &format!("{point}, in the buffer"));
+            assert!(!flush(&client), "{point}: never reached");
+            let gone = server.wait_gone(PATIENCE);
+            assert!(
+                gone.is_ok_and(|status| status.code().is_none()),
+                "{point}: it was killed"
+            );
+
+            let server = folder.start(&Launch::default());
+            let client = server.client();
+            check(&client, &rows, &format!("{point}, after the kill"));
+            write(&client, &mut rows, "update", 50, &[("e", "last".into())]);
+            assert!(flush(&client), "{point}");
+            check(&client, &rows, &format!("{point}, flushed"));
+            let metrics = client.get("/metrics").expect_status(200).text();
+            assert!(metrics.contains("tideline_row_flush_lag_seconds"), "{metrics}");
+            assert!(server.terminate().status.success());
+
+            let checked = Command::new(binary())
+                .args(["check", "--json"])
+                .arg(folder.path())
+                .output()
+                .expect("the check runs");
+            let report: Value = serde_json::from_slice(&checked.stdout).expect("a report");
+            assert_eq!(report["is_sound"], true, "{point}: {report}");
+            assert_eq!(report["counts"]["rows"], rows.len(), "{point}");
+        }
+    }
+}
