@@ -20,6 +20,7 @@
 //! | [`table`] | tables and their settings |
 //! | [`wide`] | settings of wide tables |
 //! | [`row`] | rows of wide tables |
+//! | [`row_explain`] | explanations of reads of rows |
 //! | [`sql`] | SQL statements on wide tables |
 //! | [`policy`] | policies for aging points |
 //! | [`preview`] | effects of a policy, without applying it |
@@ -78,6 +79,7 @@ pub mod preview;
 pub mod prometheus;
 pub mod query;
 pub mod row;
+pub mod row_explain;
 pub mod search;
 pub mod sql;
 pub mod statistics;

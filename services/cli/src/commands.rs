@@ -19,6 +19,7 @@ pub(crate) mod promql;
 pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod ready;
+pub(crate) mod rows;
 pub(crate) mod searches;
 pub(crate) mod selection;
 pub mod shell;

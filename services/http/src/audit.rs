@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
         /// Ends of the paths of reads with a body and of writes of points and rows.
-        const OTHERS: [&str; 19] = [
+        const OTHERS: [&str; 20] = [
             "/v1/metrics",
             // Its handler reports the changes.
             "/v1/sql",
@@ -117,6 +117,7 @@ mod tests {
             "/rows/get",
             "/rows/scan",
             "/rows/count",
+            "/rows/import",
             "/query",
             "/query/batch",
             "/explain",

@@ -91,6 +91,29 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
+/// Reads rows by their stored keys and passes those that exist to `take`.
+///
+/// # Errors
+///
+/// As [`get`].
+pub fn get_stored(
+    engine: &Engine,
+    table: &WideTable,
+    keys: &[Vec<u8>],
+    is_stopped: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(&StoredRow) -> Result<()>,
+) -> Result<()> {
+    for key in keys {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        if let Some(row) = engine.row(table, key)? {
+            take(&row)?;
+        }
+    }
+    Ok(())
+}
+
 /// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns the
 /// number of rows that exist.
 ///
@@ -127,12 +150,12 @@ pub fn get(
 /// Planned scan.
 #[derive(Debug)]
 pub struct Scan {
-    ranges: Ranges,
+    pub(crate) ranges: Ranges,
     direction: Direction,
-    matcher: Option<RowMatcher>,
+    pub(crate) matcher: Option<RowMatcher>,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
-    terms: Vec<u8>,
+    pub(crate) terms: Vec<u8>,
 }
 
 /// Terms of a scan.
@@ -283,7 +306,8 @@ impl Scan {
         )
     }
 
-    fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
+    /// Returns true if a row meets the condition.
+    pub(crate) fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let Some(matcher) = &self.matcher else {
             return Ok(true);
         };
@@ -296,10 +320,10 @@ impl Scan {
     }
 
     /// Returns the digest of the range to compute; `None` if the scan returns none.
-    fn digest(&self, table: &WideTable, encoder: &dyn RowEncoder) -> Option<RangeDigest> {
+    fn digest(&self, table: &WideTable, has_revisions: bool) -> Option<RangeDigest> {
         let is_whole = self.direction == Direction::Ascending && self.after.is_none();
         let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
-        (encoder.has_revisions() && is_whole && is_one()).then(RangeDigest::default)
+        (has_revisions && is_whole && is_one()).then(RangeDigest::default)
     }
 
     /// Reads a page and passes each of its rows, as JSON, to `take`.
@@ -316,11 +340,46 @@ impl Scan {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<Page> {
+        let mut json = Vec::new();
+        let has_revisions = encoder.has_revisions();
+        self.read_page(engine, table, has_revisions, limits, is_stopped, &mut |row| {
+            json.clear();
+            write_row(table, row, encoder, &mut json)?;
+            take(&json)?;
+            Ok(json.len() as u64)
+        })
+    }
+
+    /// Reads a page and passes each of its rows to `take`, which returns the size of its output in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Self::page).
+    pub fn stored_page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
+    ) -> Result<Page> {
+        self.read_page(engine, table, false, limits, is_stopped, take)
+    }
+
+    /// Reads a page, and computes the revision of the range if `has_revisions` is true.
+    fn read_page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        has_revisions: bool,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
+    ) -> Result<Page> {
         let mut scan = self.begin(engine, table, limits.rows);
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
         let mut last: Option<StoredRow> = None;
-        let mut json = Vec::new();
-        let mut digest = self.digest(table, encoder);
+        let mut digest = self.digest(table, has_revisions);
         let reason = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
@@ -342,11 +401,8 @@ impl Scan {
                 digest.add(&row);
             }
             if self.matches(table, &row)? {
-                json.clear();
-                write_row(table, &row, encoder, &mut json)?;
                 returned += 1;
-                bytes += json.len() as u64;
-                take(&json)?;
+                bytes += take(&row)?;
             }
             last = Some(row);
         };

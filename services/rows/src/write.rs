@@ -54,6 +54,8 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
+    /// True if a row that is not valid does not keep the other rows of its partition from being written.
+    pub is_independent: bool,
     /// Rows and ranges that must be unchanged; `None` = no requirement.
     pub transaction: Option<Transaction>,
 }
@@ -229,7 +231,7 @@ pub fn write_lines(
 }
 
 /// Writes rows as one entry. `first` is the index of the first one. A row that could not be read is its reason.
-fn write_entry(
+pub(crate) fn write_entry(
     engine: &Engine,
     table: &WideTable,
     rows: impl Iterator<Item = std::result::Result<RowWrite, String>>,
@@ -253,7 +255,9 @@ fn write_entry(
         .zip(rows)
         .map(|(index, row)| Draft::new(engine, table, index, row, now))
         .collect();
-    exclude_partitions(&mut drafts);
+    if !settings.is_independent {
+        exclude_partitions(&mut drafts);
+    }
     let drafts = drafts;
     if let Some(transaction) = &settings.transaction {
         check_partition(&drafts, transaction)?;

@@ -177,6 +177,7 @@ impl WritePlan {
                     integers,
                     key,
                     transaction: None,
+                    is_independent: false,
                 };
                 self.write_rows(engine, rows, request, &settings)
                     .map(WriteResult::Rows)
