@@ -71,6 +71,8 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// The server does not serve tables of this model, or the request is for tables of another model.
     WrongModel,
+    /// The SQL statement is valid, but no access path of its table serves it; the message describes what to do.
+    PlanRefused,
     /// The request conflicts with the current state.
     Conflict,
     /// The `Idempotency-Key` was used before with another body. Nothing was stored.

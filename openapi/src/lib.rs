@@ -20,6 +20,8 @@
 //! | [`table`] | tables and their settings |
 //! | [`wide`] | settings of wide tables |
 //! | [`row`] | rows of wide tables |
+//! | [`row_explain`] | explanations of reads of rows |
+//! | [`sql`] | SQL statements on wide tables |
 //! | [`policy`] | policies for aging points |
 //! | [`preview`] | effects of a policy, without applying it |
 //! | [`statistics`] | stored points, hot key ranges and largest machines of a table |
@@ -77,7 +79,9 @@ pub mod preview;
 pub mod prometheus;
 pub mod query;
 pub mod row;
+pub mod row_explain;
 pub mod search;
+pub mod sql;
 pub mod statistics;
 pub mod table;
 pub mod tier;

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use crate::condition::{TimeSpan, ValueCondition};
 use crate::error::ErrorBody;
+use crate::row_explain::CountInterval;
 use crate::time::TimeInput;
 
 /// Members of a JSON object in their order: names and unparsed values. No name occurs twice.
@@ -304,6 +305,25 @@ pub struct RowsEnd {
     pub counts: RowCounts,
 }
 
+/// Last line of the response to an import of rows.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"written": 999, "condition_failed": 0, "not_applied": 0, "refused": 1, "omitted": 0, "stopped": null, "retryable": false, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct ImportEnd {
+    /// Numbers of records by outcome.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+    /// Number of records that were not written and have no line, because the response lists at most 10,000 and
+    /// 3 MiB.
+    pub omitted: u64,
+    /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after those
+    /// that are counted were not written.
+    pub stopped: Option<String>,
+    /// True if the same import can succeed later, after it was stopped.
+    pub retryable: bool,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
 /// Row of a wide table.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "columns": {"total": "5.32"}}))]
@@ -438,7 +458,8 @@ pub struct ScanRows {
     /// Direction. Default `forward`.
     #[serde(default)]
     pub direction: ScanDirection,
-    /// Maximum number of rows to return, 1 to 10,000. Default 100. For NDJSON: any number, by default no limit.
+    /// Maximum number of rows to return, 1 to 10,000. Default 100. In other formats than JSON any number; default no
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Columns to return: names, or prefixes that end with `*`. Default: all.
@@ -475,6 +496,17 @@ pub enum PageEnd {
     Scanned,
     /// The rows of the page have reached 4 MiB.
     Bytes,
+}
+
+impl PageEnd {
+    /// Returns the name in responses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Scanned => "scanned",
+            Self::Bytes => "bytes",
+        }
+    }
 }
 
 /// Page of rows.
@@ -534,6 +566,10 @@ pub struct CountRows {
     /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
+    /// Estimates the count: exact up to 20,000 rows read, beyond that from a sample. The response then has an `interval`.
+    /// Without `page_token`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimate: bool,
     /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
@@ -543,8 +579,12 @@ pub struct CountRows {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"count": 42, "scanned": 42, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct RowsCounted {
-    /// Exact number of rows that this request has found. If `next` is not `null`, more rows can follow.
+    /// Number of rows that this request has found: exact unless there is an `interval`. If `next` is not `null`, more rows
+    /// can follow.
     pub count: u64,
+    /// Interval of an estimated count. Omitted if the count is exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<CountInterval>,
     /// Number of rows and deletions that were read.
     pub scanned: u64,
     /// Token with which a request continues the count after 1,000,000 rows and deletions; add up the counts. `null` at

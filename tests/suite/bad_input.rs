@@ -527,6 +527,38 @@ fn queries_that_cannot_be_answered() {
 }
 
 #[test]
+fn sql_statements_that_are_too_large() {
+    let victim = Victim::start();
+    let run = |statement: &str| {
+        victim
+            .client
+            .post_json("/v1/sql", &json!({"statement": statement}))
+    };
+    for statement in [
+        format!("SELECT {} FROM t", "1,".repeat(500_000)),
+        format!("SELECT * FROM t WHERE {}", "(".repeat(1_000_000)),
+        format!("SELECT * FROM t WHERE a = 1{}", " OR b = 1".repeat(20_000)),
+        format!("SELECT * FROM t WHERE a = 1{}", "::INT".repeat(50_000)),
+        format!("SELECT * FROM t WHERE {}a", "NOT ".repeat(150_000)),
+        format!("SELECT * FROM t WHERE {}1", "a = ".repeat(50_000)),
+        format!("UPSERT INTO t (a) VALUES {}(1)", "(1), ".repeat(40_000)),
+        format!("SELECT * FROM t WHERE a = '{}'", "x".repeat(2 << 20)),
+    ] {
+        refused(&run(&statement), &[400], true);
+    }
+    // The largest statement is parsed, and its table does not exist.
+    let row = "(1, 1, 1, 1, 1, 1, 1, 1),";
+    let largest = format!(
+        "UPSERT INTO t (a, b, c, d, e, f, g, h) VALUES {}",
+        row.repeat(5_000)
+    );
+    refused(&run(largest.trim_end_matches(',')), &[404], false);
+    let params = json!({"statement": "SHOW TABLES", "params": vec![1; 200_000]});
+    refused(&victim.client.post_json("/v1/sql", &params), &[400], true);
+    victim.is_well("SQL statements");
+}
+
+#[test]
 fn bodies_and_heads_without_end() {
     let victim = Victim::start();
     let address = victim.client.address();

@@ -209,10 +209,18 @@ fn engines_and_http_stay_in_their_rooms() {
         ("utoipa-axum", &["services/http"][..]),
         ("utoipa", &["services/http", "openapi"][..]),
         ("tantivy", &["indexer/search-index"][..]),
-        ("arrow-array", &["services/results", "services/cli"][..]),
+        (
+            "arrow-array",
+            &["services/results", "services/rows", "services/cli"][..],
+        ),
         (
             "parquet",
-            &["storage/archive", "services/results", "services/cli"][..],
+            &[
+                "storage/archive",
+                "services/results",
+                "services/rows",
+                "services/cli",
+            ][..],
         ),
         ("object_store", &["storage/archive"][..]),
         ("reqwest", &["storage/archive"][..]),

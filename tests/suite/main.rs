@@ -30,6 +30,7 @@ mod real_data;
 mod rebuild;
 mod row_faults;
 mod rows;
+mod rows_pyarrow;
 mod scenarios;
 mod slow_readers;
 mod syscall_faults;

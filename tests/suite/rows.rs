@@ -93,3 +93,40 @@ fn a_client_that_leaves_ends_its_scan() {
     becomes(0).expect("the scan ends");
     assert!(server.terminate().status.success());
 }
+
+#[test]
+fn an_import_of_any_size_takes_bounded_memory() {
+    /// Size of the file, and the largest growth of the peak of memory.
+    const FILE_BYTES: usize = 192 << 20;
+    const GROWTH_BYTES_MAX: u64 = 96 << 20;
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    create(&client);
+    put(&client, 0..1_000, "one");
+    // The number is not valid, so that no row fills the row buffer.
+    let record = format!("many,{}\n", "x".repeat(4_000));
+    let import = |bytes: usize| {
+        let mut file = b"n,text\n1,first\n".to_vec();
+        while file.len() < bytes {
+            file.extend_from_slice(record.as_bytes());
+        }
+        let headers = [("content-type", "text/csv")];
+        client
+            .send("POST", "/v1/tables/events/rows/import", &headers, &file)
+            .expect("a response")
+            .expect_status(200)
+    };
+    let _ = import(8 << 20);
+    let before = server.resident_bytes_peak();
+    let imported = import(FILE_BYTES);
+    let grown = server.resident_bytes_peak().saturating_sub(before);
+    println!("peak memory grew by {} KiB", grown >> 10);
+    assert!(grown <= GROWTH_BYTES_MAX, "peak memory grew by {grown} bytes");
+    let text = imported.text();
+    let end: Value = serde_json::from_str(text.trim_end().lines().last().unwrap_or_default()).expect("JSON");
+    assert_eq!(end["written"], 1);
+    let refused = end["refused"].as_u64().unwrap_or_default();
+    assert_eq!(end["omitted"], refused - 10_000, "{end}");
+    assert!(server.terminate().status.success());
+}

@@ -35,6 +35,15 @@ pub(crate) struct Client {
     table: String,
 }
 
+/// Page of rows in a format without a last line.
+pub(crate) struct RowPage {
+    pub(crate) bytes: Vec<u8>,
+    /// Number of rows, from the header `Tideline-Returned`; 0 without it.
+    pub(crate) rows: u64,
+    /// Token of the next page, from the header `Tideline-Next`.
+    pub(crate) next: Option<String>,
+}
+
 /// Response with any status, read as a whole.
 pub(crate) struct BufferedResponse {
     pub(crate) status: u16,
@@ -167,8 +176,56 @@ impl Client {
         self.text_of(self.signed(self.agent.delete(self.url(path))).call())
     }
 
+    /// Sends POST with a text of JSON and returns the body of a successful response.
+    pub(crate) fn post_text(&self, path: &str, body: &str) -> Result<String> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        let request = request
+            .header("content-type", "application/json")
+            .header("accept", "application/json");
+        self.text_of(request.send(body))
+    }
+
+    /// Sends POST with lines of JSON and returns the body of a successful response.
+    pub(crate) fn post_lines(&self, path: &str, lines: &str) -> Result<String> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        self.text_of(request.header("content-type", "application/x-ndjson").send(lines))
+    }
+
+    /// Requests a page of rows.
+    pub(crate) fn page(&self, path: &str, accept: &str, body: &Value) -> Result<RowPage> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        let request = request
+            .header("content-type", "application/json")
+            .header("accept", accept);
+        let response = request
+            .send(body.to_string())
+            .map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
+        }
+        let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let (rows, next) = (header("tideline-returned"), header("tideline-next"));
+        let body = response.into_body().into_with_config().limit(RESPONSE_BYTES_MAX);
+        Ok(RowPage {
+            bytes: body.read_to_vec().map_err(|error| self.unreachable(&error))?,
+            rows: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),
+            next,
+        })
+    }
+
     /// Sends POST with a JSON body and returns a reader of the successful response's body.
     pub(crate) fn stream(&self, path: &str, accept: &str, body: &str) -> Result<impl Read + use<>> {
+        let (_, reader) = self.stream_typed(path, accept, body)?;
+        Ok(reader)
+    }
+
+    /// Sends POST like [`stream`](Self::stream), and returns the content type too.
+    pub(crate) fn stream_typed(
+        &self,
+        path: &str,
+        accept: &str,
+        body: &str,
+    ) -> Result<(String, impl Read + use<>)> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
             .header("content-type", "application/json")
@@ -177,7 +234,11 @@ impl Client {
         if !response.status().is_success() {
             return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }
-        Ok(response.into_body().into_with_config().limit(u64::MAX).reader())
+        let content_type = response.headers().get("content-type");
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
+        Ok((content_type, reader))
     }
 
     /// Sends points. Returns the response whatever its status. After an error the points may or may not be

@@ -17,13 +17,15 @@ use crate::commands::promql::PromqlArguments;
 use crate::commands::queries::QueriesCommand;
 use crate::commands::query::QueryArguments;
 use crate::commands::ready::ReadyArguments;
+use crate::commands::rows::RowsCommand;
 use crate::commands::searches::SearchesCommand;
+use crate::commands::sql::SqlArguments;
 use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
     attributes, delete, explain, export, facets, find, jobs, latest, names, promql, queries, query, ready,
-    searches, tables, top, watch,
+    rows, searches, sql, tables, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -44,6 +46,8 @@ enum Command {
     Explain(ExplainArguments),
     /// Evaluate a PromQL query, at one time or over a range.
     Promql(PromqlArguments),
+    /// Run SQL statements on wide tables, or start a prompt.
+    Sql(SqlArguments),
     /// List or cancel running queries.
     #[command(subcommand)]
     Queries(QueriesCommand),
@@ -66,6 +70,9 @@ enum Command {
     /// List, create, show, alter and drop tables.
     #[command(subcommand)]
     Tables(TablesCommand),
+    /// Read, write, export and import rows of wide tables.
+    #[command(subcommand)]
+    Rows(RowsCommand),
     /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -94,6 +101,7 @@ impl ClientCommand {
             Command::Query(arguments) => query::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::Promql(arguments) => promql::run(arguments),
+            Command::Sql(arguments) => sql::run(arguments),
             Command::Queries(command) => queries::run(command),
             Command::Find(arguments) => find::run(arguments),
             Command::Facets(arguments) => facets::run(arguments),
@@ -103,6 +111,7 @@ impl ClientCommand {
             Command::Fields(arguments) => names::fields(arguments),
             Command::Latest(arguments) => latest::run(arguments),
             Command::Tables(command) => tables::run(command),
+            Command::Rows(command) => rows::run(command),
             Command::Jobs(command) => jobs::run(command),
             Command::Delete(arguments) => delete::run(arguments),
             Command::Export(arguments) => export::run(arguments),

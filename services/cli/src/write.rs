@@ -6,6 +6,8 @@
 //!    (`concurrency`).
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
 //!    (`rejects`).
+//!
+//! `rows` imports rows of wide tables with the same parts, but without converting records.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -29,6 +31,7 @@ mod progress;
 mod record;
 mod rejects;
 mod resume;
+pub(crate) mod rows;
 mod sender;
 
 use crate::client::{Client, TableArguments, duration};

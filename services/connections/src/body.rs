@@ -9,6 +9,7 @@
 //! allocated.
 
 mod buffer;
+mod streamed;
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;

@@ -41,6 +41,7 @@ const PAGES: &[Page] = pages![
     "searches",
     "queries",
     "rows",
+    "sql",
     "watch",
     "tables",
     "jobs",

@@ -37,6 +37,9 @@ const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent remote reads.
 const READS_IN_FLIGHT_MAX: usize = 16;
 
+/// Maximum number of concurrent imports of rows. Each lasts as long as its client sends, and reserves memory.
+const IMPORTS_IN_FLIGHT_MAX: usize = 16;
+
 /// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies
 /// a thread; the runtime has 512 blocking threads.
 const SLOW_CLIENTS_MAX: usize = 128;
@@ -77,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) running: RunningQueries,
     /// Permits of exports in a Prometheus format. They are separate because an export lasts as long as its reader.
     pub(crate) exports: Permits,
+    /// Permits of imports of rows. They are separate from `writes` because an import lasts as long as its client sends.
+    pub(crate) imports: Permits,
     /// Permits of remote reads.
     pub(crate) reads: Permits,
     /// Permits of queries of cold points. Their only purpose is to keep these queries from occupying the permits of
@@ -136,6 +141,7 @@ impl App {
             queries: permits("queries", settings.queries_in_flight_max),
             cold_queries: permits("queries of cold points", cold_queries_max),
             exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
+            imports: permits("imports of rows", IMPORTS_IN_FLIGHT_MAX),
             reads: permits("remote reads", READS_IN_FLIGHT_MAX),
             slow_clients: Arc::new(Semaphore::new(SLOW_CLIENTS_MAX)),
             waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),

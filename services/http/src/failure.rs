@@ -244,9 +244,13 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
         (ErrorCode::DiskFull, _) => StatusCode::SERVICE_UNAVAILABLE,
-        (ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget | ErrorCode::WrongModel, _) => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        (
+            ErrorCode::IdempotencyKeyReused
+            | ErrorCode::OverBudget
+            | ErrorCode::PlanRefused
+            | ErrorCode::WrongModel,
+            _,
+        ) => StatusCode::UNPROCESSABLE_ENTITY,
         // The OTLP collector drops a batch after 500.
         (ErrorCode::Internal | ErrorCode::JobFailed, Otlp(_)) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -268,6 +272,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::ConditionFailed
         | ErrorCode::IdempotencyKeyReused
         | ErrorCode::OverBudget
+        | ErrorCode::PlanRefused
         | ErrorCode::WrongModel => "unprocessable entity",
         ErrorCode::TooManyTimelines => "too many requests",
         ErrorCode::Conflict
@@ -293,6 +298,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
         | ErrorCode::Unauthenticated
         | ErrorCode::Forbidden
         | ErrorCode::MethodNotAllowed
+        | ErrorCode::PlanRefused
         | ErrorCode::WrongModel => "bad_data",
         ErrorCode::NotFound | ErrorCode::Gone => "not_found",
         ErrorCode::NotAcceptable => "not_acceptable",

@@ -25,6 +25,7 @@ pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod rows;
 pub(crate) mod searches;
+pub(crate) mod sql;
 pub(crate) mod statistics;
 pub(crate) mod tables;
 pub(crate) mod timelines;

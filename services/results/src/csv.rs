@@ -8,7 +8,9 @@ use std::io::{self, Write};
 use tideline_query::{Header, RowSink, Series, SinkClosed, Summary, ValueRef, histogram_text};
 
 use crate::flat::FlatColumns;
-use crate::text::{flat_column, flat_tag, pass_on, put_plain_time, put_plain_value};
+use crate::text::{
+    flat_column, flat_tag, pass_on, put_csv_text as put_text, put_plain_time, put_plain_value,
+};
 use crate::{ResultOptions, ResultSink};
 
 /// Sink that writes each row into the columns of the whole result. An absent value is an empty cell; an empty text is
@@ -101,23 +103,6 @@ impl ResultSink for CsvSink<'_> {
     fn end(&mut self, _: &Summary) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Appends a text. It is quoted if it is empty or contains a comma, a quote or a line break.
-fn put_text(text: &str, out: &mut Vec<u8>) {
-    let needs_quotes = text.is_empty() || text.contains([',', '"', '\r', '\n']);
-    if !needs_quotes {
-        out.extend_from_slice(text.as_bytes());
-        return;
-    }
-    out.push(b'"');
-    for byte in text.bytes() {
-        if byte == b'"' {
-            out.push(b'"');
-        }
-        out.push(byte);
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use self::ndjson::NdjsonSink;
 
 pub use json::put_series_head;
 pub use summary::{plan_view, suggestion_view};
-pub use text::{put_json_text, put_json_time, put_json_value};
+pub use text::{put_csv_text, put_json_text, put_json_time, put_json_value};
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

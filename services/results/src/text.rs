@@ -39,6 +39,23 @@ pub(crate) fn flat_tag<'a>(key: &'a str, columns: &[String]) -> Cow<'a, str> {
     key.into()
 }
 
+/// Appends a text as a cell of CSV. It is quoted if it is empty or contains a comma, a quote or a line break.
+pub fn put_csv_text(text: &str, out: &mut Vec<u8>) {
+    let needs_quotes = text.is_empty() || text.contains([',', '"', '\r', '\n']);
+    if !needs_quotes {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
 /// Appends a text as a JSON string.
 pub fn put_json_text(text: &str, out: &mut Vec<u8>) {
     // Writing a text to memory cannot fail.

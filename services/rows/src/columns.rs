@@ -9,7 +9,7 @@ use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::GetRows;
 
 use crate::error::{Result, RowsError};
-use crate::selection::Selection;
+use crate::selection::{RowEncoder, Selection};
 use crate::value;
 
 /// Maximum number of columns of a page of a row.

@@ -52,6 +52,13 @@ impl RowMatcher {
         Ok(Self { matcher, targets })
     }
 
+    /// Returns the names of the tested columns, sorted.
+    pub fn columns(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.targets.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns true if a row matches. `row` is `None` for a row that does not exist.
     pub fn matches(&self, layout: &KeyLayout, key: &[u8], row: Option<&Mutation<'_>>) -> bool {
         let values = OnceCell::new();

@@ -12,6 +12,10 @@
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
+//! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
+//! | [`estimate`] | estimated counts |
+//! | [`explain`](mod@explain) | access paths, and advice on keys |
+//! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
 //! | [`transaction`] | revisions, and the requirement that rows are unchanged |
 //! | [`error`] | [`RowsError`] |
@@ -19,9 +23,13 @@
 pub mod columns;
 pub mod condition;
 pub mod error;
+pub mod estimate;
+pub mod explain;
+pub mod import;
 pub mod key;
 pub mod read;
 pub mod selection;
+pub mod tabular;
 pub mod token;
 pub mod transaction;
 pub mod value;
@@ -30,6 +38,6 @@ pub mod write;
 pub use columns::ColumnPages;
 pub use error::{Result, RowsError};
 pub use read::{Count, Page, PageLimits, Scan};
-pub use selection::Selection;
+pub use selection::{RowEncoder, Selection};
 pub use transaction::Transaction;
 pub use write::{Outcomes, WriteSettings};

@@ -18,7 +18,7 @@ use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, Sc
 
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
-use crate::selection::Selection;
+use crate::selection::{RowEncoder, Selection};
 use crate::transaction::one_partition;
 use crate::{key, token, transaction};
 
@@ -91,6 +91,29 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
+/// Reads rows by their stored keys and passes those that exist to `take`.
+///
+/// # Errors
+///
+/// As [`get`].
+pub fn get_stored(
+    engine: &Engine,
+    table: &WideTable,
+    keys: &[Vec<u8>],
+    is_stopped: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(&StoredRow) -> Result<()>,
+) -> Result<()> {
+    for key in keys {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        if let Some(row) = engine.row(table, key)? {
+            take(&row)?;
+        }
+    }
+    Ok(())
+}
+
 /// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns
 /// the number of rows that exist.
 ///
@@ -127,12 +150,12 @@ pub fn get(
 /// Planned scan.
 #[derive(Debug)]
 pub struct Scan {
-    ranges: Ranges,
+    pub(crate) ranges: Ranges,
     direction: Direction,
-    matcher: Option<RowMatcher>,
+    pub(crate) matcher: Option<RowMatcher>,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
-    terms: Vec<u8>,
+    pub(crate) terms: Vec<u8>,
 }
 
 /// Parameters of a scan.
@@ -150,6 +173,19 @@ pub struct ScanTerms<'a> {
     pub page_token: Option<&'a str>,
     /// True if all rows of the table may be read.
     pub allow_scan: bool,
+}
+
+/// Terms of a scan of given ranges.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeTerms<'a> {
+    /// Direction.
+    pub direction: ScanDirection,
+    /// Condition on rows.
+    pub filter: Option<&'a ValueCondition>,
+    /// Token of the page before.
+    pub page_token: Option<&'a str>,
+    /// Bytes that identify the form of the rows in page tokens.
+    pub encoder_terms: &'a [u8],
 }
 
 /// Limits of a page.
@@ -204,6 +240,27 @@ impl Scan {
         selection: &Selection,
     ) -> Result<Self> {
         let ranges = key::ranges(table, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
+        let terms = RangeTerms {
+            direction: terms.direction,
+            filter: terms.filter,
+            page_token: terms.page_token,
+            encoder_terms: selection.terms(),
+        };
+        Self::of_ranges(engine, table, ranges, &terms)
+    }
+
+    /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
+    /// keys without the bucket.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the token belongs to another request, and the errors of [`RowMatcher::new`].
+    pub fn of_ranges(
+        engine: &Engine,
+        table: &WideTable,
+        ranges: Ranges,
+        terms: &RangeTerms<'_>,
+    ) -> Result<Self> {
         let matcher = terms.filter.map(|filter| RowMatcher::new(engine, table, filter));
         let matcher = matcher.transpose()?;
         let direction = match terms.direction {
@@ -223,7 +280,7 @@ impl Scan {
         let filter = serde_json::to_vec(&terms.filter).unwrap_or_default();
         bytes.extend_from_slice(&(filter.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&filter);
-        bytes.extend_from_slice(selection.terms());
+        bytes.extend_from_slice(terms.encoder_terms);
         let after = terms.page_token.map(|token| token::decode(&bytes, token));
         Ok(Self {
             ranges,
@@ -249,7 +306,8 @@ impl Scan {
         )
     }
 
-    fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
+    /// Returns true if a row meets the condition.
+    pub(crate) fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let Some(matcher) = &self.matcher else {
             return Ok(true);
         };
@@ -262,10 +320,10 @@ impl Scan {
     }
 
     /// Returns an empty digest if the scan returns a revision of its range; `None` otherwise.
-    fn digest(&self, table: &WideTable, selection: &Selection) -> Option<RangeDigest> {
+    fn digest(&self, table: &WideTable, has_revisions: bool) -> Option<RangeDigest> {
         let is_whole = self.direction == Direction::Ascending && self.after.is_none();
         let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
-        (selection.has_revisions && is_whole && is_one()).then(RangeDigest::default)
+        (has_revisions && is_whole && is_one()).then(RangeDigest::default)
     }
 
     /// Reads a page and passes each of its rows, as JSON, to `take`.
@@ -277,16 +335,51 @@ impl Scan {
         &self,
         engine: &Engine,
         table: &Arc<WideTable>,
-        selection: &Selection,
+        encoder: &dyn RowEncoder,
         limits: PageLimits,
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<Page> {
+        let mut json = Vec::new();
+        let has_revisions = encoder.has_revisions();
+        self.read_page(engine, table, has_revisions, limits, is_stopped, &mut |row| {
+            json.clear();
+            write_row(table, row, encoder, &mut json)?;
+            take(&json)?;
+            Ok(json.len() as u64)
+        })
+    }
+
+    /// Reads a page and passes each of its rows to `take`, which returns the size of its output in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Self::page).
+    pub fn stored_page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
+    ) -> Result<Page> {
+        self.read_page(engine, table, false, limits, is_stopped, take)
+    }
+
+    /// Reads a page, and computes the revision of the range if `has_revisions` is true.
+    fn read_page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        has_revisions: bool,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
+    ) -> Result<Page> {
         let mut scan = self.begin(engine, table, limits.rows);
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
         let mut last: Option<StoredRow> = None;
-        let mut json = Vec::new();
-        let mut digest = self.digest(table, selection);
+        let mut digest = self.digest(table, has_revisions);
         let reason = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
@@ -308,11 +401,8 @@ impl Scan {
                 digest.add(&row);
             }
             if self.matches(table, &row)? {
-                json.clear();
-                write_row(table, &row, selection, &mut json)?;
                 returned += 1;
-                bytes += json.len() as u64;
-                take(&json)?;
+                bytes += take(&row)?;
             }
             last = Some(row);
         };
@@ -387,10 +477,10 @@ pub fn delete(
     Ok(engine.delete_rows(table, ranges.ranges, durability)?)
 }
 
-fn write_row(table: &WideTable, row: &StoredRow, selection: &Selection, out: &mut Vec<u8>) -> Result<()> {
+fn write_row(table: &WideTable, row: &StoredRow, encoder: &dyn RowEncoder, out: &mut Vec<u8>) -> Result<()> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-    let revision = selection.has_revisions.then(|| row.digest());
-    selection.write_row(table, &row.key, &columns, revision, out)
+    let revision = encoder.has_revisions().then(|| row.digest());
+    encoder.write_row(table, &row.key, &columns, revision, out)
 }
 
 fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {

@@ -16,6 +16,28 @@ use crate::{key, transaction, value};
 /// Maximum number of names and prefixes in a request.
 const NAMES_MAX: usize = 10_000;
 
+/// Form in which a read returns its rows.
+pub trait RowEncoder {
+    /// Returns true if rows are returned with their revisions.
+    fn has_revisions(&self) -> bool {
+        false
+    }
+
+    /// Appends a row as JSON. `revision` is given if [`has_revisions`](Self::has_revisions) returns true.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Damaged`] if the stored key is damaged.
+    fn write_row(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        row: &Mutation<'_>,
+        revision: Option<RowDigest>,
+        out: &mut Vec<u8>,
+    ) -> Result<()>;
+}
+
 /// Columns and versions that a request returns, and the form of integers.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
@@ -25,7 +47,7 @@ pub struct Selection {
     versions: Option<Versions>,
     integers: RowIntegers,
     /// True if rows are returned with their revisions.
-    pub(crate) has_revisions: bool,
+    has_revisions: bool,
     /// Encoding of the selection for page tokens.
     terms: Vec<u8>,
 }
@@ -139,13 +161,15 @@ impl Selection {
                 .iter()
                 .any(|prefix| name.starts_with(prefix.as_str()))
     }
+}
+
+impl RowEncoder for Selection {
+    fn has_revisions(&self) -> bool {
+        self.has_revisions
+    }
 
     /// Appends a row as `{"key": {…}, "columns": {…}}`, followed by `revision` if it is given.
-    ///
-    /// # Errors
-    ///
-    /// [`RowsError::Damaged`] if the stored key is damaged.
-    pub fn write_row(
+    fn write_row(
         &self,
         table: &WideTable,
         key: &[u8],

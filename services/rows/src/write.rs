@@ -31,7 +31,7 @@ use tideline_openapi::row::{
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::key;
-use crate::selection::{Selection, write_key};
+use crate::selection::{RowEncoder, Selection, write_key};
 use crate::transaction::Transaction;
 use crate::value::{GivenValue, parse_column};
 
@@ -57,6 +57,8 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
+    /// True if a row that is not valid does not keep the other rows of its partition from being written.
+    pub is_independent: bool,
     /// Rows and ranges that must be unchanged; `None` = no requirement.
     pub transaction: Option<Transaction>,
 }
@@ -234,7 +236,7 @@ pub fn write_lines(
 
 /// Writes rows as one entry. `first` is the index of the first row. For a row that could not be read, `rows` contains
 /// the reason.
-fn write_entry(
+pub(crate) fn write_entry(
     engine: &Engine,
     table: &WideTable,
     rows: impl Iterator<Item = std::result::Result<RowWrite, String>>,
@@ -258,7 +260,9 @@ fn write_entry(
         .zip(rows)
         .map(|(index, row)| Draft::new(engine, table, index, row, now))
         .collect();
-    exclude_partitions(&mut drafts);
+    if !settings.is_independent {
+        exclude_partitions(&mut drafts);
+    }
     let drafts = drafts;
     if let Some(transaction) = &settings.transaction {
         check_partition(&drafts, transaction)?;

@@ -101,6 +101,11 @@ impl ConnectionArguments {
         self.connect(None, 1)
     }
 
+    /// Creates the client of the selected server and a named table, with `connections` parallel connections.
+    pub(crate) fn client_of_table(&self, table: &str, connections: usize) -> Result<Client> {
+        self.connect(Some(table), connections)
+    }
+
     fn connect(&self, table: Option<&str>, connections: usize) -> Result<Client> {
         let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let profile = match (&self.server, &self.profile) {

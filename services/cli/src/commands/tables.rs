@@ -2,11 +2,14 @@
 //!
 //! Changes that hide or drop points show their effect and require a confirmation, unless `--yes` is given.
 
+mod wide;
+
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use tideline_openapi::model::TableModel;
 
+use self::wide::WideArguments;
 use super::selection::confirm;
 use crate::client::{Client, ConnectionArguments, encoded};
 use crate::error::{CliError, Result};
@@ -21,7 +24,9 @@ pub(crate) enum TablesCommand {
     /// Create a table
     #[command(after_help = "\
 Example:
-  tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d")]
+  tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d
+  tideline tables create orders --key 'customer string' --key 'placed timestamp desc' --column 'total decimal'
+  tideline tables create events --wide events.json")]
     Create(CreateArguments),
     /// Show a table with its policy and its size per tier
     Show(NamedArguments),
@@ -60,7 +65,7 @@ pub(crate) struct CreateArguments {
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Model of keys and rows [default: series]
+    /// Model of keys and rows [default: series, or wide with --key or --wide]
     #[arg(long, value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     model: Option<String>,
     /// Tag that identifies the source; the first present one is used [default: host, hostname, instance,
@@ -79,6 +84,8 @@ pub(crate) struct CreateArguments {
     /// Policy setting; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    wide: WideArguments,
 }
 
 #[derive(Debug, Args)]
@@ -187,6 +194,10 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     }
     if !arguments.set.is_empty() {
         body.insert("policy".into(), changes(&arguments.set)?);
+    }
+    if let Some(wide) = arguments.wide.settings()? {
+        body.entry("model").or_insert_with(|| "wide".into());
+        body.insert("wide".into(), wide);
     }
     let text = client.post("/v1/tables", &body.into())?;
     match arguments.connection.json {

@@ -2,6 +2,10 @@
 //!
 //! `tideline_rows` converts requests and rows. Reads are streamed, so their memory does not depend on their size.
 
+mod explain;
+mod formats;
+mod import;
+
 use std::io::Write;
 use std::sync::Arc;
 
@@ -15,10 +19,12 @@ use tideline_openapi::row::{
     CountRows, DeleteRows, GetRows, RowIntegers, RowsBody, RowsCounted, RowsDeleted, RowsEnd, RowsFound,
     RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
 };
+use tideline_openapi::row_explain::CountInterval;
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_query::Cancel;
 use tideline_results::ResultFormat;
+use tideline_rows::estimate::EstimateEffort;
 use tideline_rows::read::{
     PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, ScanTerms, delete as delete_range,
     get as get_rows, keys_of,
@@ -42,7 +48,7 @@ use crate::resources::{Failures, QueryFailures, page_limit};
 use crate::stream::{self, ResponseWriter, WriteContext};
 
 /// Media type of a body or response with one JSON value per line.
-const NDJSON: &str = "application/x-ndjson";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -50,6 +56,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(get))
         .routes(routes!(scan))
         .routes(routes!(count))
+        .routes(routes!(explain::explain))
+        .routes(routes!(import::import))
         .routes(routes!(delete))
 }
 
@@ -78,8 +86,11 @@ struct WriteQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ReadQuery {
-    /// Form of integers beyond ±2⁵³. Default `number`.
+    /// Form of integers beyond ±2⁵³ in JSON. Default `number`.
     integers: Option<RowIntegers>,
+    /// Number of digits after the point, 0 to 38, with which Arrow and Parquet contain decimals as numbers of 38 digits.
+    /// A value that does not fit exactly is an error. Default: decimals are text.
+    decimal_scale: Option<u8>,
 }
 
 /// Options of a delete of rows.
@@ -167,6 +178,7 @@ async fn write(
         durability: query.durability.map(Into::into),
         integers: query.integers.unwrap_or_default(),
         key: request_key(request.headers())?,
+        is_independent: false,
         transaction: None,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
@@ -197,21 +209,23 @@ async fn write(
         settings.transaction = Transaction::new(&table, &unchanged)?;
         Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
     });
-    Ok(report(outcomes.await?, id))
+    Ok(report(outcomes.await?, id, false))
 }
 
 fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if the request has rows and no row was written.
-fn report(outcomes: Outcomes, id: RequestId) -> Response {
+/// Returns the response to a write: an error if the request has rows and no row was written, unless
+/// conditions were not met and that is expected.
+pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) -> Response {
     let Outcomes {
         counts,
         rows,
         repeated,
     } = outcomes;
-    if counts.written > 0 || rows.is_empty() {
+    let is_expected = expects_failed && counts.condition_failed as usize == rows.len();
+    if counts.written > 0 || rows.is_empty() || is_expected {
         return JsonResponse(RowsReport {
             counts,
             rows,
@@ -245,20 +259,38 @@ fn report(outcomes: Outcomes, id: RequestId) -> Response {
 ///
 /// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, and all
 /// combinations of them are read. A row that does not exist is `null`.
+///
+/// With `Accept: application/x-ndjson`, each row is a line, and the last line has the member `found`. CSV, Arrow and
+/// Parquet are tables with the columns of a scan. Both omit rows that do not exist.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
     params(RowsPath, ReadQuery),
     request_body = GetRows,
-    responses((status = 200, description = "The rows", body = RowsFound), Failures)
+    responses(
+        (status = 200, description = "The rows", content(
+            (RowsFound = "application/json"),
+            (String = "application/x-ndjson", example = found_example),
+            (String = "text/csv", example = csv_example),
+            (Vec<u8> = "application/vnd.apache.arrow.stream", example = columnar_example),
+            (Vec<u8> = "application/vnd.apache.parquet", example = columnar_example)
+        )),
+        QueryFailures
+    )
 )]
 async fn get(
     State(app): State<App>,
     id: RequestId,
     Path(RowsPath { table }): Path<RowsPath>,
     Query(query): Query<ReadQuery>,
+    headers: HeaderMap,
     Json(request): Json<GetRows>,
 ) -> Result<Response> {
-    read(&app, "application/json", move |app, cancel, writer| {
+    let format = accepted_format(&headers)?;
+    if formats::table_form(format).is_some() {
+        return formats::get(&app, id, table, &query, request, format).await;
+    }
+    let is_lines = format == ResultFormat::Ndjson;
+    read(&app, format.content_type(), move |app, cancel, writer| {
         let table = app.engine.wide_table(&table)?;
         let selection = Selection::new(
             request.columns.as_deref(),
@@ -270,11 +302,20 @@ async fn get(
         .with_revisions(request.revisions);
         let keys = keys_of(&table, &request)?;
         let pages = ColumnPages::new(&request)?;
-        put(writer, b"{\"rows\":[")?;
+        if !is_lines {
+            put(writer, b"{\"rows\":[")?;
+        }
         let mut separator: &[u8] = b"";
-        let mut take = |row: Option<&[u8]>| {
-            writer.write_all(std::mem::replace(&mut separator, b","))?;
-            Ok(writer.write_all(row.unwrap_or(b"null"))?)
+        let mut take = |row: Option<&[u8]>| match (is_lines, row) {
+            (true, None) => Ok(()),
+            (true, Some(row)) => {
+                writer.write_all(row)?;
+                Ok(writer.write_all(b"\n")?)
+            }
+            (false, row) => {
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row.unwrap_or(b"null"))?)
+            }
         };
         let is_stopped = || cancel.is_cancelled();
         let engine = &app.engine;
@@ -282,6 +323,10 @@ async fn get(
             None => get_rows(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
             Some(pages) => pages.get(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
         };
+        if is_lines {
+            let end = serde_json::json!({"found": found});
+            return put_line(writer, &end).map_err(stream::client_left);
+        }
         #[derive(Serialize)]
         struct End {
             found: u64,
@@ -310,6 +355,14 @@ async fn get(
 /// except `limit`. The last line has the members `scanned`, `returned` and `next`. If the client disconnects,
 /// the scan stops.
 ///
+/// CSV, Arrow and Parquet are tables with the key columns, then the requested columns. A requested prefix such as `seen_*`
+/// is one column of this name with a JSON object of all columns that begin with it. Without `columns`, the table has all
+/// declared columns, and the column `*` for others. Types are those of the declarations; in Arrow and Parquet, decimals
+/// are text unless `decimal_scale` is given, and columns that are not declared are text. These formats stream all rows.
+/// With a `limit` of up to 10,000 they return a page, whose end is described by the headers `Tideline-Scanned`,
+/// `Tideline-Returned`, `Tideline-Next` (the page token; missing at the end of the scan) and `Tideline-Reason`. The
+/// metadata `tideline.summary` of a Parquet file has the same members as the last line of NDJSON.
+///
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/scan", tag = "rows", operation_id = "scan_rows",
@@ -318,7 +371,10 @@ async fn get(
     responses(
         (status = 200, description = "A page of rows", content(
             (RowsPage = "application/json"),
-            (String = "application/x-ndjson", example = rows_example)
+            (String = "application/x-ndjson", example = rows_example),
+            (String = "text/csv", example = csv_example),
+            (Vec<u8> = "application/vnd.apache.arrow.stream", example = columnar_example),
+            (Vec<u8> = "application/vnd.apache.parquet", example = columnar_example)
         )),
         QueryFailures
     )
@@ -331,16 +387,11 @@ async fn scan(
     headers: HeaderMap,
     Json(request): Json<ScanRows>,
 ) -> Result<Response> {
-    let is_lines = match accepted_format(&headers)? {
-        ResultFormat::Json => false,
-        ResultFormat::Ndjson => true,
-        _ => {
-            return Err(Failure::new(
-                ErrorCode::NotAcceptable,
-                format!("none of the accepted content types is supported; use application/json or {NDJSON}"),
-            ));
-        }
-    };
+    let format = accepted_format(&headers)?;
+    if formats::table_form(format).is_some() {
+        return formats::scan(&app, id, table, &query, request, format).await;
+    }
+    let is_lines = format == ResultFormat::Ndjson;
     let limits = match is_lines {
         true => PageLimits {
             rows: request.limit,
@@ -357,9 +408,8 @@ async fn scan(
             }
         }
     };
-    let content_type = if is_lines { NDJSON } else { "application/json" };
     let description = describe(id.clone(), &table, "scan", &request);
-    read(&app, content_type, move |app, cancel, writer| {
+    read(&app, format.content_type(), move |app, cancel, writer| {
         let table = app.engine.wide_table(&table)?;
         let _listed = app.running.list(&app.engine, description, cancel.clone());
         let selection = Selection::new(
@@ -370,15 +420,7 @@ async fn scan(
             app.engine.now(),
         )?
         .with_revisions(request.revisions);
-        let terms = ScanTerms {
-            prefix: &request.prefix,
-            range: request.range.as_ref(),
-            direction: request.direction,
-            filter: request.filter.as_ref(),
-            page_token: request.page_token.as_deref(),
-            allow_scan: request.allow_scan,
-        };
-        let scan = Scan::new(&app.engine, &table, &terms, &selection)?;
+        let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
         if !is_lines {
             put(writer, b"{\"rows\":[")?;
         }
@@ -425,6 +467,30 @@ async fn scan(
     .await
 }
 
+/// Returns the terms of a scan.
+fn scan_terms(request: &ScanRows) -> ScanTerms<'_> {
+    ScanTerms {
+        prefix: &request.prefix,
+        range: request.range.as_ref(),
+        direction: request.direction,
+        filter: request.filter.as_ref(),
+        page_token: request.page_token.as_deref(),
+        allow_scan: request.allow_scan,
+    }
+}
+
+fn found_example() -> &'static str {
+    "{\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"},\"columns\":{\"total\":\"5.32\"}}\n{\"found\":1}\n"
+}
+
+fn csv_example() -> &'static str {
+    "customer,placed,total,*\r\nacme,2026-11-20T12:00:00Z,5.32,\"{\"\"color\"\":\"\"red\"\"}\"\r\n"
+}
+
+fn columnar_example() -> &'static str {
+    "customer: string, placed: timestamp[ns, UTC], total: string, *: string"
+}
+
 fn rows_example() -> &'static str {
     "{\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"},\"columns\":{\"total\":\"5.32\"}}\n{\"scanned\":1,\"returned\":1,\"next\":null}\n"
 }
@@ -434,6 +500,11 @@ fn rows_example() -> &'static str {
 /// Counts the rows of a key prefix and of bounds on the key column after it, exactly. A request reads up to 1,000,000
 /// rows and deletions; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs
 /// `allow_scan`.
+///
+/// With `estimate`, the count is exact up to 20,000 rows read. Beyond that it is estimated from a sample of at most 200,000
+/// more, and `interval` is the estimate ± 3 standard errors of the sample, not below the number of rows counted. The
+/// interval describes the spread of the sample; very unevenly distributed keys can be outside of it. The same request on
+/// the same rows gives the same estimate.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
     params(RowsPath),
@@ -464,16 +535,34 @@ async fn count(
             page_token: request.page_token.as_deref(),
             allow_scan: request.allow_scan,
         };
+        if request.estimate && request.page_token.is_some() {
+            return Err(Failure::invalid("an estimate has no pages; omit page_token"));
+        }
         let scan = Scan::new(engine, &table, &terms, &Selection::default())?;
-        Ok(scan.count(engine, &table, &|| cancel.is_cancelled())?)
+        let is_stopped = || cancel.is_cancelled();
+        if request.estimate {
+            let estimate = scan.estimate(engine, &table, EstimateEffort::COUNT, &is_stopped)?;
+            return Ok(RowsCounted {
+                count: estimate.count,
+                interval: (!estimate.is_exact).then_some(CountInterval {
+                    low: estimate.low,
+                    high: estimate.high,
+                }),
+                scanned: estimate.scanned,
+                next: None,
+                request_id: id.into(),
+            });
+        }
+        let counted = scan.count(engine, &table, &is_stopped)?;
+        Ok(RowsCounted {
+            count: counted.count,
+            interval: None,
+            scanned: counted.scanned,
+            next: counted.next,
+            request_id: id.into(),
+        })
     });
-    let counted = counted.await?;
-    Ok(JsonResponse(RowsCounted {
-        count: counted.count,
-        scanned: counted.scanned,
-        next: counted.next,
-        request_id: id.into(),
-    }))
+    counted.await.map(JsonResponse)
 }
 
 /// Delete rows
@@ -512,7 +601,7 @@ async fn delete(
 }
 
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
-async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
+pub(crate) async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
 where
     F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,
 {
@@ -527,18 +616,18 @@ where
     .await
 }
 
-fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
     writer.write_all(bytes).map_err(stream::client_left)
 }
 
 /// Writes a line of JSON. The line is sent when the chunk is full or the response ends.
-fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
+pub(crate) fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }
 
 /// Ends the list of rows and appends the members of an object.
-fn put_end(writer: &mut ResponseWriter, end: &impl Serialize) -> Result<()> {
+pub(crate) fn put_end(writer: &mut ResponseWriter, end: &impl Serialize) -> Result<()> {
     let members = serde_json::to_vec(end).unwrap_or_default();
     put(writer, b"],")?;
     put(writer, members.strip_prefix(b"{").unwrap_or(b"}"))

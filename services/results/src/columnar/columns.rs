@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+    BinaryBuilder, BooleanBuilder, Decimal128Builder, Float64Builder, Int64Builder, StringBuilder,
+    TimestampNanosecondBuilder, UInt64Builder,
 };
 use arrow_schema::{DataType, TimeUnit};
 use tideline_engine::model::ValueType;
@@ -20,6 +21,9 @@ const UTC: &str = "UTC";
 /// Estimated bytes of a cell in a batch, in addition to the bytes of a text.
 const CELL_BYTES: usize = 8;
 
+/// Number of digits of decimal columns: the most that 128 bits hold.
+const DECIMAL_DIGITS: u8 = 38;
+
 /// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
@@ -29,6 +33,10 @@ pub enum ColumnType {
     Value(ValueType),
     /// Values of any type, converted to text.
     Text,
+    /// Bytes.
+    Binary,
+    /// Decimal numbers of 38 digits, with this number of digits after the point: 0 to 38.
+    Decimal(i8),
 }
 
 /// Content of one cell of a row.
@@ -40,6 +48,10 @@ pub enum Cell<'a> {
     Time(i64),
     /// Field value.
     Value(ValueRef<'a>),
+    /// Bytes, for a column of bytes.
+    Binary(&'a [u8]),
+    /// Digits of a decimal number at the scale of its column; at most 38.
+    Decimal(i128),
 }
 
 impl ColumnType {
@@ -51,6 +63,8 @@ impl ColumnType {
             Self::Value(ValueType::Unsigned) => DataType::UInt64,
             Self::Value(ValueType::Boolean) => DataType::Boolean,
             Self::Value(ValueType::String | ValueType::Histogram) | Self::Text => DataType::Utf8,
+            Self::Binary => DataType::Binary,
+            Self::Decimal(scale) => DataType::Decimal128(DECIMAL_DIGITS, scale),
         }
     }
 }
@@ -63,6 +77,8 @@ pub(crate) enum ColumnBuilder {
     Unsigned(UInt64Builder),
     Boolean(BooleanBuilder),
     Text(StringBuilder),
+    Binary(BinaryBuilder),
+    Decimal(Decimal128Builder),
 }
 
 impl ColumnBuilder {
@@ -76,6 +92,8 @@ impl ColumnBuilder {
             ColumnType::Value(ValueType::String | ValueType::Histogram) | ColumnType::Text => {
                 Self::Text(StringBuilder::new())
             }
+            ColumnType::Binary => Self::Binary(BinaryBuilder::new()),
+            ColumnType::Decimal(_) => Self::Decimal(Decimal128Builder::new().with_data_type(of.data_type())),
         }
     }
 
@@ -93,6 +111,20 @@ impl ColumnBuilder {
                 }
                 _ => ValueRef::Signed(time),
             },
+            Cell::Binary(bytes) => match self {
+                Self::Binary(values) => {
+                    values.append_value(bytes);
+                    return Ok(CELL_BYTES + bytes.len());
+                }
+                _ => return Err(other_type()),
+            },
+            Cell::Decimal(digits) => match self {
+                Self::Decimal(values) => {
+                    values.append_value(digits);
+                    return Ok(2 * CELL_BYTES);
+                }
+                _ => return Err(other_type()),
+            },
             Cell::Value(value) => value,
         };
         if let Self::Text(values) = self {
@@ -106,11 +138,7 @@ impl ColumnBuilder {
             (Self::Unsigned(values), ValueRef::Unsigned(value)) => values.append_value(value),
             (Self::Boolean(values), ValueRef::Boolean(value)) => values.append_value(value),
             // The field got a further type in the schema while the query ran.
-            _ => {
-                return Err(io::Error::other(
-                    "a value of another type appeared in a column during the query; repeat it",
-                ));
-            }
+            _ => return Err(other_type()),
         }
         Ok(CELL_BYTES)
     }
@@ -123,6 +151,8 @@ impl ColumnBuilder {
             Self::Unsigned(values) => values.append_null(),
             Self::Boolean(values) => values.append_null(),
             Self::Text(values) => values.append_null(),
+            Self::Binary(values) => values.append_null(),
+            Self::Decimal(values) => values.append_null(),
         }
     }
 
@@ -135,8 +165,15 @@ impl ColumnBuilder {
             Self::Unsigned(values) => Arc::new(values.finish()),
             Self::Boolean(values) => Arc::new(values.finish()),
             Self::Text(values) => Arc::new(values.finish()),
+            Self::Binary(values) => Arc::new(values.finish()),
+            Self::Decimal(values) => Arc::new(values.finish()),
         }
     }
+}
+
+/// Returns the error of a value that does not fit its column.
+fn other_type() -> io::Error {
+    io::Error::other("a value of another type appeared in a column during the query; repeat it")
 }
 
 /// Appends a value as text and returns the length of the text in bytes.

@@ -83,7 +83,7 @@ impl Lab {
         }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = at_home(arguments, self.folder.path());
         command.env("TIDELINE_SERVER", &self.url);
         command

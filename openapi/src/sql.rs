@@ -1,0 +1,101 @@
+//! SQL statements on wide tables, and their results.
+//!
+//! Parameters are kept as unparsed JSON, because the columns determine their types.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::row::{PageEnd, RowsReport};
+
+/// SQL statement with its parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "statement": "SELECT placed, total FROM orders WHERE customer = ? AND placed >= ? LIMIT 10",
+    "params": ["acme", "2026-11-20T00:00:00Z"]
+}))]
+pub struct SqlRequest {
+    /// One statement, at most 1 MiB.
+    pub statement: String,
+    /// Values of the placeholders `?`, in their order. A value has the JSON form of the type of its column; at most
+    /// 100,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<serde_json::Value>)]
+    pub params: Vec<Box<RawValue>>,
+    /// Token `next` of the page before. Statement and parameters must be unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_token: Option<String>,
+}
+
+/// Result of a statement: rows, the outcomes of written rows, or what was done.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(example = json!({
+    "rows": [{"placed": "2026-11-20T12:00:00Z", "total": "5.32"}],
+    "scanned": 1, "returned": 1, "next": null, "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub enum SqlResult {
+    /// Result of `SELECT`, `EXPLAIN`, `SHOW` and `DESCRIBE`.
+    Rows(SqlRows),
+    /// Result of `UPSERT`, `INSERT`, `UPDATE`, and of `DELETE` by whole keys.
+    Written(RowsReport),
+    /// Result of other statements.
+    Done(SqlDone),
+}
+
+/// Page of the rows of a result.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SqlRows {
+    /// Rows: names and values of the result columns. A value has the JSON form of its type; `null` if the row does not
+    /// have the column.
+    #[schema(value_type = Vec<std::collections::BTreeMap<String, serde_json::Value>>)]
+    pub rows: Vec<Box<RawValue>>,
+    /// End of the page.
+    #[serde(flatten)]
+    pub end: SqlEnd,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// End of a result. In NDJSON, the last line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SqlEnd {
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Number of rows in the response.
+    pub returned: u64,
+    /// Token of the next page; `null` at the end. The last page of `COUNT(*)` has the whole count.
+    pub next: Option<String>,
+    /// Reason why the page ended before the result. Omitted at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<PageEnd>,
+}
+
+/// What a statement without rows has done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"done": "created", "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct SqlDone {
+    /// What was done.
+    pub done: SqlAction,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Effect of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SqlAction {
+    /// The table was created.
+    Created,
+    /// The table exists already; nothing was changed.
+    Exists,
+    /// The table was altered.
+    Altered,
+    /// The table was dropped.
+    Dropped,
+    /// The table does not exist; nothing was changed.
+    Missing,
+    /// All rows of the ranges were deleted.
+    Deleted,
+}

@@ -1,0 +1,150 @@
+//! `tideline rows`: reads, writes, exports and imports rows of wide tables.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `shape` | key columns and types of a table, values on the command line |
+//! | `read` | `get`, `scan`, `count`, `explain` |
+//! | `change` | `put`, `update`, `delete` |
+//! | `export` | `export`, resumable |
+//!
+//! `import` is part of `write`, with which it shares the cutting of files, the control of load and the resume file.
+
+mod change;
+mod export;
+mod read;
+mod shape;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use tideline_condition::Domain;
+
+use self::shape::TableShape;
+use crate::client::{Client, ConnectionArguments};
+use crate::condition;
+use crate::error::Result;
+use crate::write::rows::{self as import, ImportArguments};
+
+/// Subcommands of `rows`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RowsCommand {
+    /// Read rows by their keys
+    #[command(after_help = "\
+Examples:
+  tideline rows get orders customer=acme placed=2026-11-20T12:00:00Z
+  tideline rows get orders customer=acme customer=beta placed=2026-11-20T12:00:00Z   # all combinations
+  tideline rows get orders '{\"customer\": \"acme\", \"placed\": \"2026-11-20T12:00:00Z\"}' --columns total,seen_*")]
+    Get(read::GetArguments),
+    /// Write a row: replaces it
+    #[command(after_help = "\
+Examples:
+  tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z total=5.32 color=red
+  tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z --if-absent
+  tideline rows put orders - < writes.ndjson
+
+A value of an undeclared column is JSON if it can be read as such (5, true, \"5\"), otherwise a text. With `-`, writes are
+read from standard input in the form of the API, one per line, with any operation; their outcomes are printed.")]
+    Put(change::ChangeArguments),
+    /// Change columns of a row; creates a missing row
+    #[command(after_help = "\
+Examples:
+  tideline rows update orders customer=acme placed=2026-11-20T12:00:00Z note=paid --clear color
+  tideline rows update orders customer=acme placed=2026-11-20T12:00:00Z --increment items=1 --if 'items<3' --return after")]
+    Update(change::ChangeArguments),
+    /// Delete a row, or all rows of a range
+    #[command(after_help = "\
+Examples:
+  tideline rows delete orders customer=acme placed=2026-11-20T12:00:00Z
+  tideline rows delete orders --range customer=acme 'placed<2026-01-01T00:00:00Z'")]
+    Delete(change::DeleteArguments),
+    /// Read rows in the order of their keys
+    #[command(after_help = "\
+Examples:
+  tideline rows scan orders customer=acme 'placed>=2026-11-20T00:00:00Z' --backward --limit 10
+  tideline rows scan orders --where 'total>5' --allow-scan --columns total --out large.parquet")]
+    Scan(read::ScanArguments),
+    /// Count rows, exactly or estimated
+    Count(read::CountArguments),
+    /// Show how a scan finds its rows, without running it
+    Explain(read::ExplainArguments),
+    /// Export rows to a file that `rows import` can read
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArguments),
+    /// Import rows from files
+    #[command(after_help = import::EXAMPLES)]
+    Import(ImportArguments),
+}
+
+/// Table of a command, and the server.
+#[derive(Debug, Clone, Args)]
+struct RowsTable {
+    /// Name of the table
+    #[arg(value_name = "TABLE")]
+    table: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+impl RowsTable {
+    fn client(&self) -> Result<Client> {
+        self.connection.client_of_table(&self.table, 1)
+    }
+}
+
+/// Rows of a scan.
+#[derive(Debug, Clone, Args)]
+struct RowSelection {
+    #[command(flatten)]
+    table: RowsTable,
+    /// Values of the first key columns as NAME=VALUE, and bounds of the next one: NAME>=VALUE, NAME>VALUE, NAME<VALUE,
+    /// NAME<=VALUE
+    #[arg(value_name = "KEY")]
+    keys: Vec<String>,
+    /// Condition on a column, such as total>5 or state!=open, or a JSON tree; rows must match all
+    #[arg(long = "where", short = 'w', value_name = "CONDITION")]
+    conditions: Vec<String>,
+    /// Allow a scan of the whole table
+    #[arg(long)]
+    allow_scan: bool,
+}
+
+impl RowSelection {
+    /// Returns the body of a request.
+    fn body(&self, shape: &TableShape) -> Result<Map<String, Value>> {
+        let mut body = shape.bounds(&self.keys)?;
+        if let Some(tree) = tree(&self.conditions)? {
+            body.insert("where".into(), tree);
+        }
+        if self.allow_scan {
+            body.insert("allow_scan".into(), true.into());
+        }
+        Ok(body)
+    }
+}
+
+/// Returns the tree of conditions on values.
+fn tree(conditions: &[String]) -> Result<Option<Value>> {
+    let trees = conditions
+        .iter()
+        .map(|text| condition::parse(Domain::Values, text));
+    Ok(condition::joined(trees.collect::<Result<Vec<Value>>>()?))
+}
+
+/// Returns the member `columns` of a request; `None` for all columns.
+fn columns(names: &[String]) -> Option<Value> {
+    (!names.is_empty()).then(|| json!(names))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(command: &RowsCommand) -> Result<()> {
+    match command {
+        RowsCommand::Get(arguments) => read::get(arguments),
+        RowsCommand::Put(arguments) => change::change(arguments, "put"),
+        RowsCommand::Update(arguments) => change::change(arguments, "update"),
+        RowsCommand::Delete(arguments) => change::delete(arguments),
+        RowsCommand::Scan(arguments) => read::scan(arguments),
+        RowsCommand::Count(arguments) => read::count(arguments),
+        RowsCommand::Explain(arguments) => read::explain(arguments),
+        RowsCommand::Export(arguments) => export::run(arguments),
+        RowsCommand::Import(arguments) => import::run(arguments),
+    }
+}

@@ -1,0 +1,299 @@
+//! Reads of rows: a table on a terminal, lines of JSON in a pipe, or the chosen format.
+//!
+//! Tables read one page as a whole; other formats are streamed as the server sends them.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tideline_openapi::row::Members;
+
+use super::shape::TableShape;
+use super::{RowSelection, RowsTable, columns};
+use crate::client::Client;
+use crate::commands::query::{Output, stream};
+use crate::commands::selection;
+use crate::error::{CliError, Result};
+use crate::output::grid::Grid;
+use crate::output::{self, cell};
+
+/// Form of the output.
+#[derive(Debug, Args)]
+struct OutputArguments {
+    /// Columns to return: names, or prefixes that end with `*`, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Output format [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else table on a
+    /// terminal, ndjson in a pipe, or json with --json]
+    #[arg(long, short, value_enum)]
+    output: Option<Output>,
+    /// Output file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    #[command(flatten)]
+    table: RowsTable,
+    /// Values of all key columns as NAME=VALUE; a repeated name is a list. Or whole keys as JSON objects
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<String>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScanArguments {
+    #[command(flatten)]
+    rows: RowSelection,
+    #[command(flatten)]
+    output: OutputArguments,
+    /// Opposite order of the keys
+    #[arg(long)]
+    backward: bool,
+    /// Maximum number of rows [default: 100 in tables and JSON, else all]
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Token of the page before, with the same other arguments
+    #[arg(long, value_name = "TOKEN")]
+    page_token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CountArguments {
+    #[command(flatten)]
+    rows: RowSelection,
+    /// Estimate counts of more than 20,000 rows from a sample, and show the interval
+    #[arg(long)]
+    estimate: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    #[command(flatten)]
+    rows: RowSelection,
+}
+
+impl OutputArguments {
+    fn chosen(&self, json: bool) -> Result<Output> {
+        let chosen = Output::chosen(self.output, json, self.out.as_deref())?;
+        let is_piped = self.output.is_none() && self.out.is_none() && !std::io::stdout().is_terminal();
+        Ok(match chosen {
+            Output::Table if is_piped => Output::Ndjson,
+            chosen => chosen,
+        })
+    }
+
+    /// Sends a read and shows its rows.
+    fn show(&self, client: &Client, path: &str, mut body: Map<String, Value>, json: bool) -> Result<()> {
+        if let Some(columns) = columns(&self.columns) {
+            body.insert("columns".into(), columns);
+        }
+        let output = self.chosen(json)?;
+        let path = client.of_table(path);
+        if output != Output::Table {
+            return stream(client, &path, output, &json!(body).to_string(), self.out.as_ref());
+        }
+        let response = client.post(&path, &body.into())?;
+        let response: RowsResponse =
+            serde_json::from_str(&response).map_err(|error| client.strange(&error.to_string()))?;
+        let width = output::columns().filter(|_| self.out.is_none());
+        let mut out = selection::output_to(self.out.as_ref())?;
+        let text = table(&response.rows).render_within(width);
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        if let Some(next) = response.next {
+            eprintln!("more rows follow; use --limit, or --page-token {next}");
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a response, in the order of their columns. Missing rows are `None`.
+#[derive(Deserialize)]
+struct RowsResponse {
+    rows: Vec<Option<ShownRow>>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ShownRow {
+    key: Members,
+    columns: Members,
+}
+
+/// Formats rows as a table: the key columns in their order, then all columns that occur, by name.
+fn table(rows: &[Option<ShownRow>]) -> Grid {
+    let rows = || rows.iter().flatten();
+    let key = rows().next().map(|row| row.key.0.as_slice()).unwrap_or_default();
+    let columns: BTreeSet<&str> = rows()
+        .flat_map(|row| row.columns.0.iter().map(|(name, _)| name.as_str()))
+        .collect();
+    let mut grid = Grid::new(
+        key.iter()
+            .map(|(name, _)| name.as_str())
+            .chain(columns.iter().copied()),
+    );
+    for row in rows() {
+        let key = row.key.0.iter().map(|(_, value)| plain(value));
+        let found = columns.iter().map(|name| {
+            let value = row.columns.0.iter().find(|(own, _)| own == name);
+            value.map(|(_, value)| plain(value)).unwrap_or_default()
+        });
+        grid.row(key.chain(found).collect());
+    }
+    grid
+}
+
+/// Formats a value; of a value with its type, only the value.
+fn plain(value: &RawValue) -> String {
+    let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
+    match value.get("value") {
+        Some(inner) if value.get("type").is_some() => cell(inner),
+        _ => cell(&value),
+    }
+}
+
+pub(super) fn get(arguments: &GetArguments) -> Result<()> {
+    let client = arguments.table.client()?;
+    let (objects, pairs): (Vec<&String>, Vec<&String>) =
+        arguments.keys.iter().partition(|text| text.starts_with('{'));
+    let mut body = Map::new();
+    if pairs.is_empty() {
+        let keys = objects.iter().map(|text| {
+            let key: Value = serde_json::from_str(text)
+                .map_err(|error| CliError::usage(format!("{text} is not valid JSON: {error}")))?;
+            Ok(key)
+        });
+        body.insert("keys".into(), keys.collect::<Result<Vec<Value>>>()?.into());
+    } else if objects.is_empty() {
+        let shape = TableShape::read(&client)?;
+        let mut lists: Map<String, Value> = Map::new();
+        for text in pairs {
+            let (name, value) = shape.pair(text)?;
+            let value =
+                serde_json::to_value(value).map_err(|error| CliError::usage(format!("{text}: {error}")))?;
+            let list = lists
+                .entry(name.to_owned())
+                .or_insert_with(|| Value::Array(Vec::new()));
+            list.as_array_mut()
+                .into_iter()
+                .for_each(|list| list.push(value.clone()));
+        }
+        body.insert("in".into(), lists.into());
+    } else {
+        return Err(CliError::usage("give keys as NAME=VALUE or as JSON, not both"));
+    }
+    arguments
+        .output
+        .show(&client, "/rows/get", body, arguments.table.connection.json)
+}
+
+pub(super) fn scan(arguments: &ScanArguments) -> Result<()> {
+    let client = arguments.rows.table.client()?;
+    let mut body = arguments.rows.body(&TableShape::read(&client)?)?;
+    if arguments.backward {
+        body.insert("direction".into(), "backward".into());
+    }
+    if let Some(limit) = arguments.limit {
+        body.insert("limit".into(), limit.into());
+    }
+    if let Some(token) = &arguments.page_token {
+        body.insert("page_token".into(), token.as_str().into());
+    }
+    let json = arguments.rows.table.connection.json;
+    arguments.output.show(&client, "/rows/scan", body, json)
+}
+
+pub(super) fn count(arguments: &CountArguments) -> Result<()> {
+    let client = arguments.rows.table.client()?;
+    let mut body = arguments.rows.body(&TableShape::read(&client)?)?;
+    if arguments.estimate {
+        body.insert("estimate".into(), true.into());
+    }
+    let path = client.of_table("/rows/count");
+    let (mut count, mut scanned) = (0, 0);
+    let mut counted = loop {
+        let counted = client.parse(&client.post(&path, &body.clone().into())?)?;
+        count += counted["count"].as_u64().unwrap_or_default();
+        scanned += counted["scanned"].as_u64().unwrap_or_default();
+        match counted["next"].as_str() {
+            Some(next) => body.insert("page_token".into(), next.into()),
+            None => break counted,
+        };
+    };
+    if arguments.rows.table.connection.json {
+        counted["count"] = count.into();
+        counted["scanned"] = scanned.into();
+        return output::print(&counted.to_string());
+    }
+    let interval = &counted["interval"];
+    match (interval["low"].as_u64(), interval["high"].as_u64()) {
+        (Some(low), Some(high)) => output::print(&format!(
+            "about {} ({} to {})",
+            output::count(count),
+            output::count(low),
+            output::count(high)
+        )),
+        _ => output::print(&count.to_string()),
+    }
+}
+
+pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
+    let client = arguments.rows.table.client()?;
+    let body = arguments.rows.body(&TableShape::read(&client)?)?;
+    let text = client.post(&client.of_table("/rows/explain"), &json!({"scan": body}))?;
+    if arguments.rows.table.connection.json {
+        return output::print(&text);
+    }
+    let explained = client.parse(&text)?;
+    let list = |value: &Value| {
+        let texts = value.as_array().into_iter().flatten().map(cell);
+        texts.collect::<Vec<String>>().join(", ")
+    };
+    let key = explained["key"].as_array().into_iter().flatten().map(|column| {
+        format!(
+            "{} ({}, {})",
+            cell(&column["name"]),
+            cell(&column["stored"]),
+            cell(&column["order"])
+        )
+    });
+    let rows = match &explained["interval"] {
+        Value::Null => cell(&explained["estimated_rows"]),
+        interval => format!(
+            "about {} ({} to {})",
+            cell(&explained["estimated_rows"]),
+            cell(&interval["low"]),
+            cell(&interval["high"])
+        ),
+    };
+    let mut grid = Grid::new(["property", "value"]).wrapping();
+    for (name, value) in [
+        ("access", cell(&explained["access"])),
+        ("bounds", list(&explained["bounds"])),
+        ("ranges", cell(&explained["ranges"])),
+        ("filter columns", list(&explained["filter_columns"])),
+        (
+            "needs --allow-scan",
+            cell(&(!explained["is_allowed"].as_bool().unwrap_or(true)).into()),
+        ),
+        ("in key order", cell(&explained["is_ordered"])),
+        ("rows", rows),
+        ("stored key", key.collect::<Vec<String>>().join(", ")),
+        ("bytes per key", cell(&explained["key_bytes"])),
+        ("bytes per row", cell(&explained["row_bytes"])),
+    ] {
+        grid.row(vec![name.into(), value]);
+    }
+    let mut text = grid.render();
+    for advice in explained["advice"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\nadvice: {}\n", cell(advice)));
+    }
+    output::print(&text)
+}

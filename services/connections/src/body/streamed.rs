@@ -1,0 +1,119 @@
+//! Request bodies of any size, read while they arrive.
+//!
+//! A task takes the frames of the connection and passes them through a short queue to a blocking reader, so memory is
+//! bounded by the queue. The client must send at the same rate as for other bodies; the time in which the reader does not
+//! take frames does not count.
+
+use std::io::{self, BufReader, Read};
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::{Buf, Bytes};
+use tokio::sync::mpsc;
+
+use super::{BodyReader, Encoding, MinimumRate, Result, ZSTD_WINDOW_LOG_MAX, discard_rest};
+
+/// Number of frames between the connection and the reader. A frame has at most some hundred KiB.
+const FRAMES_WAITING: usize = 4;
+/// Capacity of the buffer in front of a decompressor, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Frames of a body, as a blocking reader.
+struct Frames {
+    receiver: mpsc::Receiver<Result<Bytes>>,
+    current: Bytes,
+}
+
+impl BodyReader {
+    /// Begins to read a body of any size, compressed by gzip, deflate or zstd as its `Content-Encoding` header states.
+    /// The returned reader blocks: use it on a blocking thread, and drop it there. Its errors are those of the
+    /// connection, or of the encoding. If it is dropped early, up to 64 MiB of the rest are discarded.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BodyError::UnknownEncoding`](super::BodyError::UnknownEncoding).
+    pub async fn stream(&self, request: Request) -> Result<Box<dyn Read + Send>> {
+        let encoding = match Encoding::of(request.headers()) {
+            Ok(encoding) => encoding,
+            Err(error) => {
+                self.discard(request).await;
+                return Err(error);
+            }
+        };
+        let (sender, receiver) = mpsc::channel(FRAMES_WAITING);
+        tokio::spawn(pass_frames(request.into_body(), MinimumRate::new(self), sender));
+        let frames = Frames {
+            receiver,
+            current: Bytes::new(),
+        };
+        Ok(match encoding {
+            Encoding::Identity | Encoding::Snappy => Box::new(frames),
+            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(
+                BUFFER_BYTES,
+                frames,
+            ))),
+            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(BufReader::with_capacity(
+                BUFFER_BYTES,
+                frames,
+            ))),
+            Encoding::Zstd => Box::new(Zstd::Waiting(Some(frames))),
+        })
+    }
+}
+
+/// Decompressor of zstd, created with the first read, because it reads the header of the stream then.
+enum Zstd {
+    Waiting(Option<Frames>),
+    Running(Box<zstd::stream::read::Decoder<'static, BufReader<Frames>>>),
+}
+
+impl Read for Zstd {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Self::Waiting(frames) = self {
+            let frames = frames.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let mut decoder = zstd::stream::read::Decoder::new(frames)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+            *self = Self::Running(Box::new(decoder));
+        }
+        match self {
+            Self::Running(decoder) => decoder.read(bytes),
+            Self::Waiting(_) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Read for Frames {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.receiver.blocking_recv() {
+                None => return Ok(0),
+                Some(Ok(frame)) => self.current = frame,
+                Some(Err(error)) => return Err(io::Error::other(error)),
+            }
+        }
+        let read = self.current.len().min(bytes.len());
+        self.current.copy_to_slice(&mut bytes[..read]);
+        Ok(read)
+    }
+}
+
+/// Passes the frames of a body to the queue until its end, an error, or the end of the reader.
+async fn pass_frames(mut body: Body, mut rate: MinimumRate, sender: mpsc::Sender<Result<Bytes>>) {
+    loop {
+        let frame = match rate.frame(&mut body).await {
+            Ok(None) => return,
+            Ok(Some(frame)) => Ok(frame),
+            Err(error) => Err(error),
+        };
+        let is_last = frame.is_err();
+        let waiting = tokio::time::Instant::now();
+        if sender.send(frame).await.is_err() {
+            discard_rest(body, &mut rate).await;
+            return;
+        }
+        if is_last {
+            return;
+        }
+        rate.started += waiting.elapsed();
+    }
+}

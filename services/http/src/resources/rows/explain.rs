@@ -1,0 +1,55 @@
+//! `rows/explain`: access path and estimated rows of a read, without running it.
+//!
+//! It holds a query permit, because an estimate reads up to some ten thousand rows.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
+use tideline_query::Cancel;
+use tideline_rows::explain::explain as explain_rows;
+
+use super::RowsPath;
+use crate::app::{App, Waiting, blocking};
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json, Path};
+use crate::failure::Result;
+use crate::resources::Failures;
+use crate::resources::query::describe;
+
+/// Explain a read of rows
+///
+/// Takes the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`, and returns the way in
+/// which rows are found, the ranges and bounds, the columns that are tested on each row, and the number of rows: exact up
+/// to 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice` lists what
+/// makes the read or the key expensive: scans of the whole table, long keys (more than 1 KiB, or most of the row), JSON in
+/// keys, partitions with two values, too many buckets. A read that needs `allow_scan` is explained without it.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/explain", tag = "rows", operation_id = "explain_rows",
+    params(RowsPath),
+    request_body = ExplainRows,
+    responses((status = 200, description = "The explanation", body = RowsExplained), Failures)
+)]
+pub(super) async fn explain(
+    State(app): State<App>,
+    id: RequestId,
+    Path(RowsPath { table }): Path<RowsPath>,
+    Json(request): Json<ExplainRows>,
+) -> Result<JsonResponse<RowsExplained>> {
+    let permit = app.queries.take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let description = describe(id.clone(), &table, "explain", &request);
+    let running = app.clone();
+    let explained = blocking(move || {
+        let _permit = permit;
+        let engine = &running.engine;
+        let table = engine.wide_table(&table)?;
+        let _listed = running.running.list(engine, description, cancel.clone());
+        let explained = explain_rows(engine, &table, &request, &|| cancel.is_cancelled())?;
+        Ok(RowsExplained {
+            request_id: id.into(),
+            ..explained
+        })
+    });
+    explained.await.map(JsonResponse)
+}

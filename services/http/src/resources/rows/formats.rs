@@ -1,0 +1,215 @@
+//! Rows as CSV, Arrow streams and Parquet files.
+//!
+//! A request without a limit streams all rows in bounded memory. A request with a limit of up to 10,000 rows gets a page,
+//! which is complete before the response begins, so that headers can state where the next page starts.
+
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use tideline_openapi::row::{GetRows, ScanEnd, ScanRows};
+use tideline_query::Cancel;
+use tideline_results::ResultFormat;
+use tideline_results::columnar::ColumnarForm;
+use tideline_rows::read::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, get_stored, keys_of};
+use tideline_rows::tabular::{TableColumns, TabularWriter};
+use tideline_rows::{Page, PageLimits, Scan, Selection};
+
+use super::{ReadQuery, read, scan_terms};
+use crate::app::{App, Waiting, blocking};
+use crate::context::{RequestId, current_client};
+use crate::failure::{Failure, Result};
+use crate::resources::query::describe;
+
+const SCANNED: HeaderName = HeaderName::from_static("tideline-scanned");
+const RETURNED: HeaderName = HeaderName::from_static("tideline-returned");
+const NEXT: HeaderName = HeaderName::from_static("tideline-next");
+const REASON: HeaderName = HeaderName::from_static("tideline-reason");
+
+/// Memory that a page reserves, in bytes: its largest output, and one more row of the largest size.
+const PAGE_MEMORY_BYTES: u64 = PAGE_BYTES_MAX + (16 << 20);
+
+/// Format of a table; `None` for CSV.
+type TableForm = Option<ColumnarForm>;
+
+/// Returns the form of a table in a format; `None` for the formats of JSON.
+pub(super) fn table_form(format: ResultFormat) -> Option<TableForm> {
+    match format {
+        ResultFormat::Json | ResultFormat::Ndjson => None,
+        ResultFormat::Csv => Some(None),
+        ResultFormat::Columnar(form) => Some(Some(form)),
+    }
+}
+
+/// Refuses members that tables of rows cannot represent. `members` are their names, and whether they are given.
+fn check(members: &[(&str, bool)]) -> Result<()> {
+    match members.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::invalid(format!(
+            "this format contains the newest values of columns only; for {name}, use application/json or \
+             application/x-ndjson"
+        ))),
+    }
+}
+
+/// Scans rows as a table.
+pub(super) async fn scan(
+    app: &App,
+    id: RequestId,
+    table: String,
+    query: &ReadQuery,
+    request: ScanRows,
+    format: ResultFormat,
+) -> Result<Response> {
+    check(&[
+        ("versions", request.versions.is_some()),
+        ("version_range", request.version_range.is_some()),
+        ("revisions", request.revisions),
+    ])?;
+    if request.limit == Some(0) {
+        return Err(Failure::invalid("limit is 0; it must be at least 1"));
+    }
+    let plan = Plan {
+        id,
+        table,
+        decimal_scale: query.decimal_scale,
+        form: table_form(format).flatten(),
+        request,
+    };
+    if plan.request.limit.is_some_and(|limit| limit <= PAGE_ROWS_MAX) {
+        return page(app, plan, format).await;
+    }
+    read(app, format.content_type(), move |app, cancel, writer| {
+        let limits = PageLimits {
+            rows: plan.request.limit,
+            scanned: None,
+            bytes: None,
+        };
+        plan.write(app, cancel, limits, writer).map(drop)
+    })
+    .await
+}
+
+/// Returns one page with headers that describe its end.
+async fn page(app: &App, plan: Plan, format: ResultFormat) -> Result<Response> {
+    let permit = app.queries.take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let running = app.clone();
+    let (body, page) = blocking(move || {
+        let _permit = permit;
+        let _memory = running
+            .engine
+            .memory()
+            .reserve("pages of rows", PAGE_MEMORY_BYTES)?;
+        let limits = PageLimits {
+            rows: plan.request.limit,
+            scanned: Some(PAGE_SCANNED_MAX),
+            bytes: Some(PAGE_BYTES_MAX),
+        };
+        let mut body = Vec::new();
+        let page = plan.write(&running, &cancel, limits, &mut body)?;
+        Ok((body, page))
+    })
+    .await?;
+    let mut response = ([(header::CONTENT_TYPE, format.content_type())], body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(SCANNED, page.scanned.into());
+    headers.insert(RETURNED, page.returned.into());
+    if let Some(next) = page.next.and_then(|next| HeaderValue::from_str(&next).ok()) {
+        headers.insert(NEXT, next);
+    }
+    if let Some(reason) = page.reason {
+        headers.insert(REASON, HeaderValue::from_static(reason.name()));
+    }
+    Ok(response)
+}
+
+/// Scan whose rows become a table.
+struct Plan {
+    id: RequestId,
+    table: String,
+    decimal_scale: Option<u8>,
+    form: TableForm,
+    request: ScanRows,
+}
+
+impl Plan {
+    /// Writes the rows.
+    fn write<W: std::io::Write + Send>(
+        self,
+        app: &App,
+        cancel: &Cancel,
+        limits: PageLimits,
+        out: W,
+    ) -> Result<Page> {
+        let Self {
+            id, table, request, ..
+        } = self;
+        let description = describe(id.clone(), &table, "scan", &request);
+        let table = app.engine.wide_table(&table)?;
+        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let columns = request.columns.as_deref();
+        let selection = Selection::new(columns, None, None, Default::default(), app.engine.now())?;
+        let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
+        let columns = TableColumns::new(&table, columns, self.decimal_scale)?;
+        let mut writer = TabularWriter::new(out, self.form, columns)?;
+        let page = scan.stored_page(
+            &app.engine,
+            &table,
+            limits,
+            &|| cancel.is_cancelled(),
+            &mut |row| writer.row(&table, row),
+        )?;
+        let end = ScanEnd {
+            scanned: page.scanned,
+            returned: page.returned,
+            next: page.next.clone(),
+            reason: page.reason,
+            revision: None,
+        };
+        writer.end(&notes(id, &end))?;
+        Ok(page)
+    }
+}
+
+/// Returns the metadata of a Parquet file.
+fn notes(id: RequestId, end: &impl serde::Serialize) -> [(&'static str, String); 2] {
+    [
+        ("tideline.request_id", id.into()),
+        ("tideline.summary", serde_json::to_string(end).unwrap_or_default()),
+    ]
+}
+
+/// Reads rows by their keys as a table. Missing rows are omitted.
+pub(super) async fn get(
+    app: &App,
+    id: RequestId,
+    table: String,
+    query: &ReadQuery,
+    request: GetRows,
+    format: ResultFormat,
+) -> Result<Response> {
+    check(&[
+        ("versions", request.versions.is_some()),
+        ("version_range", request.version_range.is_some()),
+        ("column_range", request.column_range.is_some()),
+        ("column_limit", request.column_limit.is_some()),
+        ("revisions", request.revisions),
+    ])?;
+    let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
+    read(app, format.content_type(), move |app, cancel, writer| {
+        let table = app.engine.wide_table(&table)?;
+        let keys = keys_of(&table, &request)?;
+        let columns = TableColumns::new(&table, request.columns.as_deref(), scale)?;
+        let mut rows = TabularWriter::new(writer, form, columns)?;
+        get_stored(
+            &app.engine,
+            &table,
+            &keys,
+            &|| cancel.is_cancelled(),
+            &mut |row| rows.row(&table, row).map(drop),
+        )?;
+        let found = serde_json::json!({"found": rows.rows()});
+        Ok(rows.end(&notes(id, &found))?)
+    })
+    .await
+}

@@ -1,0 +1,378 @@
+//! `/v1/sql`: statements on wide tables.
+//!
+//! `tideline_sql` parses, plans and executes. A statement is parsed on a blocking thread before the kind of permit that
+//! it needs is known: one of queries, of writes or of changes.
+
+use std::io::Write;
+use std::sync::{Arc, PoisonError};
+
+use axum::Json as JsonResponse;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use tideline_openapi::row::{RowIntegers, RowsNotWritten};
+use tideline_openapi::sql::{SqlAction, SqlDone, SqlEnd, SqlRequest, SqlResult};
+use tideline_openapi::table::Durability;
+use tideline_openapi::{ErrorBody, ErrorCode, plain};
+use tideline_query::Cancel;
+use tideline_results::ResultFormat;
+use tideline_sql::plan::ReadPlan;
+use tideline_sql::run::read::{self as reading, Extent};
+use tideline_sql::run::table::{self as tables, TableChange};
+use tideline_sql::run::write::{WritePlan, WriteResult};
+use tideline_sql::statement::{Select, TableStatement};
+use tideline_sql::{SqlError, Statement};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, blocking};
+use crate::audit::Changed;
+use crate::body;
+use crate::context::{RequestId, current_client};
+use crate::extract::{Query, content_type, unreadable};
+use crate::failure::{Failure, Result};
+use crate::ingest::request_key;
+use crate::resources::Failures;
+use crate::resources::query::{accepted_format, describe};
+use crate::resources::rows::{NDJSON, put, put_end, put_line, read, report};
+use crate::stream::{self, ResponseWriter};
+
+/// Size of a statement, in bytes, up to which the memory to parse it is not reserved.
+const SMALL_STATEMENT_BYTES: usize = 4 << 10;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// Options of a statement.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct SqlQuery {
+    /// Durability of the acknowledgement of a write. Default: the setting of the table.
+    durability: Option<Durability>,
+    /// Form of integers beyond ±2⁵³. Default `number`.
+    integers: Option<RowIntegers>,
+}
+
+/// Parsed request.
+struct Parsed {
+    statement: Statement,
+    /// Bytes that identify the request of an idempotency key.
+    body: Vec<u8>,
+    text: String,
+    page_token: Option<String>,
+    /// Memory of the parsed statement.
+    memory: Option<tideline_engine::runtime::Reservation>,
+}
+
+/// Run an SQL statement
+///
+/// Runs one statement on wide tables: `SELECT`, `EXPLAIN SELECT`, `UPSERT`, `INSERT`, `UPDATE`, `DELETE`, `CREATE TABLE`,
+/// `ALTER TABLE`, `DROP TABLE`, `SHOW TABLES`, `SHOW CREATE TABLE` or `DESCRIBE`. Placeholders `?` stand for `params`.
+///
+/// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
+/// `/*+ ALLOW_SCAN */` allows it. Rows come in the order of the key or in the opposite order. A statement that needs
+/// anything else is refused by 422 `plan_refused` with the reason.
+///
+/// Rows come in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read, and `next` continues. With `Accept:
+/// application/x-ndjson`, all rows are streamed, one per line, and the last line has the members `scanned`, `returned` and
+/// `next`. If the client disconnects, the read stops.
+///
+/// Writes of rows return the outcome of each row, as `/rows` does. With an `Idempotency-Key`, a repeated write of rows
+/// returns the outcomes of the first one.
+#[utoipa::path(
+    post, path = "/v1/sql", tag = "rows", operation_id = "run_sql",
+    params(
+        SqlQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries of writes of rows; at most 255 bytes")
+    ),
+    request_body = SqlRequest,
+    responses(
+        (status = 200, description = "The result", content(
+            (SqlResult = "application/json"),
+            (String = "application/x-ndjson", example = rows_example)
+        )),
+        (status = 406, description = "None of the accepted content types is supported", body = ErrorBody),
+        (status = 409, description = "No row was written, and at least one condition was not met; or the table exists", body = RowsNotWritten),
+        (status = 413, description = "The body is too large", body = ErrorBody),
+        (status = 415, description = "The content type or encoding is not supported", body = ErrorBody),
+        (status = 422, description = "No access path serves the statement; or every row was refused", body = RowsNotWritten),
+        (status = 507, description = "The disk is nearly full", body = ErrorBody),
+        Failures
+    )
+)]
+async fn run(
+    State(app): State<App>,
+    id: RequestId,
+    Query(query): Query<SqlQuery>,
+    request: Request,
+) -> Result<Response> {
+    let is_lines = match accepted_format(request.headers())? {
+        ResultFormat::Json => false,
+        ResultFormat::Ndjson => true,
+        _ => {
+            return Err(Failure::new(
+                ErrorCode::NotAcceptable,
+                format!("none of the accepted content types is supported; use application/json or {NDJSON}"),
+            ));
+        }
+    };
+    let key = request_key(request.headers())?;
+    let parsed = parse(&app, request).await?;
+    let integers = query.integers.unwrap_or_default();
+    match parsed.statement {
+        Statement::Select(select) => {
+            let token = parsed.page_token;
+            let memory = parsed.memory;
+            let description = describe(id.clone(), &select.table.text, "sql", &parsed.text);
+            respond(&app, is_lines, id, move |app, cancel, rows| {
+                let _listed = app.running.list(&app.engine, description, cancel.clone());
+                select_rows(app, select, token.as_deref(), integers, cancel, rows, memory)
+            })
+            .await
+        }
+        Statement::Explain(select) => {
+            respond(&app, is_lines, id, move |app, _, rows| {
+                let plan = ReadPlan::new(&app.engine, select)?;
+                rows.all(&[reading::explain(&plan)])
+            })
+            .await
+        }
+        Statement::Show(show) => {
+            respond(&app, is_lines, id, move |app, _, rows| {
+                rows.all(&tables::show(&app.engine, &show)?)
+            })
+            .await
+        }
+        Statement::Write(write) => {
+            let permit = app.writes.take(current_client()).await?;
+            let engine = Arc::clone(&app.engine);
+            let (body, memory) = (parsed.body, parsed.memory);
+            let written = blocking(move || {
+                let (_permit, _memory) = (permit, memory);
+                let plan = WritePlan::new(&engine, write)?;
+                let result = plan.run(&engine, &body, query.durability.map(Into::into), integers, key)?;
+                Ok((result, plan))
+            });
+            Ok(match written.await? {
+                (WriteResult::Rows(outcomes), plan) => report(outcomes, id, plan.ignores_existing),
+                (WriteResult::RangesDeleted, plan) => {
+                    let change = format!("DELETE FROM {}", plan.table().table().name());
+                    done(SqlAction::Deleted, &change, id)
+                }
+            })
+        }
+        Statement::Change(change) => change_table(&app, change, id).await,
+    }
+}
+
+fn rows_example() -> &'static str {
+    "{\"placed\":\"2026-11-20T12:00:00Z\",\"total\":\"5.32\"}\n{\"scanned\":1,\"returned\":1,\"next\":null}\n"
+}
+
+/// Reads the body and parses the statement.
+async fn parse(app: &App, request: Request) -> Result<Parsed> {
+    let content_type = content_type(request.headers());
+    if !matches!(
+        content_type.as_str(),
+        "" | "application/json" | "application/x-www-form-urlencoded"
+    ) {
+        app.bodies.discard(request).await;
+        return Err(Failure::new(
+            ErrorCode::UnsupportedMediaType,
+            format!("content type {content_type:?} is not supported; use application/json"),
+        ));
+    }
+    let received = body::receive(request, app, body::write_limits(&app.settings)).await?;
+    // Parsing takes memory and time, so it is limited like queries.
+    let permit = app.queries.take(current_client()).await?;
+    let engine = Arc::clone(&app.engine);
+    blocking(move || {
+        let _permit = permit;
+        let body = received.decode()?;
+        let request: SqlRequest = plain::read(&body).map_err(unreadable)?;
+        let memory = (request.statement.len() > SMALL_STATEMENT_BYTES).then(|| {
+            let bytes = tideline_sql::parse::memory_bytes(request.statement.len());
+            engine.memory().reserve("SQL statements", bytes)
+        });
+        let memory = memory.transpose()?;
+        let statement = tideline_sql::parse(&request.statement, &request.params)?;
+        if request.page_token.is_some() && !matches!(statement, Statement::Select(_)) {
+            return Err(Failure::invalid("page_token is for SELECT; omit it"));
+        }
+        Ok(Parsed {
+            statement,
+            body: body.to_vec(),
+            text: request.statement,
+            page_token: request.page_token,
+            memory,
+        })
+    })
+    .await
+}
+
+/// Writes the rows of a `SELECT`.
+fn select_rows(
+    app: &App,
+    select: Select,
+    token: Option<&str>,
+    integers: RowIntegers,
+    cancel: &Cancel,
+    rows: &mut RowsWriter<'_>,
+    memory: Option<tideline_engine::runtime::Reservation>,
+) -> Result<()> {
+    let extent = match (rows.is_lines, token) {
+        (true, Some(_)) => {
+            return Err(Failure::invalid(
+                "page_token continues a result in pages; omit it, because NDJSON has all rows",
+            ));
+        }
+        (true, None) => Extent::All,
+        (false, token) => Extent::Page(token),
+    };
+    let plan = ReadPlan::new(&app.engine, select)?;
+    drop(memory);
+    rows.begin()?;
+    let end = reading::select(
+        &app.engine,
+        &plan,
+        extent,
+        integers,
+        &|| cancel.is_cancelled(),
+        &mut |row| Ok(rows.row(row)?),
+    )?;
+    rows.end(&SqlEnd {
+        scanned: end.scanned,
+        returned: end.returned,
+        next: end.next,
+        reason: end.reason,
+    })
+}
+
+/// Streams rows, in JSON or as lines.
+async fn respond<F>(app: &App, is_lines: bool, id: RequestId, write: F) -> Result<Response>
+where
+    F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
+{
+    let content_type = if is_lines { NDJSON } else { "application/json" };
+    read(app, content_type, move |app, cancel, writer| {
+        let mut rows = RowsWriter {
+            writer,
+            is_lines,
+            separator: b"",
+            id,
+        };
+        write(app, cancel, &mut rows)
+    })
+    .await
+}
+
+/// Writer of the rows of a result.
+struct RowsWriter<'w> {
+    writer: &'w mut ResponseWriter,
+    is_lines: bool,
+    separator: &'static [u8],
+    id: RequestId,
+}
+
+impl RowsWriter<'_> {
+    fn begin(&mut self) -> Result<()> {
+        match self.is_lines {
+            true => Ok(()),
+            false => put(self.writer, b"{\"rows\":["),
+        }
+    }
+
+    fn row(&mut self, row: &[u8]) -> std::io::Result<()> {
+        if self.is_lines {
+            self.writer.write_all(row)?;
+            return self.writer.write_all(b"\n");
+        }
+        self.writer
+            .write_all(std::mem::replace(&mut self.separator, b","))?;
+        self.writer.write_all(row)
+    }
+
+    fn end(&mut self, end: &SqlEnd) -> Result<()> {
+        if self.is_lines {
+            return put_line(self.writer, end).map_err(stream::client_left);
+        }
+        #[derive(Serialize)]
+        struct End<'e> {
+            #[serde(flatten)]
+            end: &'e SqlEnd,
+            request_id: String,
+        }
+        let request_id = self.id.clone().into();
+        put_end(self.writer, &End { end, request_id })
+    }
+
+    /// Writes a result that is in memory.
+    fn all(&mut self, rows: &[String]) -> Result<()> {
+        self.begin()?;
+        for row in rows {
+            self.row(row.as_bytes()).map_err(stream::client_left)?;
+        }
+        self.end(&SqlEnd {
+            scanned: 0,
+            returned: rows.len() as u64,
+            next: None,
+            reason: None,
+        })
+    }
+}
+
+/// Runs a statement that changes tables.
+async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Result<Response> {
+    let altering = app.clone();
+    let text = match &statement {
+        TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
+        TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),
+        TableStatement::Drop { table, .. } => format!("DROP TABLE {}", table.text),
+    };
+    let change = app.change(move |engine| {
+        // Concurrent changes of a table must not be overwritten.
+        let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(tables::change(engine, statement)?)
+    });
+    let action = match change.await? {
+        TableChange::Created => SqlAction::Created,
+        TableChange::Exists => SqlAction::Exists,
+        TableChange::Altered => SqlAction::Altered,
+        TableChange::Dropped => SqlAction::Dropped,
+        TableChange::Missing => SqlAction::Missing,
+    };
+    Ok(done(action, &text, id))
+}
+
+/// Returns the response of a statement without rows. `change` is its text in the audit log.
+fn done(action: SqlAction, change: &str, id: RequestId) -> Response {
+    let mut response = JsonResponse(SqlDone {
+        done: action,
+        request_id: id.into(),
+    })
+    .into_response();
+    if !matches!(action, SqlAction::Exists | SqlAction::Missing) {
+        response
+            .extensions_mut()
+            .insert(Changed(format!("/v1/sql {change}")));
+    }
+    response
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        let message = error.to_string();
+        match error {
+            SqlError::Rows(error) => error.into(),
+            SqlError::Invalid { .. } => Self::invalid(message),
+            SqlError::Refused { .. } => Self::new(ErrorCode::PlanRefused, message),
+            SqlError::OverLimit { limit, actual, .. } => Self {
+                limit: Some((limit, actual)),
+                ..Self::new(ErrorCode::OverLimit, message)
+            },
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Explanations of reads: access path, ranges, estimated rows, and advice on the key.
+//!
+//! An explanation plans the read like the read itself, so it refuses what the read refuses, except for a scan of the
+//! whole table, which it reports. Sizes are averages of the first rows of the result.
+
+use std::sync::Arc;
+
+use tideline_engine::key_codec::layout::{ColumnOrigin, Ranges};
+use tideline_engine::key_codec::tuple::{ColumnOrder, KeyKind, KeyValue};
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::row::{GetRows, KeyBounds, Members};
+use tideline_openapi::row_explain::{
+    AccessPath, CountInterval, ExplainRows, ExplainedKeyColumn, RowsExplained,
+};
+
+use crate::error::{Result, RowsError};
+use crate::estimate::{Estimate, EstimateEffort};
+use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
+use crate::selection::Selection;
+
+/// Number of rows whose sizes are measured.
+const MEASURED_ROWS: u64 = 200;
+/// Average length of keys, in bytes, above which shorter keys are advised.
+const KEY_BYTES_ADVISED: f64 = 1_024.0;
+/// Average length of keys, in bytes, up to which their share of a row does not matter.
+const KEY_BYTES_SMALL: f64 = 64.0;
+/// Share of the key in a row above which shorter keys are advised.
+const KEY_SHARE_ADVISED: f64 = 0.5;
+/// Number of buckets above which fewer are advised.
+const BUCKETS_ADVISED: u16 = 64;
+
+/// Sizes of some rows.
+#[derive(Debug, Default)]
+struct Sizes {
+    rows: u64,
+    key_bytes: u64,
+    row_bytes: u64,
+    /// True if a text of a key is a JSON object or list.
+    has_json: bool,
+}
+
+/// Explains a read. The id of the request is empty in the result.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] unless exactly one read is given, and the errors of planning and reading it.
+pub fn explain(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    request: &ExplainRows,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<RowsExplained> {
+    match (&request.get, &request.scan, &request.count) {
+        (Some(get), None, None) => explain_get(engine, table, get, is_stopped),
+        (None, Some(scan), None) => {
+            let terms = ScanTerms {
+                prefix: &scan.prefix,
+                range: scan.range.as_ref(),
+                direction: scan.direction,
+                filter: scan.filter.as_ref(),
+                page_token: None,
+                allow_scan: scan.allow_scan,
+            };
+            explain_scan(engine, table, terms, is_stopped)
+        }
+        (None, None, Some(count)) => {
+            let terms = ScanTerms {
+                prefix: &count.prefix,
+                range: count.range.as_ref(),
+                direction: Default::default(),
+                filter: count.filter.as_ref(),
+                page_token: None,
+                allow_scan: count.allow_scan,
+            };
+            explain_scan(engine, table, terms, is_stopped)
+        }
+        _ => Err(RowsError::Invalid(
+            "give exactly one of get, scan and count".into(),
+        )),
+    }
+}
+
+fn explain_get(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    request: &GetRows,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<RowsExplained> {
+    let keys = keys_of(table, request)?;
+    let mut sizes = Sizes::default();
+    let mut found = 0;
+    for key in &keys {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        if let Some(row) = engine.row(table, key)? {
+            found += 1;
+            sizes.add(table, &row);
+        }
+    }
+    let bounds = match (&request.keys, &request.lists) {
+        (_, Some(lists)) => {
+            let columns = table.layout().logical().iter();
+            let lists = columns.filter_map(|column| Some((&column.name, lists.get(&column.name)?)));
+            lists
+                .map(|(name, list)| format!("{name} in a list of {}", list.len()))
+                .collect()
+        }
+        _ => vec![format!("{} whole keys", keys.len())],
+    };
+    let estimate = Estimate {
+        count: found,
+        low: found,
+        high: found,
+        scanned: found,
+        is_exact: true,
+    };
+    let mut explained = explained(table, AccessPath::Keys, bounds, &sizes, estimate);
+    explained.keys = Some(keys.len() as u64);
+    explained.is_ordered = false;
+    Ok(explained)
+}
+
+fn explain_scan(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    terms: ScanTerms<'_>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<RowsExplained> {
+    let is_allowed = terms.allow_scan;
+    let terms = ScanTerms {
+        allow_scan: true,
+        ..terms
+    };
+    let scan = Scan::new(engine, table, &terms, &Selection::default())?;
+    let is_bounded = terms.range.is_some_and(|it| it.from.is_some() || it.to.is_some());
+    let is_table_scan = terms.prefix.is_empty() && !is_bounded;
+    let access = match (scan.ranges.ranges.is_empty(), is_table_scan, is_bounded) {
+        (true, ..) => AccessPath::Nothing,
+        (_, true, _) => AccessPath::TableScan,
+        (_, _, true) => AccessPath::Range,
+        (_, _, false) => AccessPath::Prefix,
+    };
+    let estimate = scan.estimate(engine, table, EstimateEffort::EXPLAIN, is_stopped)?;
+    let mut sizes = Sizes::default();
+    let limits = PageLimits {
+        rows: Some(MEASURED_ROWS),
+        scanned: Some(10 * MEASURED_ROWS),
+        bytes: None,
+    };
+    scan.stored_page(engine, table, limits, is_stopped, &mut |row| {
+        sizes.add(table, row);
+        Ok(0)
+    })?;
+    let bounds = bounds_text(table, terms.prefix, terms.range);
+    let mut explained = explained(table, access, bounds, &sizes, estimate);
+    explained.ranges = scan.ranges.ranges.len() as u64;
+    explained.is_table_scan = is_table_scan;
+    explained.is_allowed = is_allowed || !is_table_scan;
+    explained.is_ordered = scan.ranges.is_ordered;
+    if let Some(matcher) = &scan.matcher {
+        explained.filter_columns = matcher.columns();
+    }
+    advise_scan(table, &scan.ranges, &mut explained);
+    Ok(explained)
+}
+
+/// Returns an explanation with the parts that all reads have.
+fn explained(
+    table: &WideTable,
+    access: AccessPath,
+    bounds: Vec<String>,
+    sizes: &Sizes,
+    estimate: Estimate,
+) -> RowsExplained {
+    let average = |bytes: u64| match sizes.rows {
+        0 => 0.0,
+        rows => (bytes as f64 * 10.0 / rows as f64).round() / 10.0,
+    };
+    let columns = table.layout().stored().iter();
+    let key = columns.map(|column| ExplainedKeyColumn {
+        name: column.name().to_owned(),
+        stored: origin_name(column.origin()).to_owned(),
+        order: match column.order() {
+            ColumnOrder::Ascending => "asc",
+            ColumnOrder::Descending => "desc",
+        }
+        .to_owned(),
+    });
+    RowsExplained {
+        access,
+        keys: None,
+        ranges: 0,
+        buckets: table.layout().buckets(),
+        bounds,
+        filter_columns: Vec::new(),
+        is_table_scan: false,
+        is_allowed: true,
+        is_ordered: true,
+        estimated_rows: estimate.count,
+        interval: (!estimate.is_exact).then_some(CountInterval {
+            low: estimate.low,
+            high: estimate.high,
+        }),
+        key: key.collect(),
+        key_bytes: average(sizes.key_bytes),
+        row_bytes: average(sizes.row_bytes),
+        advice: advise_key(table, sizes),
+        request_id: String::new(),
+    }
+}
+
+const fn origin_name(origin: ColumnOrigin) -> &'static str {
+    match origin {
+        ColumnOrigin::Logical => "column",
+        ColumnOrigin::HashPrefix => "hash_prefix",
+        ColumnOrigin::Bucket => "bucket",
+        ColumnOrigin::Reverse => "reverse",
+        ColumnOrigin::Splice => "splice",
+    }
+}
+
+impl Sizes {
+    fn add(&mut self, table: &WideTable, row: &tideline_engine::rows::StoredRow) {
+        self.rows += 1;
+        self.key_bytes += row.key.len() as u64;
+        self.row_bytes += row.bytes() as u64;
+        let values = table.layout().decode(&row.key).unwrap_or_default();
+        self.has_json |= values.iter().any(|value| match value {
+            KeyValue::String(text) => {
+                (text.starts_with('{') && text.ends_with('}'))
+                    || (text.starts_with('[') && text.ends_with(']'))
+            }
+            _ => false,
+        });
+    }
+}
+
+/// Returns the restrictions of the key columns in the order of the key.
+fn bounds_text(table: &WideTable, prefix: &Members, range: Option<&KeyBounds>) -> Vec<String> {
+    let mut bounds = Vec::new();
+    for column in table.layout().logical() {
+        let value = prefix.0.iter().find(|(name, _)| *name == column.name);
+        bounds.extend(value.map(|(name, value)| format!("{name} = {value}")));
+        let Some(range) = range.filter(|range| range.column == column.name) else {
+            continue;
+        };
+        let name = &column.name;
+        if let Some(from) = &range.from {
+            let operator = if range.from_exclusive { ">" } else { ">=" };
+            bounds.push(format!("{name} {operator} {from}"));
+        }
+        if let Some(to) = &range.to {
+            let operator = if range.to_inclusive { "<=" } else { "<" };
+            bounds.push(format!("{name} {operator} {to}"));
+        }
+    }
+    bounds
+}
+
+/// Returns advice on the key of a table.
+fn advise_key(table: &WideTable, sizes: &Sizes) -> Vec<String> {
+    let layout = table.layout();
+    let mut advice = Vec::new();
+    let rows = sizes.rows.max(1) as f64;
+    let (key, row) = (sizes.key_bytes as f64 / rows, sizes.row_bytes as f64 / rows);
+    if key > KEY_BYTES_ADVISED {
+        advice.push(format!(
+            "keys have {key:.0} bytes on average; keep them below 1 KiB, for example with a hash of long texts, because \
+             each comparison reads them"
+        ));
+    } else if key > KEY_BYTES_SMALL && key > row * KEY_SHARE_ADVISED {
+        advice.push(format!(
+            "the key is {:.0} % of a row ({key:.0} of {row:.0} bytes); move texts that do not identify the row into columns",
+            key / row * 100.0
+        ));
+    }
+    if sizes.has_json {
+        advice.push(
+            "a key contains JSON; give each member that identifies the row a key column of its own, so that prefixes \
+             and ranges apply to it"
+                .into(),
+        );
+    }
+    let partition = layout.partition_columns();
+    if let [only] = partition
+        && layout.logical()[*only].kind == KeyKind::Boolean
+    {
+        advice.push(format!(
+            "the partition column {:?} has two values, so all rows belong to two partitions; begin the key with a \
+             column of more values",
+            layout.logical()[*only].name
+        ));
+    }
+    if let Some(buckets) = layout.buckets().filter(|buckets| *buckets > BUCKETS_ADVISED) {
+        advice.push(format!(
+            "the key has {buckets} buckets, and each ordered scan reads all of them; {BUCKETS_ADVISED} or fewer spread \
+             load as well"
+        ));
+    }
+    if table.settings().allow_rising_key {
+        advice.push(
+            "the setting allow_rising_key is on; if the first key column rises with time, all writes go to the end of \
+             the table"
+                .into(),
+        );
+    }
+    advice
+}
+
+/// Adds advice on a scan.
+fn advise_scan(table: &WideTable, ranges: &Ranges, explained: &mut RowsExplained) {
+    let first = &table.layout().logical()[0].name;
+    if explained.is_table_scan {
+        let instead = match explained.filter_columns.is_empty() {
+            true => String::new(),
+            false => format!(
+                "; the condition on {} is tested on every row",
+                explained.filter_columns.join(", ")
+            ),
+        };
+        explained.advice.push(format!(
+            "the read has no value and no bounds of the first key column {first:?}, so it reads the whole table{instead}"
+        ));
+    }
+    let restricted = |name: &String| {
+        let begins = |bound: &String| bound.starts_with(&format!("{name} "));
+        explained.bounds.iter().any(begins)
+    };
+    let in_key = explained.filter_columns.iter();
+    let in_key: Vec<&String> = in_key
+        .filter(|name| table.layout().logical_number(name).is_ok() && !restricted(name))
+        .collect();
+    let hint = in_key.first().map(|name| {
+        format!(
+            "the condition tests the key column {name:?} in each row; use it in prefix or range if the key columns before \
+             it are known"
+        )
+    });
+    explained.advice.extend(hint);
+    if ranges.ranges.len() > usize::from(BUCKETS_ADVISED) {
+        explained.advice.push(format!(
+            "the read merges {} ranges; with values of the hashed columns in prefix it reads one",
+            ranges.ranges.len()
+        ));
+    }
+}

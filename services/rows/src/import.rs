@@ -1,0 +1,243 @@
+//! Files as writes of rows: CSV, lines of JSON, Arrow streams and Parquet files.
+//!
+//! 1. A reader takes one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
+//! 2. [`FileColumns`] maps the columns of the file to key columns and columns, by name, and converts each value to the JSON
+//!    form that writes have. So the types of the table decide, and a value is refused with the words of a write.
+//! 3. Records are collected in entries, which are written one after the other. A record that is not valid is refused by
+//!    itself: unlike in a write, other rows of its partition are written.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `columns` | mapping of columns, conversion of values |
+//! | `csv` | records of CSV |
+//! | `lines` | lines of JSON |
+//! | `arrow` | batches of Arrow streams and Parquet files |
+
+mod arrow;
+mod columns;
+mod csv;
+mod lines;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
+
+use crate::error::{Result, RowsError};
+use crate::write::{WriteSettings, write_entry};
+
+use self::columns::FileColumns;
+
+/// Number of records after which an entry is written.
+const ENTRY_RECORDS: usize = 1_000;
+/// Size of an entry, in bytes of JSON, after which it is written.
+const ENTRY_BYTES: usize = 1 << 20;
+/// Maximum size of a record of text, in bytes: more than the largest row.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
+/// Memory that an import of text holds at most, in bytes: a record, its decoded form and an entry.
+pub const TEXT_MEMORY_BYTES: u64 = 48 << 20;
+/// Memory that an import of Arrow or Parquet holds at most in addition to its body, in bytes: a batch or pages, their
+/// decoded form and an entry.
+pub const COLUMNAR_MEMORY_BYTES: u64 = 80 << 20;
+
+/// Input of an import.
+pub enum ImportSource {
+    /// CSV with a header line.
+    Csv(Box<dyn Read + Send>),
+    /// One JSON object per line.
+    Lines(Box<dyn Read + Send>),
+    /// Arrow IPC stream.
+    Arrow(Box<dyn Read + Send>),
+    /// Parquet file. Its directory is at its end, so it is held as a whole.
+    Parquet(Bytes),
+}
+
+/// Settings of an import.
+#[derive(Debug, Clone, Default)]
+pub struct ImportSettings {
+    /// Settings of the writes.
+    pub write: WriteSettings,
+    /// Names of columns of the table by names of columns of the file; `None` for columns that are ignored. Other columns
+    /// keep their names.
+    pub map: BTreeMap<String, Option<String>>,
+    /// True if records change the columns they have, false if they replace rows.
+    pub is_update: bool,
+}
+
+/// Outcome of an import.
+#[derive(Debug, Default)]
+pub struct Imported {
+    /// Numbers of records by outcome.
+    pub counts: RowCounts,
+    /// Error that ended the import before the end of the input, after rows had been written.
+    pub stopped: Option<RowsError>,
+}
+
+/// Record of a file: the write, or why it is refused.
+type Record = std::result::Result<RowWrite, String>;
+
+/// Imports the records of a source. Passes the outcome of each record that was not written to `reject`; its index is the
+/// number of the record, from 0, without the header line.
+///
+/// If the writes have an idempotency key, it covers each entry separately, so a repeated import writes each entry once.
+///
+/// # Errors
+///
+/// If no entry was written: [`RowsError::Invalid`] for an input that cannot be read, and the errors of
+/// [`write`](crate::write::write). Later errors are part of the result.
+pub fn import(
+    engine: &Engine,
+    table: &WideTable,
+    source: ImportSource,
+    settings: &ImportSettings,
+    is_stopped: &dyn Fn() -> bool,
+    reject: &mut dyn FnMut(&RowOutcome) -> io::Result<()>,
+) -> Result<Imported> {
+    let columns = FileColumns::new(table, settings);
+    let mut entries = Entries {
+        engine,
+        table,
+        settings,
+        is_stopped,
+        reject,
+        records: Vec::new(),
+        bytes: 0,
+        next: 0,
+        entries: 0,
+        counts: RowCounts::default(),
+    };
+    let mut take = |record: Record, bytes: usize| entries.add(record, bytes);
+    let read = match source {
+        ImportSource::Csv(input) => csv::read(input, &columns, &mut take),
+        ImportSource::Lines(input) => lines::read(input, &columns, &mut take),
+        ImportSource::Arrow(input) => arrow::read_stream(input, &columns, &mut take),
+        ImportSource::Parquet(file) => arrow::read_file(file, &columns, &mut take),
+    };
+    let ended = read.and_then(|()| entries.flush());
+    match ended {
+        Ok(()) => Ok(Imported {
+            counts: entries.counts,
+            stopped: None,
+        }),
+        Err(error) if entries.entries == 0 => Err(error),
+        Err(error) => Ok(Imported {
+            counts: entries.counts,
+            stopped: Some(error),
+        }),
+    }
+}
+
+/// Writer of entries.
+struct Entries<'i> {
+    engine: &'i Engine,
+    table: &'i WideTable,
+    settings: &'i ImportSettings,
+    is_stopped: &'i dyn Fn() -> bool,
+    reject: &'i mut dyn FnMut(&RowOutcome) -> io::Result<()>,
+    records: Vec<Record>,
+    bytes: usize,
+    /// Number of the first record of the entry.
+    next: u64,
+    /// Number of entries that were written.
+    entries: u64,
+    counts: RowCounts,
+}
+
+impl Entries<'_> {
+    fn add(&mut self, record: Record, bytes: usize) -> Result<()> {
+        self.records.push(record);
+        self.bytes += bytes;
+        match self.records.len() >= ENTRY_RECORDS || self.bytes >= ENTRY_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let records = std::mem::take(&mut self.records);
+        self.bytes = 0;
+        if records.is_empty() {
+            return Ok(());
+        }
+        if (self.is_stopped)() {
+            return Err(RowsError::Cancelled);
+        }
+        let (first, count) = (self.next, records.len() as u64);
+        let mut outcomes = self.write(records.clone(), first, "")?;
+        // A row that is too large keeps its partition from being written. The rest is written without it.
+        let again: Vec<usize> = (0..records.len())
+            .filter(|at| {
+                outcomes
+                    .get(*at)
+                    .is_some_and(|it| it.status == RowStatus::NotApplied)
+            })
+            .collect();
+        if !again.is_empty() {
+            let rest = again.iter().map(|at| records[*at].clone()).collect();
+            for (at, outcome) in again.iter().zip(self.write(rest, first, "/2")?) {
+                outcomes[*at] = RowOutcome {
+                    index: first + *at as u64,
+                    ..outcome
+                };
+            }
+        }
+        self.next += count;
+        self.entries += 1;
+        for outcome in &outcomes {
+            self.counts.add(outcome.status);
+            if outcome.status != RowStatus::Written {
+                (self.reject)(outcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, records: Vec<Record>, first: u64, part: &str) -> Result<Vec<RowOutcome>> {
+        let (settings, body) = match &self.settings.write.key {
+            None => (self.settings.write.clone(), Vec::new()),
+            Some(key) => {
+                let mut body = Vec::new();
+                for record in &records {
+                    match record {
+                        Ok(row) => serde_json::to_writer(&mut body, row).map_err(io::Error::from)?,
+                        Err(reason) => body.extend_from_slice(reason.as_bytes()),
+                    }
+                    body.push(b'\n');
+                }
+                let settings = WriteSettings {
+                    key: Some(format!("{key}#{}{part}", self.entries)),
+                    ..self.settings.write.clone()
+                };
+                (settings, body)
+            }
+        };
+        let settings = WriteSettings {
+            is_independent: true,
+            ..settings
+        };
+        let written = write_entry(
+            self.engine,
+            self.table,
+            records.into_iter(),
+            first,
+            &body,
+            &settings,
+        );
+        Ok(written?.rows)
+    }
+}
+
+/// Returns the error of an input that cannot be read.
+fn unreadable(what: &str, error: impl std::fmt::Display) -> RowsError {
+    RowsError::Invalid(format!("{what} cannot be read: {error}"))
+}
+
+/// Returns the operation of records.
+fn operation(is_update: bool) -> RowOperation {
+    match is_update {
+        true => RowOperation::Update,
+        false => RowOperation::Put,
+    }
+}

@@ -1,0 +1,361 @@
+//! Tests of `tideline rows` and of wide tables in `tideline tables create`: reads and writes of rows, exports and imports in
+//! each format, rejects, interrupted exports and imports.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, Pretender, at_home, ended};
+
+fn create(lab: &Lab, table: &str) {
+    lab.ok(&[
+        "tables",
+        "create",
+        table,
+        "--key",
+        "spread bucket 4 of id",
+        "--key",
+        "id string",
+        "--key",
+        "at timestamp desc",
+        "--column",
+        "total decimal",
+        "--column",
+        "n u64",
+        "--column",
+        "seen_* timestamp",
+    ]);
+}
+
+/// Returns the rows of a table as lines of JSON.
+fn rows(lab: &Lab, table: &str) -> BTreeSet<String> {
+    let text = lab.ok(&["rows", "export", table]);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Fills a table with rows; more than two pages of an export.
+fn fill(lab: &Lab, table: &str, count: u64) {
+    let lines: String = (0..count)
+        .map(|n| {
+            let row = json!({"id": format!("id-{n:06}"), "at": n, "total": format!("{n}.10"), "n": u64::MAX - n,
+                "note": if n % 3 == 0 { "" } else { "a,\"b\"" }});
+            format!("{row}\n")
+        })
+        .collect();
+    let file = lab.file("fill.ndjson", lines);
+    lab.ok(&["rows", "import", table, &file, "--quiet"]);
+}
+
+#[test]
+fn rows_are_written_read_changed_counted_and_deleted() {
+    let lab = Lab::start();
+    create(&lab, "orders");
+    let key = ["id=a", "at=2026-11-20T12:00:00Z"];
+    let put = |rest: &[&str]| lab.run(&[&["rows", "put", "orders"], &key[..], rest].concat());
+    assert_eq!(
+        put(&["total=5.320", "note=red", "seen_web=17", "--if-absent"]).code,
+        0
+    );
+    let again = put(&["--if-absent"]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("condition"), "{again:?}");
+    let update = [
+        &["rows", "update", "orders"],
+        &key[..],
+        &[
+            "--increment",
+            "n=3",
+            "--clear",
+            "note",
+            "--if",
+            "total>5",
+            "--return",
+            "after",
+        ],
+    ]
+    .concat();
+    let after: Value = serde_json::from_str(&lab.ok(&update)).expect("JSON");
+    assert_eq!(
+        after["columns"],
+        json!({"total": "5.32", "n": 3, "seen_web": "1970-01-01T00:00:00.000000017Z"})
+    );
+    lab.ok(&["rows", "put", "orders", "id=b", "at=1", "total=1"]);
+    let got = lab.ok(&[
+        "rows",
+        "get",
+        "orders",
+        "id=a",
+        "id=b",
+        "at=1",
+        "--columns",
+        "total",
+    ]);
+    assert_eq!(
+        got,
+        "{\"key\":{\"id\":\"b\",\"at\":\"1970-01-01T00:00:00.000000001Z\"},\"columns\":{\"total\":\"1\"}}\n{\"found\":1}\n"
+    );
+    let table = lab.ok(&[
+        "rows",
+        "scan",
+        "orders",
+        "id=a",
+        "at>=2026-11-20T00:00:00Z",
+        "--output",
+        "table",
+    ]);
+    assert!(table.starts_with("id") && table.contains("5.32"), "{table}");
+    let csv = lab.ok(&[
+        "rows",
+        "scan",
+        "orders",
+        "--allow-scan",
+        "--backward",
+        "--columns",
+        "total",
+        "--output",
+        "csv",
+    ]);
+    assert_eq!(
+        csv,
+        "id,at,total\r\nb,1970-01-01T00:00:00.000000001Z,1\r\na,2026-11-20T12:00:00Z,5.32\r\n"
+    );
+    let refused = lab.run(&["rows", "scan", "orders", "--where", "total>5"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("allow_scan"), "{refused:?}");
+    assert_eq!(
+        lab.ok(&["rows", "count", "orders", "--where", "total>5", "--allow-scan"]),
+        "1\n"
+    );
+    assert_eq!(
+        lab.ok(&["rows", "count", "orders", "--estimate", "--allow-scan"]),
+        "2\n"
+    );
+    let explained = lab.ok(&["rows", "explain", "orders", "id=a", "--where", "total>5"]);
+    assert!(
+        explained.contains("prefix") && explained.contains("total"),
+        "{explained}"
+    );
+    assert_eq!(
+        lab.run(&["rows", "delete", "orders", "id=a"]).code,
+        2,
+        "an incomplete key"
+    );
+    lab.ok(&[&["rows", "delete", "orders"], &key[..]].concat());
+    assert_eq!(
+        lab.run(&["rows", "delete", "orders", "--range", "id=b"]).code,
+        2,
+        "no confirmation"
+    );
+    lab.ok(&["rows", "delete", "orders", "--range", "id=b", "--yes"]);
+    assert_eq!(lab.ok(&["rows", "count", "orders", "--allow-scan"]), "0\n");
+    assert_eq!(
+        lab.run(&["rows", "get", "default", "id=a"]).code,
+        2,
+        "a table of series"
+    );
+}
+
+#[test]
+fn every_format_is_exported_and_imported_without_a_difference() {
+    let lab = Lab::start();
+    create(&lab, "source");
+    fill(&lab, "source", 25_000);
+    let expected = rows(&lab, "source");
+    assert_eq!(expected.len(), 25_000);
+    for (number, ending) in ["csv", "ndjson", "arrow", "parquet"].into_iter().enumerate() {
+        let file = lab.path(&format!("export.{ending}")).display().to_string();
+        let said = lab.ok(&["rows", "export", "source", "--out", &file, "--quiet"]);
+        assert_eq!(said, "");
+        for left in ["partial", "export", "new"] {
+            assert!(
+                !lab.path(&format!("export.{ending}.{left}")).exists(),
+                "{ending} {left}"
+            );
+        }
+        let table = format!("copy{number}");
+        create(&lab, &table);
+        let summary = lab.ok(&["rows", "import", &table, &file, "--json", "--parallel", "3"]);
+        let summary: Value = serde_json::from_str(&summary).expect("JSON");
+        assert_eq!(
+            (&summary["written"], &summary["rejected"]),
+            (&json!(25_000), &json!(0)),
+            "{ending}"
+        );
+        assert!(summary["batches"].as_u64() > Some(4), "{summary}");
+        assert!(rows(&lab, &table) == expected, "{ending}");
+    }
+}
+
+#[test]
+fn an_interrupted_export_continues_with_its_next_page() {
+    let lab = Lab::start();
+    create(&lab, "source");
+    fill(&lab, "source", 25_000);
+    for ending in ["csv", "parquet"] {
+        let whole = lab.path(&format!("whole.{ending}")).display().to_string();
+        lab.ok(&["rows", "export", "source", "--out", &whole, "--quiet"]);
+        let file = lab.path(&format!("cut.{ending}"));
+        let name = file.display().to_string();
+        let export = ["rows", "export", "source", "--out", name.as_str(), "--quiet"];
+        // The process is killed after the first page was recorded.
+        let mut running = lab.command(&export).spawn().expect("it starts");
+        let state = lab.path(&format!("cut.{ending}.export"));
+        while !state.exists() && running.try_wait().expect("it runs").is_none() {
+            std::thread::yield_now();
+        }
+        let _ = running.kill();
+        running.wait().expect("it ends");
+        if state.exists() {
+            let other = lab.run(&["rows", "export", "source", "--out", &name, "--columns", "n"]);
+            assert_eq!(other.code, 2, "other arguments: {other:?}");
+        }
+        lab.ok(&export);
+        assert!(
+            std::fs::read(&file).expect("a file") == std::fs::read(&whole).expect("a file"),
+            "{ending}"
+        );
+    }
+}
+
+#[test]
+fn an_import_that_was_killed_is_resumed_exactly() {
+    let lab = Lab::start();
+    create(&lab, "target");
+    let text: String = std::iter::once("id,at,n\n".to_owned())
+        .chain((0..60_000).map(|n| format!("id-{n:06},{n},{n}\n")))
+        .collect();
+    let file = lab.file("rows.csv", text);
+    let resume = lab.path("rows.resume").display().to_string();
+    let import = [
+        "rows",
+        "import",
+        "target",
+        file.as_str(),
+        "--resume",
+        resume.as_str(),
+        "--batch-rows",
+        "500",
+        "--json",
+    ];
+    let mut killed = 0;
+    for round in 1..=3 {
+        let mut command = lab.command(&import);
+        command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        let mut running = command.spawn().expect("it starts");
+        let batches = || {
+            let text = std::fs::read_to_string(&resume).unwrap_or_default();
+            text.lines().filter(|line| line.contains("\"hash\"")).count()
+        };
+        while batches() < round * 10 && running.try_wait().expect("it runs").is_none() {
+            std::thread::yield_now();
+        }
+        killed += usize::from(running.kill().is_ok());
+        running.wait().expect("it ends");
+    }
+    assert!(killed > 0);
+    let summary: Value = serde_json::from_str(&lab.ok(&import)).expect("JSON");
+    assert!(summary["batches_before"].as_u64() >= Some(10), "{summary}");
+    assert_eq!(lab.ok(&["rows", "count", "target", "--allow-scan"]), "60000\n");
+    let again: Value = serde_json::from_str(&lab.ok(&import)).expect("JSON");
+    assert_eq!(
+        (&again["batches"], &again["batches_before"]),
+        (&json!(0), &json!(120)),
+        "nothing is sent again"
+    );
+    let other = lab.run(&["rows", "import", "target", &file, "--resume", &resume, "--update"]);
+    assert_eq!(other.code, 2, "other options");
+}
+
+#[test]
+fn rejected_rows_are_in_a_file_with_their_reasons() {
+    let lab = Lab::start();
+    create(&lab, "target");
+    let file = lab.file(
+        "rows.csv",
+        "No,at,n,internal\na,1,1,x\nb,2,many,x\n\nc,x\nd,4,4,x\n",
+    );
+    let rejects = lab.path("bad.txt").display().to_string();
+    let import = lab.run(&[
+        "rows",
+        "import",
+        "target",
+        &file,
+        "--map",
+        "No=id",
+        "--map",
+        "internal=",
+        "--rejects",
+        &rejects,
+        "--quiet",
+    ]);
+    assert_eq!(import.code, 1, "{import:?}");
+    assert!(import.err.contains("2 of 4 rows were not written"), "{import:?}");
+    let text = std::fs::read_to_string(&rejects).expect("a file");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(
+        lines[0].starts_with("# ") && lines[0].contains("rows.csv:3: ") && lines[0].contains("u64"),
+        "{text}"
+    );
+    assert_eq!(lines[1], "b,2,many,x");
+    assert!(lines[2].contains("rows.csv:5: the record has 2 cells"), "{text}");
+    assert_eq!(lines[3], "c,x");
+    assert_eq!(lab.ok(&["rows", "count", "target", "--allow-scan"]), "2\n");
+    let unknown = lab.run(&["rows", "import", "missing", &file]);
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    let fed = lab.feed(
+        &["rows", "import", "target", "-", "--format", "ndjson", "--quiet"],
+        b"{\"id\":\"p\",\"at\":1}\n",
+    );
+    assert_eq!(fed.code, 0, "{fed:?}");
+    assert_eq!(lab.ok(&["rows", "count", "target", "id=p"]), "1\n");
+}
+
+#[test]
+fn a_busy_server_is_waited_for_and_gets_each_batch_under_its_key() {
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::write(home.path().join("a.csv"), "id,at\na,1\nb,2\n").expect("a file");
+    let busy = Pretender::start(|number, _| {
+        let stopped =
+            r#"{"written":1,"refused":0,"omitted":0,"stopped":"the disk is busy","retryable":true}"#;
+        match number {
+            0 => (
+                503,
+                "retry-after: 1\r\n",
+                r#"{"code":"overloaded","message":"too much","retryable":true}"#.into(),
+            ),
+            1 => (200, "", stopped.into()),
+            _ => (
+                200,
+                "",
+                r#"{"written":2,"refused":0,"omitted":0,"stopped":null,"retryable":false}"#.into(),
+            ),
+        }
+    });
+    let begun = std::time::Instant::now();
+    let arguments = ["rows", "import", "t", "a.csv", "--json", "--server", &busy.url];
+    let run = ended(at_home(&arguments, home.path()));
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(
+        begun.elapsed().as_secs_f64() >= 1.0,
+        "as long as the server requests"
+    );
+    let summary: Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!((&summary["retries"], &summary["written"]), (&json!(2), &json!(2)));
+    let requests = busy.requests();
+    let keys: BTreeSet<_> = requests
+        .iter()
+        .map(|request| request.header("idempotency-key"))
+        .collect();
+    assert!(
+        requests.len() == 3 && keys.len() == 1 && !keys.contains(&None),
+        "{keys:?}"
+    );
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.body == b"id,at\na,1\nb,2\n")
+    );
+}

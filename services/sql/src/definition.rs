@@ -1,0 +1,171 @@
+//! Types of columns in SQL, and the `CREATE TABLE` statement of a table.
+//!
+//! Parsing the statement gives the settings again.
+
+use std::fmt::Write as _;
+
+use sqlparser::ast::{DataType, ExactNumberInfo, TimezoneInfo};
+use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
+use tideline_engine::model::wide::{KeyOrder, KeySource};
+use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, WideSpec};
+
+use crate::statement::quoted;
+
+/// Returns the type of a column.
+///
+/// # Errors
+///
+/// A message for types without a counterpart, and for lengths, which are not enforced.
+pub fn type_of(data_type: &DataType) -> Result<ColumnType, String> {
+    use ExactNumberInfo::None as Any;
+    Ok(match data_type {
+        DataType::Varchar(None) | DataType::Char(None) | DataType::Text | DataType::String(None) => {
+            ColumnType::String
+        }
+        DataType::TinyInt(None)
+        | DataType::SmallInt(None)
+        | DataType::Int(None)
+        | DataType::Integer(None)
+        | DataType::BigInt(None)
+        | DataType::Int64 => ColumnType::I64,
+        DataType::IntUnsigned(None)
+        | DataType::IntegerUnsigned(None)
+        | DataType::BigIntUnsigned(None)
+        | DataType::Unsigned
+        | DataType::UInt64 => ColumnType::U64,
+        DataType::Float(Any) | DataType::Double(Any) | DataType::DoublePrecision | DataType::Real => {
+            ColumnType::F64
+        }
+        DataType::Bool | DataType::Boolean => ColumnType::Bool,
+        DataType::Varbinary(None) | DataType::Binary(None) | DataType::Blob(None) => ColumnType::Binary,
+        DataType::Decimal(Any) | DataType::Numeric(Any) => ColumnType::Decimal,
+        DataType::JSON => ColumnType::Json,
+        DataType::Timestamp(None, TimezoneInfo::None) => ColumnType::Timestamp,
+        other => {
+            let text: String = other.to_string().chars().take(40).collect();
+            let advice = match text.split_once('(') {
+                Some((name, _)) => format!("lengths and digits are not enforced, so write {name} alone"),
+                None => "use VARCHAR, BIGINT, BIGINT UNSIGNED, DOUBLE, BOOLEAN, VARBINARY, DECIMAL, JSON or TIMESTAMP"
+                    .to_owned(),
+            };
+            return Err(format!("the type {text} is not supported; {advice}"));
+        }
+    })
+}
+
+/// Returns the name of a type in SQL.
+pub fn type_name(column_type: ColumnType) -> &'static str {
+    match column_type {
+        ColumnType::String => "VARCHAR",
+        ColumnType::I64 => "BIGINT",
+        ColumnType::U64 => "BIGINT UNSIGNED",
+        ColumnType::F64 => "DOUBLE",
+        ColumnType::Bool => "BOOLEAN",
+        ColumnType::Binary => "VARBINARY",
+        ColumnType::Decimal => "DECIMAL",
+        ColumnType::Json => "JSON",
+        ColumnType::Timestamp => "TIMESTAMP",
+    }
+}
+
+/// Returns the logical columns of a key with their types and orders. A reversed or spliced column has the order of its
+/// stored column.
+pub fn key_columns(spec: &WideSpec) -> Vec<(&str, ColumnType, KeyOrder)> {
+    let mut columns = Vec::new();
+    for column in &spec.key {
+        match &column.source {
+            KeySource::Type(column_type) => columns.push((column.name.as_str(), *column_type, column.order)),
+            KeySource::Generated(_) => columns.push((&column.name, ColumnType::I64, column.order)),
+            KeySource::Reverse(reverse) => {
+                columns.push((&reverse.of.name, reverse.of.column_type, column.order));
+            }
+            KeySource::Splice(splice) => {
+                let spliced = splice.columns.iter();
+                columns.extend(spliced.map(|of| (of.name.as_str(), of.column_type, column.order)));
+            }
+            KeySource::HashPrefix(_) | KeySource::Bucket(_) => {}
+        }
+    }
+    columns
+}
+
+/// Returns a column of the key as it is written in a primary key.
+pub fn key_column_text(column: &KeyColumnSpec) -> String {
+    let list = |names: &[String]| {
+        names
+            .iter()
+            .map(|name| quoted(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let (text, default_name) = match &column.source {
+        KeySource::Type(_) => (quoted(&column.name), None),
+        KeySource::Generated(_) => (format!("generated({})", quoted(&column.name)), None),
+        KeySource::HashPrefix(hash) => (
+            format!("hash_prefix({}, {})", list(&hash.of), hash.hex),
+            Some("hash_prefix"),
+        ),
+        KeySource::Bucket(bucket) => (
+            format!("bucket({}, {})", list(&bucket.of), bucket.count),
+            Some("bucket"),
+        ),
+        KeySource::Reverse(reverse) => (format!("reverse({})", quoted(&reverse.of.name)), Some("reverse")),
+        KeySource::Splice(splice) => {
+            let spliced = splice.columns.iter().map(|of| match of.pad {
+                Some(digits) => format!("pad({}, {digits})", quoted(&of.name)),
+                None => quoted(&of.name),
+            });
+            let mut arguments: Vec<String> = spliced.collect();
+            if splice.delimiter != ',' {
+                arguments.push(format!("'{}'", splice.delimiter.to_string().replace('\'', "''")));
+            }
+            (format!("splice({})", arguments.join(", ")), Some("splice"))
+        }
+    };
+    let alias = match default_name {
+        Some(default) if column.name != default => format!(" AS {}", quoted(&column.name)),
+        _ => String::new(),
+    };
+    let order = match column.order {
+        KeyOrder::Ascending => "",
+        KeyOrder::Descending => " DESC",
+    };
+    format!("{text}{alias}{order}")
+}
+
+/// Returns the statement that creates a table with the same settings.
+pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
+    let mut text = format!("CREATE TABLE {} (", quoted(table));
+    for (name, column_type, _) in key_columns(rows) {
+        let _ = write!(text, "\n  {} {},", quoted(name), type_name(column_type));
+    }
+    for column in &rows.columns {
+        let _ = write!(
+            text,
+            "\n  {} {},",
+            quoted(&column.name),
+            type_name(column.column_type)
+        );
+    }
+    let key: Vec<String> = rows.key.iter().map(key_column_text).collect();
+    let _ = write!(text, "\n  PRIMARY KEY ({})\n)", key.join(", "));
+    let mut settings = Vec::new();
+    if rows.max_versions != 1 {
+        settings.push(format!("VERSIONS = {}", rows.max_versions));
+    }
+    match rows.version_guard {
+        None => settings.push("VERSION_GUARD = 'none'".to_owned()),
+        Some(NANOS_PER_DAY) => {}
+        Some(guard) => settings.push(format!("VERSION_GUARD = '{}'", format_duration(guard))),
+    }
+    if rows.allow_rising_key {
+        settings.push("ALLOW_RISING_KEY = TRUE".to_owned());
+    }
+    if spec.durability == Durability::Buffered {
+        settings.push("DURABILITY = 'buffered'".to_owned());
+    }
+    if !settings.is_empty() {
+        let _ = write!(text, " WITH ({})", settings.join(", "));
+    }
+    text
+}

@@ -1,0 +1,233 @@
+//! Position in the tokens of a statement.
+//!
+//! Words of the grammar are compared without regard to case; a quoted word is always a name.
+
+use sqlparser::ast::{DataType, Expr};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::{NESTING_MAX, Parameters};
+use crate::error::{Position, Result, SqlError};
+use crate::literal::Literal;
+use crate::statement::Name;
+
+/// The dialect: names in backticks or double quotes, texts in single quotes.
+static DIALECT: GenericDialect = GenericDialect;
+
+/// Position in the tokens of a statement, and the parameters.
+pub(super) struct Cursor<'p> {
+    parser: Parser<'static>,
+    parameters: &'p Parameters,
+    /// Whether a hint allows to read the whole table.
+    pub(super) allow_scan: bool,
+    /// Place after the last token.
+    end: Position,
+}
+
+impl<'p> Cursor<'p> {
+    pub(super) fn new(tokens: Vec<TokenWithSpan>, parameters: &'p Parameters, allow_scan: bool) -> Self {
+        let end = tokens
+            .last()
+            .map_or(Position { line: 1, column: 1 }, |token| token.span.end.into());
+        let parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX);
+        Self {
+            parser: parser.with_tokens_with_locations(tokens),
+            parameters,
+            allow_scan,
+            end,
+        }
+    }
+
+    fn peek(&self) -> &TokenWithSpan {
+        self.parser.peek_token_ref()
+    }
+
+    /// Returns the place of the next token.
+    pub(super) fn at(&self) -> Position {
+        match self.peek().token {
+            Token::EOF => self.end,
+            _ => self.peek().span.into(),
+        }
+    }
+
+    /// Describes the next token.
+    pub(super) fn found(&self) -> String {
+        match &self.peek().token {
+            Token::EOF => "the end of the statement".to_owned(),
+            token => {
+                let text = token.to_string();
+                let short: String = text.chars().take(40).collect();
+                match short.len() == text.len() {
+                    true => format!("`{text}`"),
+                    false => format!("`{short}…`"),
+                }
+            }
+        }
+    }
+
+    /// Creates the error of an unexpected token.
+    pub(super) fn expected(&self, what: &str) -> SqlError {
+        SqlError::invalid(self.at(), format!("expected {what}, found {}", self.found()))
+    }
+
+    /// Returns true if the next token is an unquoted word.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
+    }
+
+    /// Skips a word if it is next.
+    pub(super) fn word(&mut self, word: &str) -> bool {
+        let is_next = self.is_word(word);
+        if is_next {
+            self.parser.next_token();
+        }
+        is_next
+    }
+
+    /// Skips several words if all of them are next.
+    pub(super) fn words(&mut self, words: &[&str]) -> bool {
+        let is_next = words.iter().enumerate().all(|(place, word)| {
+            matches!(&self.parser.peek_nth_token_ref(place).token, Token::Word(next)
+                if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
+        });
+        if is_next {
+            words.iter().for_each(|_| {
+                self.parser.next_token();
+            });
+        }
+        is_next
+    }
+
+    pub(super) fn expect_word(&mut self, word: &str) -> Result<()> {
+        match self.word(word) {
+            true => Ok(()),
+            false => Err(self.expected(word)),
+        }
+    }
+
+    pub(super) fn is_token(&self, token: &Token) -> bool {
+        self.peek().token == *token
+    }
+
+    /// Skips a token if it is next.
+    pub(super) fn token(&mut self, token: &Token) -> bool {
+        self.parser.consume_token(token)
+    }
+
+    pub(super) fn expect_token(&mut self, token: &Token) -> Result<()> {
+        match self.token(token) {
+            true => Ok(()),
+            false => Err(self.expected(&format!("`{token}`"))),
+        }
+    }
+
+    /// Reads a name; `what` describes it.
+    pub(super) fn name(&mut self, what: &str) -> Result<Name> {
+        let at = self.at();
+        match &self.peek().token {
+            Token::Word(word) => {
+                let text = word.value.clone();
+                self.parser.next_token();
+                if self.is_token(&Token::Period) {
+                    return Err(SqlError::invalid(
+                        at,
+                        format!(
+                            "{text:?} is followed by a point; a name has one part, and other names are in backticks"
+                        ),
+                    ));
+                }
+                Ok(Name { text, at })
+            }
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// Reads a text in single quotes, if it is next.
+    pub(super) fn text(&mut self) -> Option<String> {
+        let Token::SingleQuotedString(text) = &self.peek().token else {
+            return None;
+        };
+        let text = text.clone();
+        self.parser.next_token();
+        Some(text)
+    }
+
+    /// Reads a whole number, if it is next.
+    pub(super) fn whole_number(&mut self) -> Option<u64> {
+        let Token::Number(digits, false) = &self.peek().token else {
+            return None;
+        };
+        let number = digits.parse().ok()?;
+        self.parser.next_token();
+        Some(number)
+    }
+
+    /// Parses an expression.
+    pub(super) fn expression(&mut self) -> Result<Expr> {
+        let at = self.at();
+        self.parser.parse_expr().map_err(|error| to_error(&error, at))
+    }
+
+    /// Parses the type of a column.
+    pub(super) fn data_type(&mut self) -> Result<DataType> {
+        let at = self.at();
+        self.parser
+            .parse_data_type()
+            .map_err(|error| to_error(&error, at))
+    }
+
+    /// Returns the value of a placeholder, given its name.
+    pub(super) fn parameter(&self, name: &str, at: Position) -> Result<Literal> {
+        let number = name
+            .strip_prefix('?')
+            .and_then(|number| number.parse::<usize>().ok());
+        let value = number.and_then(|number| self.parameters.get(number));
+        let missing = || SqlError::invalid(at, format!("the placeholder {name} is not supported; use ?"));
+        value
+            .map(|json| Literal::from_parameter(json, at))
+            .ok_or_else(missing)
+    }
+
+    /// Checks that no token is left.
+    pub(super) fn end(&self) -> Result<()> {
+        match self.is_token(&Token::EOF) {
+            true => Ok(()),
+            false => Err(self.expected("the end of the statement")),
+        }
+    }
+}
+
+/// Converts an error of the parser. Its message ends with the place.
+fn to_error(error: &ParserError, at: Position) -> SqlError {
+    let text = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
+        ParserError::RecursionLimitExceeded => {
+            return SqlError::OverLimit {
+                message: format!(
+                    "{at}the expression is nested more than {NESTING_MAX} levels deep; remove parentheses, or send \
+                     several statements"
+                ),
+                limit: NESTING_MAX as u64,
+                actual: NESTING_MAX as u64 + 1,
+            };
+        }
+    };
+    let Some((message, place)) = text.rsplit_once(" at Line: ") else {
+        return SqlError::invalid(at, lower_first(text));
+    };
+    let place = place.split_once(", Column: ").and_then(|(line, column)| {
+        Some(Position {
+            line: line.parse().ok()?,
+            column: column.parse().ok()?,
+        })
+    });
+    SqlError::invalid(place.unwrap_or(at), lower_first(message))
+}
+
+/// Returns a message as the others begin.
+fn lower_first(message: &str) -> String {
+    message
+        .replacen("Expected: ", "expected ", 1)
+        .replacen("found: EOF", "found the end of the statement", 1)
+}

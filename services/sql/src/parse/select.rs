@@ -1,0 +1,234 @@
+//! `SELECT`.
+//!
+//! Clauses that need more than one access path are refused by name.
+
+use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned};
+use sqlparser::tokenizer::Token;
+
+use super::condition::condition;
+use super::cursor::Cursor;
+use super::value::{literal, refused};
+use crate::error::{Position, Result, SqlError};
+use crate::statement::{Name, OrderItem, Predicate, Select, SelectColumns};
+
+/// Maximum number of result columns.
+const COLUMNS_MAX: usize = 1_000;
+
+/// Parses a statement after `SELECT`.
+pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select> {
+    if cursor.is_word("DISTINCT") {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "DISTINCT is not evaluated; rows are distinct by their keys. Remove repeated values in the application",
+        ));
+    }
+    let columns = columns(cursor)?;
+    cursor.expect_word("FROM")?;
+    if cursor.is_token(&Token::LParen) {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "subqueries are not evaluated; run the inner SELECT first, and pass its result as parameters",
+        ));
+    }
+    let table = cursor.name("the name of a table")?;
+    refuse_joins(cursor)?;
+    let condition = where_clause(cursor)?;
+    refuse_groups(cursor)?;
+    let order_at = cursor.at();
+    let order = order(cursor)?;
+    let limit = limit(cursor)?;
+    if let SelectColumns::Count(_) = columns
+        && (limit.is_some() || !order.is_empty())
+    {
+        return Err(SqlError::refused(
+            order_at,
+            "COUNT(*) gives one row; omit ORDER BY and LIMIT",
+        ));
+    }
+    Ok(Select {
+        table,
+        columns,
+        condition,
+        order,
+        order_at,
+        limit,
+        allow_scan: cursor.allow_scan,
+    })
+}
+
+/// Parses `WHERE`, if it is next.
+pub(super) fn where_clause(cursor: &mut Cursor<'_>) -> Result<Option<Predicate>> {
+    match cursor.word("WHERE") {
+        true => condition(cursor).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn columns(cursor: &mut Cursor<'_>) -> Result<SelectColumns> {
+    if cursor.token(&Token::Mul) {
+        return Ok(SelectColumns::All);
+    }
+    let mut listed: Vec<(Name, String)> = Vec::new();
+    loop {
+        let at = cursor.at();
+        let expression = cursor.expression()?;
+        match &expression {
+            Expr::Identifier(name) => {
+                let column = Name {
+                    text: name.value.clone(),
+                    at,
+                };
+                let label = alias(cursor)?.unwrap_or_else(|| name.value.clone());
+                if listed.iter().any(|(_, other)| *other == label) {
+                    return Err(SqlError::invalid(
+                        at,
+                        format!("two result columns have the name {label:?}; add AS"),
+                    ));
+                }
+                listed.push((column, label));
+            }
+            Expr::Function(_) if is_count(&expression) => {
+                let label = alias(cursor)?.unwrap_or_else(|| "count".to_owned());
+                if !listed.is_empty() || cursor.is_token(&Token::Comma) {
+                    return Err(SqlError::refused(
+                        at,
+                        "COUNT(*) is not combined with other columns, because that would need groups; select it alone",
+                    ));
+                }
+                return Ok(SelectColumns::Count(label));
+            }
+            other => return Err(refused(other)),
+        }
+        if listed.len() > COLUMNS_MAX {
+            return Err(SqlError::over(
+                "number of result columns",
+                COLUMNS_MAX as u64,
+                listed.len() as u64,
+            ));
+        }
+        if !cursor.token(&Token::Comma) {
+            return Ok(SelectColumns::Listed(listed));
+        }
+    }
+}
+
+/// Returns true for `COUNT(*)`.
+fn is_count(expression: &Expr) -> bool {
+    let Expr::Function(function) = expression else {
+        return false;
+    };
+    let is_named = function.name.to_string().eq_ignore_ascii_case("count");
+    let is_plain = function.filter.is_none() && function.over.is_none() && function.within_group.is_empty();
+    let FunctionArguments::List(list) = &function.args else {
+        return false;
+    };
+    let is_star = matches!(
+        list.args.as_slice(),
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
+    );
+    is_named && is_plain && is_star && list.duplicate_treatment.is_none() && list.clauses.is_empty()
+}
+
+fn alias(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
+    match cursor.word("AS") {
+        true => Ok(Some(cursor.name("the name of the result column")?.text)),
+        false => Ok(None),
+    }
+}
+
+fn refuse_joins(cursor: &Cursor<'_>) -> Result<()> {
+    const JOINS: [&str; 7] = ["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL"];
+    if JOINS.iter().any(|word| cursor.is_word(word)) || cursor.is_token(&Token::Comma) {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "JOIN is not evaluated: a statement reads one table. Read one table first, and pass the keys of the other \
+             as parameters of IN; or store the columns in one row",
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_groups(cursor: &Cursor<'_>) -> Result<()> {
+    let (word, advice) = match () {
+        () if cursor.is_word("GROUP") => (
+            "GROUP BY",
+            "aggregate in the application, keep a counter per group by UPDATE … SET n = n + 1, or store measurements \
+             in a table of the model series",
+        ),
+        () if cursor.is_word("HAVING") => ("HAVING", "use WHERE for conditions on rows"),
+        () if cursor.is_word("UNION") || cursor.is_word("INTERSECT") || cursor.is_word("EXCEPT") => (
+            "a combination of several SELECT",
+            "send each in a request of its own",
+        ),
+        () if cursor.is_word("WINDOW") || cursor.is_word("QUALIFY") => {
+            ("WINDOW", "compute it in the application")
+        }
+        () => return Ok(()),
+    };
+    Err(SqlError::refused(
+        cursor.at(),
+        format!("{word} is not evaluated; {advice}"),
+    ))
+}
+
+fn order(cursor: &mut Cursor<'_>) -> Result<Vec<OrderItem>> {
+    if !cursor.words(&["ORDER", "BY"]) {
+        return Ok(Vec::new());
+    }
+    let mut items = Vec::new();
+    loop {
+        let at = cursor.at();
+        let column = match cursor.expression()? {
+            Expr::Identifier(name) => Name { text: name.value, at },
+            other => return Err(refused(&other)),
+        };
+        let is_descending = cursor.word("DESC") || {
+            cursor.word("ASC");
+            false
+        };
+        if cursor.is_word("NULLS") {
+            return Err(SqlError::refused(
+                cursor.at(),
+                "key columns have no NULL; omit NULLS FIRST or LAST",
+            ));
+        }
+        items.push(OrderItem {
+            column,
+            is_descending,
+        });
+        if !cursor.token(&Token::Comma) {
+            return Ok(items);
+        }
+    }
+}
+
+fn limit(cursor: &mut Cursor<'_>) -> Result<Option<u64>> {
+    let limit = match cursor.word("LIMIT") {
+        false => None,
+        true => {
+            let expression = cursor.expression()?;
+            let value = literal(cursor, &expression)?;
+            let rows = value.to_u64().filter(|rows| *rows > 0);
+            Some(rows.ok_or_else(|| {
+                SqlError::invalid(
+                    Position::from(expression.span()),
+                    "LIMIT needs a whole number of at least 1",
+                )
+            })?)
+        }
+    };
+    if cursor.is_word("OFFSET") || cursor.is_token(&Token::Comma) {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "OFFSET is not evaluated, because it reads and drops rows; continue with `next` of the page before as \
+             `page_token`, or with a condition on the key",
+        ));
+    }
+    if cursor.is_word("FETCH") {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "FETCH is not evaluated; use LIMIT",
+        ));
+    }
+    Ok(limit)
+}

@@ -1,0 +1,356 @@
+//! Statements on tables: `CREATE`, `ALTER`, `DROP`, `SHOW`.
+//!
+//! All columns of the key are declared with their types, like the others.
+
+use sqlparser::tokenizer::Token;
+use tideline_engine::model::time::parse_duration;
+use tideline_engine::model::{ColumnSpec, ColumnType, Durability, KeyColumnSpec, WideSpec};
+
+use super::cursor::Cursor;
+use super::key::{KeyPart, parts};
+use crate::definition::type_of;
+use crate::error::{Result, SqlError};
+use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
+
+/// Maximum number of columns of a statement.
+const COLUMNS_MAX: usize = tideline_engine::wide_table::COLUMNS_MAX;
+
+/// Parses a statement after `CREATE`.
+pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
+    if cursor.is_word("INDEX") || cursor.is_word("UNIQUE") || cursor.is_word("SEARCH") {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "indexes are not supported by SQL; design the key for the condition, or keep a second table whose key \
+             begins with the column",
+        ));
+    }
+    if !cursor.word("TABLE") {
+        return Err(cursor.expected("TABLE"));
+    }
+    let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
+    let table = cursor.name("the name of the table")?;
+    cursor.expect_token(&Token::LParen)?;
+    let mut columns: Vec<(Name, ColumnType)> = Vec::new();
+    let mut required: Vec<Name> = Vec::new();
+    let mut key: Vec<KeyPart> = Vec::new();
+    loop {
+        if cursor.words(&["PRIMARY", "KEY"]) {
+            if !key.is_empty() {
+                return Err(SqlError::invalid(cursor.at(), "the table has two primary keys"));
+            }
+            key = parts(cursor)?;
+        } else {
+            let (name, column_type) = column(cursor)?;
+            if columns.iter().any(|(other, _)| other.text == name.text) {
+                return Err(SqlError::invalid(
+                    name.at,
+                    format!("column {:?} is declared twice", name.text),
+                ));
+            }
+            if constraint(cursor, &name, &mut required)? {
+                key.push(KeyPart::plain(name.clone()));
+            }
+            columns.push((name, column_type));
+        }
+        if columns.len() > COLUMNS_MAX {
+            return Err(SqlError::over(
+                "number of columns",
+                COLUMNS_MAX as u64,
+                columns.len() as u64,
+            ));
+        }
+        if !cursor.token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_token(&Token::RParen)?;
+    if key.is_empty() {
+        return Err(SqlError::invalid(
+            table.at,
+            "the table has no primary key; add PRIMARY KEY (column, …) after the columns",
+        ));
+    }
+    let options = match cursor.word("WITH") {
+        true => options(cursor)?,
+        false => TableOptions::default(),
+    };
+    let rows = to_spec(columns, &required, &key, &options)?;
+    Ok(TableStatement::Create(CreateTable {
+        table,
+        if_not_exists,
+        rows,
+        durability: options.durability,
+    }))
+}
+
+fn column(cursor: &mut Cursor<'_>) -> Result<(Name, ColumnType)> {
+    let name = cursor.name("the name of a column or PRIMARY KEY")?;
+    let at = cursor.at();
+    let data_type = cursor.data_type()?;
+    let column_type = type_of(&data_type)
+        .map_err(|reason| SqlError::invalid(at, format!("column {:?}: {reason}", name.text)))?;
+    Ok((name, column_type))
+}
+
+/// Parses the constraints of a column. Returns true if it is the primary key.
+fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) -> Result<bool> {
+    let mut is_key = false;
+    loop {
+        if cursor.words(&["NOT", "NULL"]) {
+            required.push(name.clone());
+        } else if cursor.words(&["PRIMARY", "KEY"]) {
+            is_key = true;
+        } else if cursor.is_token(&Token::Comma) || cursor.is_token(&Token::RParen) {
+            return Ok(is_key);
+        } else {
+            return Err(SqlError::refused(
+                cursor.at(),
+                format!(
+                    "column {:?}: {} is not supported; a column has a name and a type, and key columns may have NOT NULL",
+                    name.text,
+                    cursor.found()
+                ),
+            ));
+        }
+    }
+}
+
+/// Returns the name of a computed column: the one after `AS`, or that of its function, with a number if it is taken.
+fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
+    if let Some(alias) = &part.alias {
+        return alias.text.clone();
+    }
+    let function = part.modifier.clone().unwrap_or_default();
+    let is_used =
+        |name: &str| taken.iter().any(|other| other == name) || key.iter().any(|column| column.name == name);
+    let mut numbered = (2_usize..).map(|number| format!("{function}_{number}"));
+    match is_used(&function) {
+        true => numbered.find(|name| !is_used(name)).unwrap_or_default(),
+        false => function,
+    }
+}
+
+/// Returns the settings of the rows of a new table.
+fn to_spec(
+    mut columns: Vec<(Name, ColumnType)>,
+    required: &[Name],
+    parts: &[KeyPart],
+    options: &TableOptions,
+) -> Result<WideSpec> {
+    let mut taken = Vec::new();
+    let mut key: Vec<KeyColumnSpec> = Vec::with_capacity(parts.len());
+    let mut computed = Vec::new();
+    for part in parts {
+        let mut declared = |name: &Name| {
+            let place = columns.iter().position(|(column, _)| column.text == name.text);
+            let Some(place) = place else {
+                let reason = match taken.contains(&name.text) {
+                    true => "is in the primary key twice",
+                    false => "of the primary key is not declared; declare it with its type",
+                };
+                return Err(SqlError::invalid(
+                    name.at,
+                    format!("column {:?} {reason}", name.text),
+                ));
+            };
+            let (name, column_type) = columns.remove(place);
+            taken.push(name.text);
+            Ok(column_type)
+        };
+        let (source, name) = part.to_spec(&mut declared)?;
+        if name.is_none() {
+            computed.push(key.len());
+        }
+        key.push(KeyColumnSpec {
+            name: name.unwrap_or_default(),
+            source,
+            order: part.order,
+        });
+    }
+    for place in computed {
+        key[place].name = computed_name(&parts[place], &key, &taken);
+    }
+    if let Some(name) = required.iter().find(|name| !taken.contains(&name.text)) {
+        return Err(SqlError::refused(
+            name.at,
+            format!(
+                "column {:?}: NOT NULL is supported for key columns only; omit it",
+                name.text
+            ),
+        ));
+    }
+    Ok(WideSpec {
+        key,
+        columns: columns
+            .into_iter()
+            .map(|(name, column_type)| declared_column(name, column_type))
+            .collect(),
+        next_column: 1,
+        max_versions: options.max_versions.unwrap_or(1),
+        version_guard: options
+            .version_guard
+            .unwrap_or(Some(tideline_engine::model::time::NANOS_PER_DAY)),
+        allow_rising_key: options.allow_rising_key.unwrap_or(false),
+    })
+}
+
+fn declared_column(name: Name, column_type: ColumnType) -> ColumnSpec {
+    ColumnSpec {
+        name: name.text,
+        column_type,
+        number: 0,
+    }
+}
+
+/// Parses options in parentheses, or one option without them.
+fn options(cursor: &mut Cursor<'_>) -> Result<TableOptions> {
+    let mut options = TableOptions::default();
+    let has_parentheses = cursor.token(&Token::LParen);
+    loop {
+        option(cursor, &mut options)?;
+        if !cursor.token(&Token::Comma) {
+            break;
+        }
+    }
+    if has_parentheses {
+        cursor.expect_token(&Token::RParen)?;
+    }
+    Ok(options)
+}
+
+fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
+    let at = cursor.at();
+    let name = match cursor.text() {
+        Some(text) => text,
+        None => cursor.name("the name of a setting")?.text,
+    };
+    cursor.expect_token(&Token::Eq)?;
+    let value_at = cursor.at();
+    let value = if let Some(text) = cursor.text() {
+        text
+    } else if let Some(number) = cursor.whole_number() {
+        number.to_string()
+    } else {
+        cursor.name("the value of the setting")?.text
+    };
+    let wrong = |expected: &str| {
+        SqlError::invalid(
+            value_at,
+            format!(
+                "{}: expected {expected}, found {value:?}",
+                name.to_ascii_uppercase()
+            ),
+        )
+    };
+    match name.to_ascii_uppercase().as_str() {
+        "VERSIONS" => options.max_versions = Some(value.parse().map_err(|_| wrong("a whole number"))?),
+        "VERSION_GUARD" => {
+            options.version_guard = Some(match value.eq_ignore_ascii_case("none") {
+                true => None,
+                false => {
+                    Some(parse_duration(&value).ok_or_else(|| wrong("a duration such as '1d', or 'none'"))?)
+                }
+            });
+        }
+        "ALLOW_RISING_KEY" => {
+            let truth = match value.to_ascii_lowercase().as_str() {
+                "true" => true,
+                "false" => false,
+                _ => return Err(wrong("TRUE or FALSE")),
+            };
+            options.allow_rising_key = Some(truth);
+        }
+        "DURABILITY" => {
+            options.durability = Some(match value.to_ascii_lowercase().as_str() {
+                "synced" => Durability::Synced,
+                "buffered" => Durability::Buffered,
+                _ => return Err(wrong("'synced' or 'buffered'")),
+            });
+        }
+        "TTL" => {
+            return Err(SqlError::refused(
+                at,
+                "TTL is not supported by SQL; delete ranges of old rows by DELETE, which is one journal entry",
+            ));
+        }
+        other => {
+            return Err(SqlError::refused(
+                at,
+                format!(
+                    "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY and \
+                     DURABILITY"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Parses a statement after `ALTER`.
+pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
+    cursor.expect_word("TABLE")?;
+    let table = cursor.name("the name of a table")?;
+    let mut altered = AlterTable {
+        table,
+        added: Vec::new(),
+        dropped: Vec::new(),
+        settings: TableOptions::default(),
+    };
+    loop {
+        if cursor.word("ADD") {
+            cursor.word("COLUMN");
+            let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
+            let (name, column_type) = column(cursor)?;
+            altered
+                .added
+                .push((declared_column(name, column_type), if_not_exists));
+        } else if cursor.word("DROP") {
+            cursor.word("COLUMN");
+            let if_exists = cursor.words(&["IF", "EXISTS"]);
+            altered
+                .dropped
+                .push((cursor.name("the name of a column")?, if_exists));
+        } else if cursor.word("SET") {
+            let at = cursor.at();
+            altered.settings = options(cursor)?;
+            if altered.settings.allow_rising_key.is_some() {
+                return Err(SqlError::refused(
+                    at,
+                    "ALLOW_RISING_KEY is fixed when the table is created",
+                ));
+            }
+            return Ok(TableStatement::Alter(altered));
+        } else {
+            return Err(cursor.expected("ADD COLUMN, DROP COLUMN or SET"));
+        }
+        if altered.added.len() + altered.dropped.len() > COLUMNS_MAX {
+            return Err(SqlError::over(
+                "number of columns",
+                COLUMNS_MAX as u64,
+                COLUMNS_MAX as u64 + 1,
+            ));
+        }
+        if !cursor.token(&Token::Comma) {
+            return Ok(TableStatement::Alter(altered));
+        }
+    }
+}
+
+/// Parses a statement after `DROP`.
+pub(super) fn drop_table(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
+    cursor.expect_word("TABLE")?;
+    let if_exists = cursor.words(&["IF", "EXISTS"]);
+    let table = cursor.name("the name of a table")?;
+    Ok(TableStatement::Drop { table, if_exists })
+}
+
+/// Parses a statement after `SHOW`.
+pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<ShowStatement> {
+    if cursor.word("TABLES") {
+        return Ok(ShowStatement::Tables);
+    }
+    if cursor.words(&["CREATE", "TABLE"]) {
+        return cursor.name("the name of a table").map(ShowStatement::CreateTable);
+    }
+    Err(cursor.expected("TABLES or CREATE TABLE"))
+}

@@ -1,0 +1,190 @@
+//! Tokens of a statement: their number, hints, placeholders, the end of the statement.
+//!
+//! Everything here is linear in the number of tokens.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use super::TOKENS_MAX;
+use crate::error::{Position, Result, SqlError};
+
+/// Maximum number of tokens of an expression, without lists in parentheses that are complete.
+const EXPRESSION_TOKENS_MAX: usize = 2_000;
+/// Words that a hint can contain, in lower case. The second one is the name of Lindorm.
+const SCAN_HINTS: [&str; 2] = ["allow_scan", "_l_allow_filtering_"];
+
+/// Checks the approximate number of tokens before they are made, because a token takes much more memory than its text.
+pub(super) fn check_number(text: &str) -> Result<()> {
+    let bytes = text.as_bytes();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+    let (mut count, mut at) = (0, 0);
+    while let Some(byte) = bytes.get(at).copied() {
+        let rest = &text.as_bytes()[at..];
+        let position = |end: &[u8]| rest.windows(end.len()).skip(1).position(|window| window == end);
+        let length = match byte {
+            _ if byte.is_ascii_whitespace() => 1,
+            b'\'' | b'"' | b'`' => position(&[byte]).map_or(rest.len(), |end| end + 2),
+            b'-' if rest.starts_with(b"--") => position(b"\n").map_or(rest.len(), |end| end + 2),
+            b'/' if rest.starts_with(b"/*") => position(b"*/").map_or(rest.len(), |end| end + 3),
+            _ if is_word(byte) => rest.iter().take_while(|byte| is_word(**byte)).count(),
+            _ => 1,
+        };
+        count += usize::from(!byte.is_ascii_whitespace());
+        at += length;
+    }
+    match count > TOKENS_MAX {
+        false => Ok(()),
+        true => Err(SqlError::over(
+            "number of words and signs of the statement",
+            TOKENS_MAX as u64,
+            count as u64,
+        )),
+    }
+}
+
+/// Removes white space and comments. Returns whether a hint allows to read the whole table.
+pub(super) fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
+    let mut allow_scan = false;
+    let mut before: Option<&Token> = None;
+    for token in tokens.iter() {
+        let Token::Whitespace(space) = &token.token else {
+            before = Some(&token.token);
+            continue;
+        };
+        let Whitespace::MultiLineComment(comment) = space else {
+            continue;
+        };
+        if let Some(hint) = comment.strip_prefix('+') {
+            let word = before.and_then(plain_word);
+            if !matches!(word.as_deref(), Some("SELECT" | "DELETE")) {
+                return Err(SqlError::invalid(
+                    token.span,
+                    "a hint follows SELECT or DELETE directly; move it there",
+                ));
+            }
+            allow_scan |= read_hint(hint, token.span.into())?;
+        }
+    }
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    Ok(allow_scan)
+}
+
+/// Returns whether a hint allows to read the whole table.
+fn read_hint(hint: &str, at: Position) -> Result<bool> {
+    let mut words = hint
+        .split([',', ' ', '\n', '\t', '\r'])
+        .filter(|word| !word.is_empty())
+        .peekable();
+    let is_empty = words.peek().is_none();
+    for word in words {
+        if !SCAN_HINTS.contains(&word.to_ascii_lowercase().as_str()) {
+            let short: String = word.chars().take(40).collect();
+            return Err(SqlError::refused(
+                at,
+                format!("the hint {short:?} is not supported; the hint is ALLOW_SCAN"),
+            ));
+        }
+    }
+    Ok(!is_empty)
+}
+
+/// Returns an unquoted word in upper case.
+fn plain_word(token: &Token) -> Option<String> {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+/// Numbers the placeholders, because the parser does not keep their order.
+pub(super) fn number_placeholders(tokens: &mut [TokenWithSpan], given: usize) -> Result<()> {
+    let mut count = 0;
+    for token in tokens {
+        let at = Position::from(token.span);
+        match &mut token.token {
+            Token::Placeholder(name) if name == "?" => {
+                *name = format!("?{count}");
+                count += 1;
+            }
+            Token::Placeholder(name) => {
+                return Err(SqlError::invalid(
+                    at,
+                    format!("the placeholder {name} is not supported; use ?"),
+                ));
+            }
+            _ => {}
+        }
+    }
+    match count == given {
+        true => Ok(()),
+        false => Err(SqlError::invalid(
+            Position::default(),
+            format!(
+                "the statement has {count} placeholders and {given} parameters; give one parameter for each ?"
+            ),
+        )),
+    }
+}
+
+/// Checks the number of tokens of each expression.
+pub(super) fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
+    // Tokens since the last comma, of each list that is open.
+    let mut lists = vec![0_usize];
+    let mut total = 0;
+    for token in tokens {
+        match token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => lists.push(0),
+            Token::RParen | Token::RBracket | Token::RBrace if lists.len() > 1 => {
+                total -= lists.pop().unwrap_or_default();
+            }
+            Token::Comma => {
+                let last = lists.last_mut().map(std::mem::take);
+                total -= last.unwrap_or_default();
+            }
+            _ => {}
+        }
+        if let Some(last) = lists.last_mut() {
+            *last += 1;
+            total += 1;
+        }
+        if total > EXPRESSION_TOKENS_MAX {
+            return Err(SqlError::OverLimit {
+                message: format!(
+                    "{}an expression has more than {EXPRESSION_TOKENS_MAX} words and signs; use IN for many values of \
+                     a column, or send several statements",
+                    Position::from(token.span)
+                ),
+                limit: EXPRESSION_TOKENS_MAX as u64,
+                actual: total as u64,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Removes the semicolon at the end, and refuses a second statement.
+pub(super) fn end_statement(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
+    tokens.retain(|token| token.token != Token::EOF);
+    while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
+        tokens.pop();
+    }
+    match tokens.iter().find(|token| token.token == Token::SemiColon) {
+        None => Ok(()),
+        Some(token) => Err(SqlError::invalid(
+            token.span,
+            "a request has one statement; send each statement in a request of its own",
+        )),
+    }
+}
+
+/// Removes the suffix `ALLOW FILTERING`. Returns whether the statement had it.
+pub(super) fn strip_allow_filtering(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let [.., first, second] = tokens.as_slice() else {
+        return false;
+    };
+    let words = [plain_word(&first.token), plain_word(&second.token)];
+    let is_suffix = words[0].as_deref() == Some("ALLOW") && words[1].as_deref() == Some("FILTERING");
+    if is_suffix {
+        tokens.truncate(tokens.len() - 2);
+    }
+    is_suffix
+}

@@ -1,0 +1,152 @@
+//! Plans: access paths, orders and filters.
+//!
+//! 1. The conditions that `AND` joins are divided by columns. Conditions on key columns by `=` and `IN` give lists of
+//!    values, others give bounds.
+//! 2. The longest access path is chosen: whole keys if every key column has a list; otherwise the ranges of the longest
+//!    prefix of key columns with lists, with bounds on the next column; otherwise the whole table, if that is allowed.
+//! 3. Conditions that the path does not decide become the filter.
+//! 4. `ORDER BY` must be the order in which the path gives its rows, or its opposite.
+
+mod filter;
+mod keys;
+mod order;
+
+use std::sync::Arc;
+
+use tideline_engine::condition::Condition;
+use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::row::ScanDirection;
+
+use crate::error::{Result, SqlError};
+use crate::projection::Projection;
+use crate::statement::{Predicate, Select, SelectColumns};
+
+pub use filter::condition as filter_condition;
+pub use keys::Access;
+
+/// Maximum number of ranges of a statement. Each range takes the memory of a page.
+pub const RANGES_MAX: u64 = 256;
+
+/// How the rows of a statement are found.
+#[derive(Debug)]
+pub enum AccessPath {
+    /// Rows by their whole keys, sorted by the stored keys.
+    Keys(Vec<FoundKey>),
+    /// Rows within ranges of stored keys.
+    Ranges(Ranges),
+    /// All rows of the table.
+    Table(Ranges),
+}
+
+/// Whole key of a row.
+#[derive(Debug, Clone)]
+pub struct FoundKey {
+    /// Stored key.
+    pub stored: Vec<u8>,
+    /// Values of the logical columns.
+    pub values: Vec<KeyValue<'static>>,
+}
+
+/// Result of a `SELECT`.
+#[derive(Debug)]
+pub enum SelectResult {
+    /// Rows in this form.
+    Rows(Projection),
+    /// The number of rows, under this name.
+    Count(String),
+}
+
+/// Planned `SELECT`.
+#[derive(Debug)]
+pub struct ReadPlan {
+    /// The table.
+    pub table: Arc<WideTable>,
+    /// The path.
+    pub path: AccessPath,
+    /// Conditions that the path decides, and those of the filter.
+    pub access: Access,
+    /// Condition on the rows of the path.
+    pub filter: Option<ValueCondition>,
+    /// Direction.
+    pub direction: ScanDirection,
+    /// Order of the rows: the columns of the key that the path sorts by, with their directions; empty for a path that is
+    /// sorted by a hash.
+    pub order: Vec<(String, bool)>,
+    /// Result.
+    pub result: SelectResult,
+    /// Maximum number of rows.
+    pub limit: Option<u64>,
+}
+
+impl ReadPlan {
+    /// Plans a `SELECT`.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError::Refused`] with the reason if no access path serves the statement, and the errors of values that do
+    /// not fit their columns and of a table that does not exist.
+    pub fn new(engine: &Engine, select: Select) -> Result<Self> {
+        let table = engine.wide_table(&select.table.text)?;
+        let access = Access::new(&table, select.condition)?;
+        let path = access.path(&table, select.allow_scan, "SELECT")?;
+        let order = order::of_path(&table, &access);
+        let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)?;
+        let filter = filter_of(&table, access.filter())?;
+        let result = match select.columns {
+            SelectColumns::All => SelectResult::Rows(Projection::all(&table)),
+            SelectColumns::Listed(columns) => SelectResult::Rows(Projection::listed(&table, &columns)),
+            SelectColumns::Count(label) => SelectResult::Count(label),
+        };
+        let order = order.into_iter().map(|(number, is_descending)| {
+            let name = table.layout().logical()[number].name.clone();
+            (name, is_descending != is_backward)
+        });
+        Ok(Self {
+            order: order.collect(),
+            path,
+            filter,
+            direction: match is_backward {
+                true => ScanDirection::Backward,
+                false => ScanDirection::Forward,
+            },
+            result,
+            limit: select.limit,
+            access,
+            table,
+        })
+    }
+}
+
+/// Returns the condition of a filter; `None` if there is nothing to test.
+pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Result<Option<ValueCondition>> {
+    let conditions = predicates
+        .into_iter()
+        .map(|predicate| filter_condition(table, predicate));
+    let mut conditions: Vec<Condition> = conditions.collect::<Result<_>>()?;
+    Ok(match conditions.len() {
+        0 | 1 => conditions.pop(),
+        _ => Some(Condition::And(conditions)),
+    }
+    .map(ValueCondition))
+}
+
+/// Returns the error of a statement that would read the whole table.
+fn reads_everything(table: &WideTable, statement: &str, reason: Option<String>) -> SqlError {
+    let first = &table.layout().logical()[0].name;
+    let because = match reason {
+        Some(reason) => format!("because {reason}"),
+        None => format!("because no condition by =, IN or a range restricts the first key column {first:?}"),
+    };
+    SqlError::refused(
+        crate::error::Position::default(),
+        format!(
+            "{statement} would read the whole table {}, {because}. Three ways out: add a condition on {first:?}; keep a \
+             table whose key begins with the columns of the condition; or allow it by {statement} /*+ ALLOW_SCAN */ or \
+             ALLOW FILTERING at the end",
+            table.table().name()
+        ),
+    )
+}

@@ -1,0 +1,98 @@
+//! Conditions on rows, in the form that the rows crate evaluates.
+//!
+//! Every test is false for a column without a value, except `IS NULL`.
+
+use std::ops::Bound;
+
+use tideline_engine::WideTable;
+use tideline_engine::condition::operators::{Compare, Equals, Exists, In, NotEquals};
+use tideline_engine::condition::{Condition, Literal as Value, Subject, Test};
+use tideline_engine::model::ColumnType;
+use tideline_rows::value::type_of;
+
+use super::keys::{after_prefix, text_literal};
+use crate::error::Result;
+use crate::literal::Literal;
+use crate::statement::{ColumnTest, Comparison, Name, Predicate};
+
+/// Converts a condition.
+///
+/// # Errors
+///
+/// [`SqlError::Invalid`](crate::SqlError::Invalid) for values that cannot be compared with their column.
+pub fn condition(table: &WideTable, predicate: &Predicate) -> Result<Condition> {
+    let all = |predicates: &[Predicate]| -> Result<Vec<Condition>> {
+        predicates.iter().map(|inner| condition(table, inner)).collect()
+    };
+    Ok(match predicate {
+        Predicate::And(predicates) => Condition::And(all(predicates)?),
+        Predicate::Or(predicates) => Condition::Or(all(predicates)?),
+        Predicate::Test(column, test) => converted(column, declared(table, &column.text), test)?,
+    })
+}
+
+/// Returns the declared type of a column; `None` for an undeclared column.
+pub(crate) fn declared(table: &WideTable, name: &str) -> Option<ColumnType> {
+    match table.layout().logical_number(name) {
+        Ok(number) => Some(type_of(table.layout().logical()[number].kind)),
+        Err(_) => table.column(name).1,
+    }
+}
+
+fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> Result<Condition> {
+    let value = |literal: &Literal| literal.to_condition(&column.text, declared);
+    let leaf = |test: Test| Condition::leaf(Subject::Field(column.text.clone()), test);
+    let between = |low: Bound<Value>, high: Bound<Value>| leaf(Compare { low, high }.into());
+    let outside = |below: Value, above: Bound<Value>| {
+        let below = between(Bound::Unbounded, Bound::Excluded(below));
+        match above {
+            Bound::Unbounded => below,
+            above => Condition::Or(vec![below, between(above, Bound::Unbounded)]),
+        }
+    };
+    Ok(match test {
+        ColumnTest::IsNull => leaf(Exists(false).into()),
+        ColumnTest::IsNotNull => leaf(Exists(true).into()),
+        ColumnTest::Compare(comparison, literal) => {
+            let value = value(literal)?;
+            match comparison {
+                Comparison::Equal => leaf(Equals(value).into()),
+                Comparison::NotEqual => leaf(NotEquals(value).into()),
+                Comparison::Less => between(Bound::Unbounded, Bound::Excluded(value)),
+                Comparison::LessOrEqual => between(Bound::Unbounded, Bound::Included(value)),
+                Comparison::Greater => between(Bound::Excluded(value), Bound::Unbounded),
+                Comparison::GreaterOrEqual => between(Bound::Included(value), Bound::Unbounded),
+            }
+        }
+        ColumnTest::In(literals, negated) => {
+            let values: Vec<Value> = literals.iter().map(value).collect::<Result<_>>()?;
+            match negated {
+                false => leaf(In(values).into()),
+                true => Condition::And(
+                    values
+                        .into_iter()
+                        .map(|value| leaf(NotEquals(value).into()))
+                        .collect(),
+                ),
+            }
+        }
+        ColumnTest::Between(ends, negated) => {
+            let [low, high] = [value(&ends[0])?, value(&ends[1])?];
+            match negated {
+                false => between(Bound::Included(low), Bound::Included(high)),
+                true => outside(low, Bound::Excluded(high)),
+            }
+        }
+        ColumnTest::Prefix(text, negated) => {
+            let text_of = |text: String| value(&text_literal(text, column));
+            let low = text_of(text.clone())?;
+            let above = after_prefix(text).map(text_of).transpose()?;
+            match (negated, above) {
+                (false, Some(above)) => between(Bound::Included(low), Bound::Excluded(above)),
+                (false, None) => between(Bound::Included(low), Bound::Unbounded),
+                (true, Some(above)) => outside(low, Bound::Included(above)),
+                (true, None) => outside(low, Bound::Unbounded),
+            }
+        }
+    })
+}

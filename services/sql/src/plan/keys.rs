@@ -1,0 +1,329 @@
+//! Conditions on key columns, and the access path that they give.
+//!
+//! A key column takes at most one list of values, one lower and one upper bound; further conditions on it stay in the
+//! filter, so a path never gives fewer rows than the conditions allow.
+
+use std::ops::Bound;
+
+use tideline_engine::WideTable;
+use tideline_engine::key_codec::layout::{KeyProduct, LayoutError, Ranges};
+use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
+use tideline_rows::read::KEYS_MAX;
+
+use super::{AccessPath, FoundKey, RANGES_MAX, reads_everything};
+use crate::error::{Result, SqlError};
+use crate::literal::{Literal, LiteralValue};
+use crate::statement::{ColumnTest, Comparison, Name, Predicate};
+
+/// Bound of a key column, and the number of the condition that gives it.
+type KeyBound = Option<(usize, Bound<KeyValue<'static>>)>;
+
+/// What the conditions say about one key column.
+#[derive(Debug, Default)]
+struct KeyTests {
+    /// Values, and the number of the condition that lists them.
+    list: Option<(usize, Vec<KeyValue<'static>>)>,
+    lower: KeyBound,
+    upper: KeyBound,
+}
+
+impl KeyTests {
+    fn has_bounds(&self) -> bool {
+        self.lower.is_some() || self.upper.is_some()
+    }
+}
+
+/// Conditions of a statement, divided into those that the access path decides and the filter.
+#[derive(Debug)]
+pub struct Access {
+    conditions: Vec<Predicate>,
+    /// One per key column.
+    tests: Vec<KeyTests>,
+    /// Number of key columns whose lists the path uses.
+    pub lists: usize,
+    /// True if the path uses the bounds of the next key column.
+    pub is_bounded: bool,
+    /// Why a longer path was not possible.
+    reason: Option<String>,
+    ranges: Option<Ranges>,
+}
+
+impl Access {
+    /// Chooses the access path of a condition.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError::Invalid`] for values that do not have the type of their key column, and [`SqlError::OverLimit`] for
+    /// too many ranges.
+    pub fn new(table: &WideTable, condition: Option<Predicate>) -> Result<Self> {
+        let conditions = condition.map_or_else(Vec::new, Predicate::into_conjuncts);
+        let logical = table.layout().logical();
+        let mut tests: Vec<KeyTests> = logical.iter().map(|_| KeyTests::default()).collect();
+        for (number, condition) in conditions.iter().enumerate() {
+            let Predicate::Test(column, test) = condition else {
+                continue;
+            };
+            if let Some(place) = logical.iter().position(|key| key.name == column.text) {
+                tests[place].add(number, column, test, logical[place].kind)?;
+            }
+        }
+        let mut access = Self {
+            conditions,
+            tests,
+            lists: 0,
+            is_bounded: false,
+            reason: None,
+            ranges: None,
+        };
+        access.choose(table)?;
+        Ok(access)
+    }
+
+    fn choose(&mut self, table: &WideTable) -> Result<()> {
+        let longest = self.tests.iter().take_while(|tests| tests.list.is_some()).count();
+        self.lists = longest;
+        if longest == self.tests.len() {
+            return Ok(());
+        }
+        for lists in (0..=longest).rev() {
+            for is_bounded in [true, false] {
+                if is_bounded && !self.tests[lists].has_bounds() || lists == 0 && !is_bounded {
+                    continue;
+                }
+                match self.ranges_of(table, lists, is_bounded) {
+                    Ok(ranges) => {
+                        (self.lists, self.is_bounded, self.ranges) = (lists, is_bounded, Some(ranges));
+                        return Ok(());
+                    }
+                    Err(error @ (LayoutError::BehindHash { .. } | LayoutError::ReversedRange { .. })) => {
+                        self.reason.get_or_insert(error.to_string());
+                    }
+                    Err(LayoutError::ProductTooLarge { actual, limit, .. }) => {
+                        let actual = actual.unwrap_or(u64::MAX);
+                        return Err(SqlError::OverLimit {
+                            message: format!(
+                                "the lists of IN select {actual} ranges, over the limit of {limit}; give a value of \
+                                 every key column, or shorten a list"
+                            ),
+                            limit,
+                            actual,
+                        });
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.lists = 0;
+        Ok(())
+    }
+
+    fn product(
+        &self,
+        table: &WideTable,
+        lists: usize,
+        limit: u64,
+    ) -> std::result::Result<KeyProduct<'static>, LayoutError> {
+        let values = self.tests[..lists]
+            .iter()
+            .filter_map(|tests| Some(tests.list.as_ref()?.1.clone()));
+        table.layout().product(&values.collect::<Vec<_>>(), limit)
+    }
+
+    /// Returns the ranges of all combinations of the first lists.
+    fn ranges_of(
+        &self,
+        table: &WideTable,
+        lists: usize,
+        is_bounded: bool,
+    ) -> std::result::Result<Ranges, LayoutError> {
+        let layout = table.layout();
+        let bound = |bound: &KeyBound| match bound {
+            Some((_, bound)) if is_bounded => bound.clone(),
+            _ => Bound::Unbounded,
+        };
+        let mut all = Ranges {
+            ranges: Vec::new(),
+            is_ordered: true,
+        };
+        for prefix in &self.product(table, lists, RANGES_MAX)? {
+            let next = &self.tests[lists];
+            let ranges = layout.ranges(&prefix, (bound(&next.lower), bound(&next.upper)))?;
+            all.ranges.extend(ranges.ranges);
+            all.is_ordered &= ranges.is_ordered;
+            if all.ranges.len() as u64 > RANGES_MAX {
+                return Err(LayoutError::ProductTooLarge {
+                    factors: Vec::new(),
+                    actual: Some(all.ranges.len() as u64),
+                    limit: RANGES_MAX,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the path. `statement` is the name of the statement, for the message.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError::Refused`] if the path is the whole table and `allow_scan` is false; the errors of keys with values
+    /// that their columns cannot hold, and of more than [`KEYS_MAX`] keys.
+    pub fn path(&self, table: &WideTable, allow_scan: bool, statement: &str) -> Result<AccessPath> {
+        if let Some(ranges) = &self.ranges {
+            return Ok(AccessPath::Ranges(ranges.clone()));
+        }
+        if self.is_whole_key() {
+            return Ok(AccessPath::Keys(self.keys(table)?));
+        }
+        match allow_scan {
+            true => Ok(AccessPath::Table(
+                table.layout().ranges(&[], (Bound::Unbounded, Bound::Unbounded))?,
+            )),
+            false => Err(reads_everything(table, statement, self.reason.clone())),
+        }
+    }
+
+    /// Returns true if every key column has a list.
+    pub fn is_whole_key(&self) -> bool {
+        self.lists == self.tests.len()
+    }
+
+    /// Returns the keys of all combinations, sorted by their stored keys without the bucket.
+    fn keys(&self, table: &WideTable) -> Result<Vec<FoundKey>> {
+        let layout = table.layout();
+        let product = self.product(table, self.lists, KEYS_MAX)?;
+        let mut keys = Vec::new();
+        for values in &product {
+            let mut stored = Vec::new();
+            layout.encode(&values, &mut stored)?;
+            keys.push(FoundKey { stored, values });
+        }
+        keys.sort_by(|one, other| layout.merge_key(&one.stored).cmp(layout.merge_key(&other.stored)));
+        Ok(keys)
+    }
+
+    /// Returns true if all rows of the path have the same value of a key column.
+    pub fn is_fixed(&self, column: usize) -> bool {
+        column < self.lists
+            && self.tests[column]
+                .list
+                .as_ref()
+                .is_some_and(|(_, values)| values.len() == 1)
+    }
+
+    /// Returns the conditions that the path decides.
+    pub fn decided(&self) -> Vec<&Predicate> {
+        self.split().0
+    }
+
+    /// Returns the conditions that the path does not decide.
+    pub fn filter(&self) -> Vec<&Predicate> {
+        self.split().1
+    }
+
+    fn split(&self) -> (Vec<&Predicate>, Vec<&Predicate>) {
+        let mut decided: Vec<usize> = self.tests[..self.lists]
+            .iter()
+            .filter_map(|tests| Some(tests.list.as_ref()?.0))
+            .collect();
+        if let Some(next) = self.tests.get(self.lists).filter(|_| self.is_bounded) {
+            decided.extend(next.lower.iter().chain(&next.upper).map(|(number, _)| *number));
+        }
+        let numbered = self.conditions.iter().enumerate();
+        let (decided, filter): (Vec<_>, Vec<_>) = numbered.partition(|(number, _)| decided.contains(number));
+        let conditions = |list: Vec<(usize, _)>| list.into_iter().map(|(_, condition)| condition).collect();
+        (conditions(decided), conditions(filter))
+    }
+}
+
+impl KeyTests {
+    /// Adds a condition, if it can be a part of a path.
+    fn add(&mut self, number: usize, column: &Name, test: &ColumnTest, kind: KeyKind) -> Result<()> {
+        let key = |value: &Literal| value.to_key(&column.text, kind);
+        match test {
+            ColumnTest::Compare(Comparison::Equal, value) => self.list(number, vec![key(value)?]),
+            ColumnTest::In(values, false) => {
+                let mut keys: Vec<KeyValue<'static>> = Vec::with_capacity(values.len());
+                let mut encoded = std::collections::HashSet::new();
+                for value in values {
+                    let value = key(value)?;
+                    if encoded.insert(format!("{value:?}")) {
+                        keys.push(value);
+                    }
+                }
+                self.list(number, keys);
+            }
+            ColumnTest::Compare(comparison, value) => match comparison {
+                Comparison::Less => self.bounds(number, None, Some(Bound::Excluded(key(value)?))),
+                Comparison::LessOrEqual => self.bounds(number, None, Some(Bound::Included(key(value)?))),
+                Comparison::Greater => self.bounds(number, Some(Bound::Excluded(key(value)?)), None),
+                Comparison::GreaterOrEqual => self.bounds(number, Some(Bound::Included(key(value)?)), None),
+                Comparison::Equal | Comparison::NotEqual => {}
+            },
+            ColumnTest::Between(ends, false) => {
+                let [lower, upper] = [key(&ends[0])?, key(&ends[1])?];
+                self.bounds(number, Some(Bound::Included(lower)), Some(Bound::Included(upper)));
+            }
+            // Every text has the empty prefix, so that it bounds nothing.
+            ColumnTest::Prefix(text, false) if kind == KeyKind::String && !text.is_empty() => {
+                let upper = after_prefix(text).map(|text| Bound::Excluded(KeyValue::String(text.into())));
+                self.bounds(
+                    number,
+                    Some(Bound::Included(KeyValue::String(text.clone().into()))),
+                    upper,
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, number: usize, values: Vec<KeyValue<'static>>) {
+        if self.list.is_none() {
+            self.list = Some((number, values));
+        }
+    }
+
+    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter is whole conditions.
+    fn bounds(
+        &mut self,
+        number: usize,
+        lower: Option<Bound<KeyValue<'static>>>,
+        upper: Option<Bound<KeyValue<'static>>>,
+    ) {
+        let is_free = |given: &Option<_>, known: &KeyBound| given.is_none() || known.is_none();
+        if !is_free(&lower, &self.lower) || !is_free(&upper, &self.upper) {
+            return;
+        }
+        if let Some(lower) = lower {
+            self.lower = Some((number, lower));
+        }
+        if let Some(upper) = upper {
+            self.upper = Some((number, upper));
+        }
+    }
+}
+
+/// Returns the smallest text that is larger than all texts with a prefix; `None` if there is no such text.
+pub(super) fn after_prefix(prefix: &str) -> Option<String> {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        let next = match last {
+            '\u{d7ff}' => Some('\u{e000}'),
+            last => char::from_u32(u32::from(last) + 1),
+        };
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+/// Returns the text of a value for messages and filters; `None` for other values.
+pub(super) fn text_literal(text: String, like: &Name) -> Literal {
+    Literal {
+        value: LiteralValue::Text(text),
+        at: like.at,
+        is_parameter: false,
+    }
+}

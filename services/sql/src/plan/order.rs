@@ -1,0 +1,106 @@
+//! Order of the rows of an access path, and `ORDER BY`.
+//!
+//! A path sorts by the stored columns of the key. Columns with one value do not matter to an order. The order of the
+//! logical columns ends at a hash prefix or a reversed column whose value is not fixed.
+
+use tideline_engine::WideTable;
+use tideline_engine::model::wide::{KeyOrder, KeySource};
+
+use super::keys::Access;
+use crate::error::{Position, Result, SqlError};
+use crate::statement::OrderItem;
+
+/// Returns the logical columns by which a path sorts its rows, with true for a descending one.
+pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> {
+    let layout = table.layout();
+    let number = |name: &str| layout.logical_number(name).unwrap_or_default();
+    let mut order: Vec<(usize, bool)> = Vec::new();
+    for column in &table.settings().key {
+        let is_descending = column.order == KeyOrder::Descending;
+        let logical: Vec<usize> = match &column.source {
+            KeySource::Bucket(_) => continue,
+            KeySource::HashPrefix(hash) => {
+                let is_known = |name: &String| {
+                    let number = number(name);
+                    access.is_fixed(number) || order.iter().any(|(earlier, _)| *earlier == number)
+                };
+                match hash.of.iter().all(is_known) {
+                    true => continue,
+                    false => return order,
+                }
+            }
+            KeySource::Reverse(reverse) => {
+                let number = number(&reverse.of.name);
+                match access.is_fixed(number) {
+                    true => vec![number],
+                    false => return order,
+                }
+            }
+            KeySource::Splice(splice) => splice.columns.iter().map(|of| number(&of.name)).collect(),
+            KeySource::Type(_) | KeySource::Generated(_) => vec![number(&column.name)],
+        };
+        order.extend(logical.into_iter().map(|number| (number, is_descending)));
+    }
+    order
+}
+
+/// Returns whether the path must be read backward for an `ORDER BY`.
+///
+/// # Errors
+///
+/// [`SqlError::Refused`] if the path gives its rows in neither direction in this order.
+pub(super) fn is_backward(
+    table: &WideTable,
+    access: &Access,
+    path: &[(usize, bool)],
+    order: &[OrderItem],
+    at: Position,
+) -> Result<bool> {
+    let logical = table.layout().logical();
+    let mut sorted = path.iter().filter(|(number, _)| !access.is_fixed(*number));
+    let mut backward = None;
+    let has_all_columns = path.len() == logical.len();
+    for item in order {
+        let number = logical.iter().position(|column| column.name == item.column.text);
+        if number.is_some_and(|number| access.is_fixed(number)) {
+            continue;
+        }
+        let Some((next, is_descending)) = sorted.next() else {
+            // Rows with the same key do not exist, so further columns change nothing.
+            if has_all_columns {
+                break;
+            }
+            return Err(refused(table, access, path, at));
+        };
+        let is_opposite = *is_descending != item.is_descending;
+        if number != Some(*next) || backward.is_some_and(|backward| backward != is_opposite) {
+            return Err(refused(table, access, path, at));
+        }
+        backward = Some(is_opposite);
+    }
+    Ok(backward.unwrap_or(false))
+}
+
+fn refused(table: &WideTable, access: &Access, path: &[(usize, bool)], at: Position) -> SqlError {
+    let logical = table.layout().logical();
+    let names = path
+        .iter()
+        .filter(|(number, _)| !access.is_fixed(*number))
+        .map(|(number, is_descending)| {
+            let direction = if *is_descending { " DESC" } else { "" };
+            format!("{}{direction}", crate::statement::quoted(&logical[*number].name))
+        });
+    let names: Vec<String> = names.collect();
+    let given = match names.is_empty() {
+        true => "in the order of a hash or of reversed values".to_owned(),
+        false => format!("in the order {}", names.join(", ")),
+    };
+    SqlError::refused(
+        at,
+        format!(
+            "rows are not sorted: the conditions give them {given}, or in the opposite order. ORDER BY must be the \
+             beginning of one of these; omit it and sort in the application, or use a table with the key in the wanted \
+             order"
+        ),
+    )
+}

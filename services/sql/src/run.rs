@@ -1,0 +1,11 @@
+//! Execution of statements, with the functions that execute JSON requests.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`read`] | `SELECT`, `EXPLAIN` |
+//! | [`write`](mod@write) | `UPSERT`, `UPDATE`, `DELETE` |
+//! | [`table`] | `CREATE`, `ALTER`, `DROP`, `SHOW`, `DESCRIBE` |
+
+pub mod read;
+pub mod table;
+pub mod write;

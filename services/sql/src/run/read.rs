@@ -1,0 +1,325 @@
+//! `SELECT` and `EXPLAIN`.
+//!
+//! Rows are passed to the caller one by one, in pages or without a limit, like the scans of the rows crate. The token of a
+//! page is the token of the scan, preceded by the number of rows that `LIMIT` leaves, or by the count so far.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use tideline_engine::Engine;
+use tideline_engine::rows::StoredRow;
+use tideline_openapi::row::{PageEnd, RowIntegers, ScanDirection};
+use tideline_rows::condition::RowMatcher;
+use tideline_rows::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, RangeTerms};
+use tideline_rows::{PageLimits, RowEncoder, RowsError, Scan};
+
+use crate::definition::key_column_text;
+use crate::error::{Position, Result, SqlError};
+use crate::plan::{AccessPath, FoundKey, ReadPlan, SelectResult};
+use crate::projection::Projection;
+use crate::statement::quoted;
+
+/// Maximum number of rows of a page.
+pub const PAGE_ROWS: u64 = 1_000;
+
+/// How much of a result is returned.
+#[derive(Debug, Clone, Copy)]
+pub enum Extent<'t> {
+    /// One page; the token is that of the page before.
+    Page(Option<&'t str>),
+    /// All rows.
+    All,
+}
+
+/// End of a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct End {
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Number of rows that were returned.
+    pub returned: u64,
+    /// Token of the next page; `None` at the end.
+    pub next: Option<String>,
+    /// Why the page ended before the result.
+    pub reason: Option<PageEnd>,
+}
+
+/// Receives each row as JSON.
+pub type TakeRow<'t> = dyn FnMut(&[u8]) -> tideline_rows::Result<()> + 't;
+
+/// Executes a plan.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SqlError::Invalid`] for a token of another statement, the
+/// errors of the engine and those of `take`.
+pub fn select(
+    engine: &Engine,
+    plan: &ReadPlan,
+    extent: Extent<'_>,
+    integers: RowIntegers,
+    is_stopped: &dyn Fn() -> bool,
+    take: &mut TakeRow<'_>,
+) -> Result<End> {
+    let (number, inner) = match extent {
+        Extent::Page(Some(token)) => split_token(token)?,
+        _ => (None, None),
+    };
+    let reader = Reader {
+        engine,
+        plan,
+        is_stopped,
+    };
+    match &plan.result {
+        SelectResult::Rows(projection) => {
+            let projection = projection.clone().with_integers(integers);
+            let limit = number.or(plan.limit);
+            reader.rows(&projection, limit, inner, matches!(extent, Extent::All), take)
+        }
+        SelectResult::Count(label) => {
+            let end = reader.count(number.unwrap_or(0), inner, matches!(extent, Extent::All))?;
+            let row = serde_json::json!({label.as_str(): end.0});
+            take(row.to_string().as_bytes())?;
+            Ok(end.1)
+        }
+    }
+}
+
+struct Reader<'r> {
+    engine: &'r Engine,
+    plan: &'r ReadPlan,
+    is_stopped: &'r dyn Fn() -> bool,
+}
+
+impl Reader<'_> {
+    fn rows(
+        &self,
+        projection: &Projection,
+        limit: Option<u64>,
+        token: Option<&str>,
+        is_all: bool,
+        take: &mut TakeRow<'_>,
+    ) -> Result<End> {
+        let (AccessPath::Ranges(ranges) | AccessPath::Table(ranges)) = &self.plan.path else {
+            if token.is_some() {
+                return Err(other_statement());
+            }
+            return self.by_keys(limit, &mut |row| {
+                let mut json = Vec::new();
+                let columns = row.columns().map_err(|reason| self.damaged(&reason))?;
+                projection.write_row(&self.plan.table, &row.key, &columns, None, &mut json)?;
+                take(&json)
+            });
+        };
+        let terms = projection.terms();
+        let scan = Scan::of_ranges(
+            self.engine,
+            &self.plan.table,
+            ranges.clone(),
+            &RangeTerms {
+                direction: self.plan.direction,
+                filter: self.plan.filter.as_ref(),
+                page_token: token,
+                encoder_terms: &terms,
+            },
+        )?;
+        let limits = PageLimits {
+            rows: match is_all {
+                true => limit,
+                false => Some(limit.unwrap_or(u64::MAX).min(PAGE_ROWS)),
+            },
+            scanned: (!is_all).then_some(PAGE_SCANNED_MAX),
+            bytes: (!is_all).then_some(PAGE_BYTES_MAX),
+        };
+        let page = scan.page(
+            self.engine,
+            &self.plan.table,
+            projection,
+            limits,
+            self.is_stopped,
+            take,
+        )?;
+        let left = limit.map(|limit| limit.saturating_sub(page.returned));
+        let next = page.next.filter(|_| left != Some(0));
+        Ok(End {
+            scanned: page.scanned,
+            returned: page.returned,
+            reason: page.reason.filter(|_| next.is_some()),
+            next: next.map(|token| join_token(left, &token)),
+        })
+    }
+
+    /// Counts rows from a number on. Returns the number and the end.
+    fn count(&self, from: u64, token: Option<&str>, is_all: bool) -> Result<(u64, End)> {
+        let (AccessPath::Ranges(ranges) | AccessPath::Table(ranges)) = &self.plan.path else {
+            if token.is_some() {
+                return Err(other_statement());
+            }
+            let mut count = 0;
+            let end = self.by_keys(None, &mut |_| {
+                count += 1;
+                Ok(())
+            })?;
+            return Ok((count, End { returned: 1, ..end }));
+        };
+        let mut count = from;
+        let mut scanned = 0;
+        let mut token = token.map(str::to_owned);
+        loop {
+            let scan = Scan::of_ranges(
+                self.engine,
+                &self.plan.table,
+                ranges.clone(),
+                &RangeTerms {
+                    direction: ScanDirection::Forward,
+                    filter: self.plan.filter.as_ref(),
+                    page_token: token.as_deref(),
+                    encoder_terms: b"count",
+                },
+            )?;
+            let counted = scan.count(self.engine, &self.plan.table, self.is_stopped)?;
+            count += counted.count;
+            scanned += counted.scanned;
+            token = counted.next;
+            if token.is_none() || !is_all {
+                break;
+            }
+        }
+        let end = End {
+            scanned,
+            returned: 1,
+            reason: token.as_ref().map(|_| PageEnd::Scanned),
+            next: token.map(|token| join_token(Some(count), &token)),
+        };
+        Ok((count, end))
+    }
+
+    /// Reads rows by their keys, and passes those that the filter accepts to `take`.
+    fn by_keys(
+        &self,
+        limit: Option<u64>,
+        take: &mut dyn FnMut(&StoredRow) -> tideline_rows::Result<()>,
+    ) -> Result<End> {
+        let AccessPath::Keys(keys) = &self.plan.path else {
+            return Ok(End::default());
+        };
+        let filter = self.plan.filter.as_ref();
+        let matcher = filter
+            .map(|filter| RowMatcher::new(self.engine, &self.plan.table, filter))
+            .transpose()?;
+        let mut end = End::default();
+        let mut rest: VecDeque<&FoundKey> = keys.iter().collect();
+        while limit.is_none_or(|limit| end.returned < limit) {
+            let key = match self.plan.direction {
+                ScanDirection::Forward => rest.pop_front(),
+                ScanDirection::Backward => rest.pop_back(),
+            };
+            let Some(key) = key else { break };
+            if (self.is_stopped)() {
+                return Err(RowsError::Cancelled.into());
+            }
+            end.scanned += 1;
+            let Some(row) = self.engine.row(&self.plan.table, &key.stored)? else {
+                continue;
+            };
+            if let Some(matcher) = &matcher {
+                let columns = row.columns().map_err(|reason| self.damaged(&reason))?;
+                if !matcher.matches(self.plan.table.layout(), &row.key, Some(&columns)) {
+                    continue;
+                }
+            }
+            take(&row)?;
+            end.returned += 1;
+        }
+        Ok(end)
+    }
+
+    fn damaged(&self, reason: &dyn std::fmt::Display) -> RowsError {
+        RowsError::Damaged {
+            table: self.plan.table.table().name().to_string(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn join_token(number: Option<u64>, token: &str) -> String {
+    match number {
+        Some(number) => format!("{number}.{token}"),
+        None => format!(".{token}"),
+    }
+}
+
+fn split_token(token: &str) -> Result<(Option<u64>, Option<&str>)> {
+    let (number, inner) = token.split_once('.').ok_or_else(other_statement)?;
+    let number = match number {
+        "" => None,
+        number => Some(number.parse().map_err(|_| other_statement())?),
+    };
+    Ok((number, Some(inner)))
+}
+
+fn other_statement() -> SqlError {
+    SqlError::invalid(
+        Position::default(),
+        "page_token is damaged or belongs to another statement; send it with the same statement and parameters",
+    )
+}
+
+/// Plan of a `SELECT`, as `EXPLAIN` shows it.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    /// `keys`, `ranges` or `table`.
+    access: &'static str,
+    /// Number of keys to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<u64>,
+    /// Number of ranges to read, merged in the order of the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<u64>,
+    /// Number of buckets over which the table is spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buckets: Option<u16>,
+    /// Conditions that select keys or ranges.
+    conditions: Vec<String>,
+    /// Conditions that are tested on each row that was read.
+    filter: Vec<String>,
+    /// Key of the table.
+    key: Vec<String>,
+    /// Order of the result.
+    order: Vec<String>,
+    /// `forward` or `backward`.
+    direction: ScanDirection,
+    /// Maximum number of rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+}
+
+/// Describes a plan, as a JSON object.
+pub fn explain(plan: &ReadPlan) -> String {
+    let texts =
+        |predicates: Vec<&crate::statement::Predicate>| predicates.iter().map(ToString::to_string).collect();
+    let (access, keys, ranges) = match &plan.path {
+        AccessPath::Keys(keys) => ("keys", Some(keys.len() as u64), None),
+        AccessPath::Ranges(ranges) => ("ranges", None, Some(ranges.ranges.len() as u64)),
+        AccessPath::Table(ranges) => ("table", None, Some(ranges.ranges.len() as u64)),
+    };
+    let order = plan
+        .order
+        .iter()
+        .map(|(name, is_descending)| match is_descending {
+            true => format!("{} DESC", quoted(name)),
+            false => quoted(name),
+        });
+    super::table::row(&Explanation {
+        access,
+        keys,
+        ranges,
+        buckets: plan.table.layout().buckets(),
+        conditions: texts(plan.access.decided()),
+        filter: texts(plan.access.filter()),
+        key: plan.table.settings().key.iter().map(key_column_text).collect(),
+        order: order.collect(),
+        direction: plan.direction,
+        limit: plan.limit,
+    })
+}

@@ -1,0 +1,208 @@
+//! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, `SHOW` and `DESCRIBE`.
+//!
+//! The caller serialises changes of settings, because a change reads and writes all settings of a table.
+
+use serde::Serialize;
+use tideline_engine::model::wide::KeyOrder;
+use tideline_engine::model::{TableModel, TableName, TableSpec};
+use tideline_engine::{Engine, ErrorKind};
+
+use crate::definition::{create_table, key_columns, type_name};
+use crate::error::{Result, SqlError};
+use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableStatement};
+
+/// Result of a statement on a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableChange {
+    /// The table was created.
+    Created,
+    /// A table of the name exists; nothing was changed.
+    Exists,
+    /// The table was altered.
+    Altered,
+    /// The table was dropped.
+    Dropped,
+    /// No table of the name exists; nothing was changed.
+    Missing,
+}
+
+/// Executes a statement that changes tables.
+///
+/// # Errors
+///
+/// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`] and [`Engine::drop_table`];
+/// [`SqlError::Invalid`] for a column to drop that is not declared.
+pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange> {
+    match statement {
+        TableStatement::Create(statement) => create(engine, statement),
+        TableStatement::Alter(statement) => alter(engine, statement),
+        TableStatement::Drop { table, if_exists } => drop_table(engine, &table, if_exists),
+    }
+}
+
+/// Executes a statement that shows tables and columns. Returns the rows as JSON objects.
+///
+/// # Errors
+///
+/// The errors of [`Engine::wide_table`].
+pub fn show(engine: &Engine, statement: &ShowStatement) -> Result<Vec<String>> {
+    match statement {
+        ShowStatement::Tables => Ok(show_tables(engine)),
+        ShowStatement::Columns(table) => describe(engine, table),
+        ShowStatement::CreateTable(table) => show_create_table(engine, table),
+    }
+}
+
+fn create(engine: &Engine, create: CreateTable) -> Result<TableChange> {
+    let name = TableName::new(&create.table.text)
+        .map_err(|error| SqlError::invalid(create.table.at, error.to_string()))?;
+    let mut spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(Box::new(create.rows)),
+        ..TableSpec::default()
+    };
+    if let Some(durability) = create.durability {
+        spec.durability = durability;
+    }
+    if create.if_not_exists && exists(engine, &create.table.text) {
+        return Ok(TableChange::Exists);
+    }
+    match engine.create_table(name, spec) {
+        Ok(_) => Ok(TableChange::Created),
+        // Another request may have created it meanwhile.
+        Err(error)
+            if create.if_not_exists
+                && error.kind() == ErrorKind::Conflict
+                && exists(engine, &create.table.text) =>
+        {
+            Ok(TableChange::Exists)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn exists(engine: &Engine, name: &str) -> bool {
+    engine.table_of_any_model(name).is_ok()
+}
+
+fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
+    let table = engine.wide_table(&alter.table.text)?;
+    let mut spec = TableSpec::clone(&table.table().spec());
+    if let Some(rows) = spec.wide.as_deref_mut() {
+        for (name, if_exists) in alter.dropped {
+            let count = rows.columns.len();
+            rows.columns.retain(|column| column.name != name.text);
+            if rows.columns.len() == count && !if_exists {
+                return Err(SqlError::invalid(
+                    name.at,
+                    format!("column {:?} is not declared, so it cannot be dropped", name.text),
+                ));
+            }
+        }
+        for (column, if_not_exists) in alter.added {
+            let known = rows.columns.iter().find(|known| known.name == column.name);
+            let is_same = known.is_some_and(|known| known.column_type == column.column_type);
+            if !(if_not_exists && is_same) {
+                rows.columns.push(column);
+            }
+        }
+        if let Some(versions) = alter.settings.max_versions {
+            rows.max_versions = versions;
+        }
+        if let Some(guard) = alter.settings.version_guard {
+            rows.version_guard = guard;
+        }
+    }
+    if let Some(durability) = alter.settings.durability {
+        spec.durability = durability;
+    }
+    engine.alter_table(&alter.table.text, spec)?;
+    Ok(TableChange::Altered)
+}
+
+/// Drops a table of rows.
+fn drop_table(engine: &Engine, table: &Name, if_exists: bool) -> Result<TableChange> {
+    match engine.wide_table(&table.text) {
+        Ok(_) => {}
+        Err(error) if if_exists && error.kind() == ErrorKind::NotFound => return Ok(TableChange::Missing),
+        Err(error) => return Err(error.into()),
+    }
+    engine.drop_table(&table.text)?;
+    Ok(TableChange::Dropped)
+}
+
+/// Returns the tables of rows, sorted by name.
+fn show_tables(engine: &Engine) -> Vec<String> {
+    let tables = engine.tables();
+    let mut names: Vec<String> = tables
+        .iter()
+        .filter(|table| table.spec().model == TableModel::Wide)
+        .map(|table| table.name().to_string())
+        .collect();
+    names.sort();
+    names.into_iter().map(|table| row(&Shown { table })).collect()
+}
+
+/// Returns the columns of a table: first those of the key.
+fn describe(engine: &Engine, table: &Name) -> Result<Vec<String>> {
+    let table = engine.wide_table(&table.text)?;
+    let rows = table.settings();
+    let key = key_columns(rows).into_iter().zip(1_u64..);
+    let key = key.map(|((name, column_type, order), place)| ShownColumn {
+        column: name,
+        column_type: type_name(column_type),
+        key: Some(place),
+        order: Some(if order == KeyOrder::Descending {
+            "DESC"
+        } else {
+            "ASC"
+        }),
+    });
+    let others = rows.columns.iter().map(|column| ShownColumn {
+        column: &column.name,
+        column_type: type_name(column.column_type),
+        key: None,
+        order: None,
+    });
+    Ok(key.chain(others).map(|column| row(&column)).collect())
+}
+
+/// Returns the statement that creates a table.
+fn show_create_table(engine: &Engine, table: &Name) -> Result<Vec<String>> {
+    let found = engine.wide_table(&table.text)?;
+    let statement = create_table(&table.text, &found.table().spec(), found.settings());
+    Ok(vec![row(&ShownStatement {
+        table: &table.text,
+        statement: &statement,
+    })])
+}
+
+/// Row of `SHOW TABLES`.
+#[derive(Serialize)]
+struct Shown {
+    table: String,
+}
+
+/// Row of `DESCRIBE`.
+#[derive(Serialize)]
+struct ShownColumn<'t> {
+    column: &'t str,
+    #[serde(rename = "type")]
+    column_type: &'static str,
+    /// Place in the key, from 1.
+    key: Option<u64>,
+    /// Order in the key.
+    order: Option<&'static str>,
+}
+
+/// Row of `SHOW CREATE TABLE`.
+#[derive(Serialize)]
+struct ShownStatement<'t> {
+    table: &'t str,
+    statement: &'t str,
+}
+
+/// Returns a row as a JSON object, with its members in their order.
+pub(super) fn row(row: &impl Serialize) -> String {
+    serde_json::to_string(row).unwrap_or_default()
+}

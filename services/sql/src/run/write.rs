@@ -1,0 +1,342 @@
+//! `UPSERT`, `UPDATE` and `DELETE`: conversion to writes of rows, which the rows crate executes.
+//!
+//! A statement is planned like a read. Writes by whole keys become one write per key, with the remaining conditions as
+//! the condition of the write. Other deletes become one deletion of ranges, which takes no further condition.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::Durability;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::row::{
+    Members, RowCondition, RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
+};
+use tideline_rows::value::{cell_of, write_plain};
+use tideline_rows::{Outcomes, WriteSettings};
+
+use crate::error::{Position, Result, SqlError};
+use crate::plan::{Access, AccessPath, FoundKey, filter_of};
+use crate::statement::{Change, Delete, Name, OnDuplicate, Predicate, Update, Upsert, WriteStatement};
+
+/// Planned write.
+#[derive(Debug)]
+pub struct WritePlan {
+    table: Arc<WideTable>,
+    changes: Changes,
+    /// True if each row is written or not whatever happens to the others of its partition.
+    is_independent: bool,
+    /// True if rows that exist already are no error.
+    pub ignores_existing: bool,
+}
+
+#[derive(Debug)]
+enum Changes {
+    /// Writes of rows.
+    Rows(Vec<RowWrite>),
+    /// Deletion of ranges.
+    Ranges(Ranges),
+}
+
+/// Result of a write.
+#[derive(Debug)]
+pub enum WriteResult {
+    /// Outcomes of rows.
+    Rows(Outcomes),
+    /// Ranges were deleted.
+    RangesDeleted,
+}
+
+impl WritePlan {
+    /// Plans a statement.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError::Invalid`] for values that their columns cannot have, [`SqlError::Refused`] for an `UPDATE` without
+    /// values of all key columns, for further conditions on the deletion of a range, and for a deletion of all rows that
+    /// is not allowed; and the error of a table that does not exist.
+    pub fn new(engine: &Engine, statement: WriteStatement) -> Result<Self> {
+        match statement {
+            WriteStatement::Upsert(upsert) => Self::upsert(engine, &upsert),
+            WriteStatement::Update(update) => Self::update(engine, update),
+            WriteStatement::Delete(delete) => Self::delete(engine, delete),
+        }
+    }
+
+    /// Returns the table.
+    pub fn table(&self) -> &WideTable {
+        &self.table
+    }
+
+    fn upsert(engine: &Engine, upsert: &Upsert) -> Result<Self> {
+        let table = engine.wide_table(&upsert.table.text)?;
+        let rows = upsert.rows.iter().map(|values| upserted(&table, upsert, values));
+        Ok(Self {
+            changes: Changes::Rows(rows.collect::<Result<_>>()?),
+            is_independent: upsert.on_duplicate == OnDuplicate::Ignore,
+            ignores_existing: upsert.on_duplicate == OnDuplicate::Ignore,
+            table,
+        })
+    }
+
+    fn update(engine: &Engine, update: Update) -> Result<Self> {
+        let table = engine.wide_table(&update.table.text)?;
+        let (keys, filter) = by_keys(&table, "UPDATE", Some(update.condition))?;
+        let mut columns = Vec::new();
+        let (mut clear, mut increment) = (Vec::new(), BTreeMap::new());
+        for (column, change) in &update.changes {
+            check_column(&table, column)?;
+            match change {
+                Change::Add(number) => {
+                    increment.insert(column.text.clone(), *number);
+                }
+                Change::Set(value) => match value.to_column(table.column(&column.text).1)? {
+                    Some(json) => columns.push((column.text.clone(), json)),
+                    None => clear.push(column.text.clone()),
+                },
+            }
+        }
+        let rows = keys.iter().map(|key| RowWrite {
+            op: RowOperation::Update,
+            key: members(&table, key),
+            columns: Members(columns.clone()),
+            clear: clear.clone(),
+            increment: increment.clone(),
+            remove_versions: Vec::new(),
+            condition: Some(RowCondition {
+                exists: Some(true),
+                filter: filter.clone(),
+            }),
+            image: RowImage::None,
+        });
+        Ok(Self {
+            changes: Changes::Rows(rows.collect()),
+            is_independent: true,
+            ignores_existing: false,
+            table,
+        })
+    }
+
+    fn delete(engine: &Engine, delete: Delete) -> Result<Self> {
+        let table = engine.wide_table(&delete.table.text)?;
+        let access = Access::new(&table, delete.condition)?;
+        let changes = match access.path(&table, delete.allow_scan, "DELETE")? {
+            AccessPath::Keys(keys) => {
+                let filter = filter_of(&table, access.filter())?;
+                let condition = filter.map(|filter| RowCondition {
+                    exists: None,
+                    filter: Some(filter),
+                });
+                let rows = keys.iter().map(|key| RowWrite {
+                    op: RowOperation::Delete,
+                    key: members(&table, key),
+                    columns: Members::default(),
+                    clear: Vec::new(),
+                    increment: BTreeMap::new(),
+                    remove_versions: Vec::new(),
+                    condition: condition.clone(),
+                    image: RowImage::None,
+                });
+                Changes::Rows(rows.collect())
+            }
+            AccessPath::Ranges(ranges) | AccessPath::Table(ranges) => {
+                if let Some(condition) = access.filter().first() {
+                    return Err(not_a_range(condition));
+                }
+                Changes::Ranges(ranges)
+            }
+        };
+        Ok(Self {
+            table,
+            changes,
+            is_independent: true,
+            ignores_existing: false,
+        })
+    }
+
+    /// Executes the plan. `request` identifies the request of an idempotency key, which applies to writes of rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`tideline_rows::write::write`] and [`Engine::delete_rows`].
+    pub fn run(
+        &self,
+        engine: &Engine,
+        request: &[u8],
+        durability: Option<Durability>,
+        integers: RowIntegers,
+        key: Option<String>,
+    ) -> Result<WriteResult> {
+        match &self.changes {
+            Changes::Rows(rows) => {
+                let settings = WriteSettings {
+                    durability,
+                    integers,
+                    key,
+                    transaction: None,
+                    is_independent: false,
+                };
+                self.write_rows(engine, rows, request, &settings)
+                    .map(WriteResult::Rows)
+            }
+            Changes::Ranges(ranges) => {
+                if !ranges.ranges.is_empty() {
+                    engine.delete_rows(&self.table, ranges.ranges.clone(), durability)?;
+                }
+                Ok(WriteResult::RangesDeleted)
+            }
+        }
+    }
+}
+
+/// Maximum number of rounds of a write of independent rows.
+const ROUNDS_MAX: usize = 16;
+
+impl WritePlan {
+    /// Writes rows. A row that fails stops the other rows of its partition, so that these are written again without it
+    /// if rows are independent. A round reports all rows that fail, so there are rarely more than two.
+    fn write_rows(
+        &self,
+        engine: &Engine,
+        rows: &[RowWrite],
+        request: &[u8],
+        settings: &WriteSettings,
+    ) -> Result<Outcomes> {
+        let mut all = tideline_rows::write::write(engine, &self.table, rows, request, settings)?;
+        for round in 1..ROUNDS_MAX {
+            let stopped = all.rows.iter().filter(|row| row.status == RowStatus::NotApplied);
+            let places: Vec<usize> = stopped.map(|row| row.index as usize).collect();
+            if !self.is_independent || places.is_empty() {
+                break;
+            }
+            let rest: Vec<RowWrite> = places
+                .iter()
+                .filter_map(|place| rows.get(*place).cloned())
+                .collect();
+            let settings = WriteSettings {
+                key: settings.key.as_ref().map(|key| format!("{key}#{round}")),
+                ..settings.clone()
+            };
+            let written = tideline_rows::write::write(engine, &self.table, &rest, request, &settings)?;
+            for (place, outcome) in places.into_iter().zip(written.rows) {
+                all.rows[place] = RowOutcome {
+                    index: place as u64,
+                    ..outcome
+                };
+            }
+        }
+        let mut counts = RowCounts::default();
+        all.rows.iter().for_each(|row| counts.add(row.status));
+        Ok(Outcomes { counts, ..all })
+    }
+}
+
+/// Converts a row of an `UPSERT`.
+fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Literal]) -> Result<RowWrite> {
+    let layout = table.layout();
+    let mut key = Vec::new();
+    let (mut columns, mut clear) = (Vec::new(), Vec::new());
+    for (column, value) in upsert.columns.iter().zip(values) {
+        if let Ok(number) = layout.logical_number(&column.text) {
+            let json = value.to_key_json(&column.text, layout.logical()[number].kind)?;
+            key.push((column.text.clone(), json));
+            continue;
+        }
+        check_column(table, column)?;
+        match value.to_column(table.column(&column.text).1)? {
+            Some(json) => columns.push((column.text.clone(), json)),
+            None => clear.push(column.text.clone()),
+        }
+    }
+    // The server assigns the id of a new row.
+    let is_new = layout.generated().is_some_and(|number| {
+        let name = &layout.logical()[number].name;
+        key.iter().all(|(given, _)| given != name)
+    });
+    Ok(RowWrite {
+        op: if is_new {
+            RowOperation::Put
+        } else {
+            RowOperation::Update
+        },
+        key: Members(key),
+        columns: Members(columns),
+        clear: if is_new { Vec::new() } else { clear },
+        increment: BTreeMap::new(),
+        remove_versions: Vec::new(),
+        condition: (upsert.on_duplicate != OnDuplicate::Update).then_some(RowCondition {
+            exists: Some(false),
+            filter: None,
+        }),
+        image: RowImage::None,
+    })
+}
+
+/// Returns the keys of a condition, and its other tests as a filter.
+fn by_keys(
+    table: &WideTable,
+    statement: &str,
+    condition: Option<Predicate>,
+) -> Result<(Vec<FoundKey>, Option<ValueCondition>)> {
+    let access = Access::new(table, condition)?;
+    if !access.is_whole_key() {
+        let names = table.layout().logical().iter().map(|column| column.name.as_str());
+        return Err(SqlError::refused(
+            Position::default(),
+            format!(
+                "{statement} changes rows by their whole keys; give a value or a list of each key column by = or IN: {}. \
+                 Find the keys by SELECT first",
+                names.collect::<Vec<_>>().join(", ")
+            ),
+        ));
+    }
+    let AccessPath::Keys(keys) = access.path(table, false, statement)? else {
+        return Ok((Vec::new(), None));
+    };
+    Ok((keys, filter_of(table, access.filter())?))
+}
+
+/// Refuses a change of a key column.
+fn check_column(table: &WideTable, column: &Name) -> Result<()> {
+    match table.layout().logical_number(&column.text) {
+        Ok(_) => Err(SqlError::refused(
+            column.at,
+            format!(
+                "column {:?} is a key column, which cannot be changed; write a row with the new key, and delete the old \
+                 one",
+                column.text
+            ),
+        )),
+        Err(_) => Ok(()),
+    }
+}
+
+fn not_a_range(condition: &Predicate) -> SqlError {
+    let text: String = condition.to_string().chars().take(100).collect();
+    SqlError::refused(
+        Position::default(),
+        format!(
+            "DELETE of a range of keys takes no other condition, and {text} does not restrict the range. Give values of \
+             all key columns, or find the keys by SELECT and delete them by IN"
+        ),
+    )
+}
+
+/// Returns a key as the members of a request.
+fn members(table: &WideTable, key: &FoundKey) -> Members {
+    let json = |value: &KeyValue<'_>| {
+        let mut out = Vec::new();
+        write_plain(&cell_of(value), RowIntegers::Number, &mut out);
+        let text = String::from_utf8(out).unwrap_or_default();
+        RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    };
+    let columns = table.layout().logical().iter().zip(&key.values);
+    Members(
+        columns
+            .map(|(column, value)| (column.name.clone(), json(value)))
+            .collect(),
+    )
+}

@@ -1,0 +1,360 @@
+//! Parsed statements and conditions.
+//!
+//! `NOT` is moved into the tests of columns when a condition is parsed, so that a column without a value meets no
+//! comparison, negated or not, as in SQL.
+
+use std::fmt;
+
+use tideline_engine::model::{ColumnSpec, Durability, WideSpec};
+
+use crate::error::Position;
+use crate::literal::Literal;
+
+/// Statement.
+#[derive(Debug)]
+pub enum Statement {
+    /// `SELECT`.
+    Select(Select),
+    /// `EXPLAIN SELECT`.
+    Explain(Select),
+    /// Statement that shows tables and their columns.
+    Show(ShowStatement),
+    /// Statement that writes rows.
+    Write(WriteStatement),
+    /// Statement that changes tables.
+    Change(TableStatement),
+}
+
+/// Statement that shows tables and their columns.
+#[derive(Debug)]
+pub enum ShowStatement {
+    /// `SHOW TABLES`.
+    Tables,
+    /// `DESCRIBE`.
+    Columns(Name),
+    /// `SHOW CREATE TABLE`.
+    CreateTable(Name),
+}
+
+/// Statement that writes rows.
+#[derive(Debug)]
+pub enum WriteStatement {
+    /// `UPSERT` or `INSERT`.
+    Upsert(Upsert),
+    /// `UPDATE`.
+    Update(Update),
+    /// `DELETE`.
+    Delete(Delete),
+}
+
+/// Statement that changes tables.
+#[derive(Debug)]
+pub enum TableStatement {
+    /// `CREATE TABLE`.
+    Create(CreateTable),
+    /// `ALTER TABLE`.
+    Alter(AlterTable),
+    /// `DROP TABLE`.
+    Drop {
+        /// The table.
+        table: Name,
+        /// True if a missing table is no error.
+        if_exists: bool,
+    },
+}
+
+/// Name in a statement.
+#[derive(Debug, Clone)]
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Place.
+    pub at: Position,
+}
+
+/// `SELECT`.
+#[derive(Debug)]
+pub struct Select {
+    /// The table.
+    pub table: Name,
+    /// What is returned.
+    pub columns: SelectColumns,
+    /// `WHERE`.
+    pub condition: Option<Predicate>,
+    /// `ORDER BY`; empty for any order.
+    pub order: Vec<OrderItem>,
+    /// Place of `ORDER BY`.
+    pub order_at: Position,
+    /// `LIMIT`.
+    pub limit: Option<u64>,
+    /// True if the whole table may be read.
+    pub allow_scan: bool,
+}
+
+/// Result columns of a `SELECT`.
+#[derive(Debug)]
+pub enum SelectColumns {
+    /// `*`.
+    All,
+    /// `COUNT(*)`, under this name.
+    Count(String),
+    /// Columns with their names in the result.
+    Listed(Vec<(Name, String)>),
+}
+
+/// Column of `ORDER BY`.
+#[derive(Debug)]
+pub struct OrderItem {
+    /// The column.
+    pub column: Name,
+    /// True for `DESC`.
+    pub is_descending: bool,
+}
+
+/// `UPSERT` or `INSERT`.
+#[derive(Debug)]
+pub struct Upsert {
+    /// The table.
+    pub table: Name,
+    /// The columns.
+    pub columns: Vec<Name>,
+    /// One list of values per row, each as long as `columns`.
+    pub rows: Vec<Vec<Literal>>,
+    /// What happens to rows that exist.
+    pub on_duplicate: OnDuplicate,
+}
+
+/// What an `UPSERT` does with a row that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDuplicate {
+    /// Changes its columns.
+    Update,
+    /// Leaves it unchanged.
+    Ignore,
+    /// Fails.
+    Error,
+}
+
+/// `UPDATE`.
+#[derive(Debug)]
+pub struct Update {
+    /// The table.
+    pub table: Name,
+    /// Changes of columns.
+    pub changes: Vec<(Name, Change)>,
+    /// `WHERE`.
+    pub condition: Predicate,
+}
+
+/// Change of a column.
+#[derive(Debug)]
+pub enum Change {
+    /// Sets a value; NULL removes the column.
+    Set(Literal),
+    /// Adds a number.
+    Add(i64),
+}
+
+/// `DELETE`.
+#[derive(Debug)]
+pub struct Delete {
+    /// The table.
+    pub table: Name,
+    /// `WHERE`.
+    pub condition: Option<Predicate>,
+    /// True if all rows may be deleted.
+    pub allow_scan: bool,
+}
+
+/// `CREATE TABLE`.
+#[derive(Debug)]
+pub struct CreateTable {
+    /// The table.
+    pub table: Name,
+    /// True if an existing table is no error.
+    pub if_not_exists: bool,
+    /// Settings of the rows.
+    pub rows: WideSpec,
+    /// Durability of writes; `None` = the default.
+    pub durability: Option<Durability>,
+}
+
+/// `ALTER TABLE`.
+#[derive(Debug)]
+pub struct AlterTable {
+    /// The table.
+    pub table: Name,
+    /// Columns to declare. The flag is true if an equal declaration is no error.
+    pub added: Vec<(ColumnSpec, bool)>,
+    /// Columns to remove. The flag is true if a missing column is no error.
+    pub dropped: Vec<(Name, bool)>,
+    /// Settings to change.
+    pub settings: TableOptions,
+}
+
+/// Settings of a table in `WITH` or `SET`; `None` = unchanged.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// `VERSIONS`.
+    pub max_versions: Option<u32>,
+    /// `VERSION_GUARD`; the inner `None` = no limit.
+    pub version_guard: Option<Option<i64>>,
+    /// `ALLOW_RISING_KEY`.
+    pub allow_rising_key: Option<bool>,
+    /// `DURABILITY`.
+    pub durability: Option<Durability>,
+}
+
+/// Condition. The lists of `And` and `Or` have at least two elements.
+#[derive(Debug, Clone)]
+pub enum Predicate {
+    /// All conditions.
+    And(Vec<Self>),
+    /// At least one condition.
+    Or(Vec<Self>),
+    /// Test of a column.
+    Test(Name, ColumnTest),
+}
+
+/// Comparison of a column with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`.
+    Equal,
+    /// `<>`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// Returns the comparison that is true where this one is false, for columns with a value.
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Less => Self::GreaterOrEqual,
+            Self::LessOrEqual => Self::Greater,
+            Self::Greater => Self::LessOrEqual,
+            Self::GreaterOrEqual => Self::Less,
+        }
+    }
+
+    /// Returns the comparison with its operands exchanged.
+    pub fn exchanged(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+
+    /// Returns the operator.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+/// Test of a column. A column without a value passes only [`IsNull`](Self::IsNull).
+#[derive(Debug, Clone)]
+pub enum ColumnTest {
+    /// Comparison with a value.
+    Compare(Comparison, Literal),
+    /// `IN`, or `NOT IN` if the flag is true.
+    In(Vec<Literal>, bool),
+    /// `BETWEEN`, both ends included, or `NOT BETWEEN` if the flag is true.
+    Between(Box<[Literal; 2]>, bool),
+    /// `LIKE 'text%'`, or `NOT LIKE` if the flag is true.
+    Prefix(String, bool),
+    /// `IS NULL`.
+    IsNull,
+    /// `IS NOT NULL`.
+    IsNotNull,
+}
+
+impl Predicate {
+    /// Joins conditions by `AND`; `None` for an empty list.
+    pub fn all(mut conditions: Vec<Self>) -> Option<Self> {
+        match conditions.len() {
+            0 | 1 => conditions.pop(),
+            _ => Some(Self::And(conditions)),
+        }
+    }
+
+    /// Returns the conditions that `AND` joins at the top.
+    pub fn into_conjuncts(self) -> Vec<Self> {
+        match self {
+            Self::And(conditions) => conditions.into_iter().flat_map(Self::into_conjuncts).collect(),
+            other => vec![other],
+        }
+    }
+}
+
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut join = |conditions: &[Self], operator: &str| {
+            f.write_str("(")?;
+            for (number, condition) in conditions.iter().enumerate() {
+                if number > 0 {
+                    f.write_str(operator)?;
+                }
+                write!(f, "{condition}")?;
+            }
+            f.write_str(")")
+        };
+        match self {
+            Self::And(conditions) => join(conditions, " AND "),
+            Self::Or(conditions) => join(conditions, " OR "),
+            Self::Test(column, test) => write!(f, "{} {test}", quoted(&column.text)),
+        }
+    }
+}
+
+impl fmt::Display for ColumnTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = |negated: &bool| if *negated { "NOT " } else { "" };
+        match self {
+            Self::Compare(comparison, value) => write!(f, "{} {value}", comparison.symbol()),
+            Self::In(values, negated) => {
+                write!(f, "{}IN (", not(negated))?;
+                for (number, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if number > 0 { ", " } else { "" })?;
+                }
+                f.write_str(")")
+            }
+            Self::Between(ends, negated) => {
+                write!(f, "{}BETWEEN {} AND {}", not(negated), ends[0], ends[1])
+            }
+            Self::Prefix(text, negated) => {
+                write!(f, "{}LIKE '{}%'", not(negated), text.replace('\'', "''"))
+            }
+            Self::IsNull => f.write_str("IS NULL"),
+            Self::IsNotNull => f.write_str("IS NOT NULL"),
+        }
+    }
+}
+
+/// Returns a name as it is written in a statement: in backticks unless it consists of letters, digits and `_`.
+pub fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_word = !name.is_empty() && name.bytes().all(is_plain) && !name.as_bytes()[0].is_ascii_digit();
+    match is_word && !crate::parse::is_reserved(name) {
+        true => name.to_owned(),
+        false => format!("`{}`", name.replace('`', "``")),
+    }
+}

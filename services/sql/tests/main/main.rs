@@ -1,0 +1,8 @@
+//! Tests of statements: refusals, random statements against a naive model, names, definitions.
+
+mod definitions;
+mod model;
+mod names;
+mod noise;
+mod refusals;
+mod support;

@@ -1,0 +1,370 @@
+//! Refused statements, in tables: each has a reason that names what is wrong, and states what to do.
+//!
+//! The kind of the error decides the HTTP status. Limits are tested with statements that are just too large.
+
+use tideline_sql::{SqlError, parse};
+
+use crate::support::Database;
+
+/// Kinds of errors.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Invalid,
+    Refused,
+    OverLimit,
+    Rows,
+}
+
+fn kind(error: &SqlError) -> Kind {
+    match error {
+        SqlError::Invalid { .. } => Kind::Invalid,
+        SqlError::Refused { .. } => Kind::Refused,
+        SqlError::OverLimit { .. } => Kind::OverLimit,
+        SqlError::Rows(_) => Kind::Rows,
+    }
+}
+
+#[test]
+fn statements_without_a_plan_are_refused_by_name() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, j JSON, PRIMARY KEY (a, b))");
+    database.succeed("CREATE TABLE s (a VARCHAR, PRIMARY KEY (a))");
+    for (statement, said) in [
+        (
+            "SELECT * FROM t JOIN u ON t.a = u.a WHERE a = 1",
+            "JOIN is not evaluated",
+        ),
+        ("SELECT * FROM t, u WHERE a = 1", "JOIN is not evaluated"),
+        (
+            "SELECT a FROM t WHERE a = 1 GROUP BY a",
+            "GROUP BY is not evaluated",
+        ),
+        ("SELECT a FROM t WHERE a = 1 HAVING a > 1", "HAVING"),
+        (
+            "SELECT a FROM t WHERE a = 1 UNION SELECT a FROM t WHERE a = 2",
+            "combination of several SELECT",
+        ),
+        ("SELECT DISTINCT n FROM t WHERE a = 1", "DISTINCT"),
+        (
+            "SELECT SUM(n) FROM t WHERE a = 1",
+            "the function SUM is not evaluated",
+        ),
+        (
+            "SELECT COUNT(n) FROM t WHERE a = 1",
+            "the function COUNT is not evaluated",
+        ),
+        (
+            "SELECT COUNT(*), a FROM t WHERE a = 1",
+            "COUNT(*) is not combined",
+        ),
+        (
+            "SELECT a, COUNT(*) FROM t WHERE a = 1",
+            "COUNT(*) is not combined",
+        ),
+        (
+            "SELECT COUNT(*) FROM t WHERE a = 1 LIMIT 3",
+            "omit ORDER BY and LIMIT",
+        ),
+        ("SELECT n + 1 FROM t WHERE a = 1", "arithmetic is not evaluated"),
+        (
+            "SELECT * FROM t WHERE a = (SELECT 1)",
+            "subqueries are not evaluated",
+        ),
+        ("SELECT * FROM t WHERE a IN (SELECT 1)", "subquery"),
+        ("SELECT * FROM (SELECT 1)", "subqueries are not evaluated"),
+        (
+            "SELECT * FROM t WHERE a = 1 AND UPPER(b) = 'X'",
+            "the function UPPER is not evaluated",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 AND n = a",
+            "compared with values only",
+        ),
+        ("SELECT * FROM t WHERE b = \"text\"", "texts are in single quotes"),
+        ("SELECT * FROM t WHERE a = 1 AND b LIKE '%x'", "% at its end"),
+        ("SELECT * FROM t WHERE a = 1 AND b LIKE 'a_c'", "% at its end"),
+        ("SELECT * FROM t WHERE (a, b) IN ((1, 'x'))", "lists of columns"),
+        ("SELECT * FROM t WHERE a = 1 OFFSET 10", "OFFSET is not evaluated"),
+        (
+            "SELECT * FROM t WHERE a = 1 LIMIT 10 OFFSET 10",
+            "OFFSET is not evaluated",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 LIMIT 10, 10",
+            "OFFSET is not evaluated",
+        ),
+        ("SELECT * FROM t WHERE n = 1", "Three ways out"),
+        ("SELECT * FROM t", "Three ways out"),
+        ("SELECT * FROM t WHERE b LIKE '%'", "Three ways out"),
+        ("SELECT * FROM s WHERE a LIKE '%'", "Three ways out"),
+        ("SELECT * FROM t WHERE b = 'x'", "first key column \"a\""),
+        ("SELECT * FROM t WHERE a = 1 ORDER BY n", "rows are not sorted"),
+        ("SELECT * FROM t WHERE a > 1 ORDER BY b", "in the order a, b"),
+        (
+            "UPDATE t SET n = 1 WHERE a = 1",
+            "changes rows by their whole keys",
+        ),
+        ("UPDATE t SET n = 1", "add WHERE"),
+        ("UPDATE t SET n = n * 2 WHERE a = 1 AND b = 'x'", "as n = n + 1"),
+        (
+            "UPDATE t SET b = 'y' WHERE a = 1 AND b = 'x'",
+            "key column, which cannot be changed",
+        ),
+        ("DELETE FROM t WHERE a = 1 AND n = 1", "takes no other condition"),
+        ("DELETE FROM t", "ALLOW_SCAN"),
+        ("INSERT INTO t (a, b) SELECT a, b FROM t", "not copied"),
+        (
+            "INSERT INTO t (a, b) VALUES (1, 'x') ON DUPLICATE KEY UPDATE n = 1",
+            "ON DUPLICATE KEY IGNORE",
+        ),
+        ("CREATE INDEX i ON t (n)", "indexes are not supported by SQL"),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (TTL = '100')",
+            "TTL is not supported",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (COMPRESSION = 'ZSTD')",
+            "COMPRESSION is not supported",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, b BIGINT NOT NULL, PRIMARY KEY (a))",
+            "NOT NULL is supported for key columns",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT DEFAULT 1, PRIMARY KEY (a))",
+            "`DEFAULT` is not supported",
+        ),
+        (
+            "ALTER TABLE t SET (ALLOW_RISING_KEY = TRUE)",
+            "fixed when the table is created",
+        ),
+        ("EXPLAIN DELETE FROM t WHERE a = 1", "EXPLAIN describes a SELECT"),
+        (
+            "SELECT /*+ INDEX(i) */ * FROM t WHERE a = 1",
+            "the hint is ALLOW_SCAN",
+        ),
+    ] {
+        let error = database.fail(statement);
+        assert!(error.to_string().contains(said), "{statement}: {error}");
+        assert_eq!(kind(&error), Kind::Refused, "{statement}: {error}");
+    }
+}
+
+#[test]
+fn statements_that_are_not_valid_name_the_place() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, j JSON, PRIMARY KEY (a, b))");
+    for (statement, said) in [
+        ("", "expected SELECT"),
+        (";", "expected SELECT"),
+        ("MERGE INTO t", "line 1, column 1: expected SELECT"),
+        ("SELECT", "line 1"),
+        ("SELECT * t", "line 1, column 10: expected FROM, found `t`"),
+        (
+            "SELECT * FROM t\n  WHERE a = 1 1",
+            "line 2, column 15: expected the end",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 2",
+            "line 1, column 29: expected the end of the statement, found `2`",
+        ),
+        ("SELECT * FROM t WHERE a = 'x", "Unterminated string literal"),
+        (
+            "SELECT a, a FROM t WHERE a = 1",
+            "two result columns have the name \"a\"",
+        ),
+        ("SELECT * FROM d.t WHERE a = 1", "one part"),
+        ("SELECT * FROM t WHERE a = NULL", "use IS NULL"),
+        (
+            "SELECT * FROM t WHERE a = 'x'",
+            "key column \"a\" has the type i64; found the text \"x\"",
+        ),
+        ("SELECT * FROM t WHERE a = $1", "use ?"),
+        ("SELECT * FROM t WHERE a = ?", "1 placeholders and 0 parameters"),
+        ("SELECT * FROM t WHERE a = 1 LIMIT 0", "at least 1"),
+        (
+            "SELECT * FROM t WHERE a = 1; SELECT * FROM t WHERE a = 2",
+            "one statement",
+        ),
+        ("SELECT * /*+ ALLOW_SCAN */ FROM t", "follows SELECT or DELETE"),
+        (
+            "UPSERT INTO t (a, b) VALUES (1, 'x') ALLOW FILTERING",
+            "ALLOW_SCAN is for SELECT",
+        ),
+        ("UPSERT INTO t VALUES (1, 'x')", "the columns in parentheses"),
+        (
+            "UPSERT INTO t (a, b) VALUES (1)",
+            "line 1, column 29: the row has 1 values for 2 columns",
+        ),
+        ("UPSERT INTO t (a, a) VALUES (1, 2)", "\"a\" is given twice"),
+        (
+            "UPSERT INTO t (a, b) VALUES (1, NULL)",
+            "key column \"b\" cannot be NULL",
+        ),
+        (
+            "UPSERT INTO t (a, b, j) VALUES (1, 'x', '{')",
+            "not a JSON document",
+        ),
+        (
+            "UPSERT INTO t (a, b, n) VALUES (1, 'x', X'0')",
+            "pairs of hexadecimal digits",
+        ),
+        (
+            "UPSERT INTO t (a, b, n) VALUES (1, 'x', X'01')",
+            "has the type i64; found bytes",
+        ),
+        ("UPDATE t SET n = 1, n = 2 WHERE a = 1", "changed twice"),
+        ("UPDATE t SET n = n + 1.5 WHERE a = 1", "whole number"),
+        ("CREATE TABLE u (a BIGINT)", "no primary key"),
+        (
+            "CREATE TABLE u (a BIGINT, a BIGINT, PRIMARY KEY (a))",
+            "declared twice",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (b))",
+            "\"b\" of the primary key is not declared",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a, a))",
+            "in the primary key twice",
+        ),
+        (
+            "CREATE TABLE u (a POINT, PRIMARY KEY (a))",
+            "column \"a\": the type POINT is not supported",
+        ),
+        (
+            "CREATE TABLE u (a VARCHAR(20), PRIMARY KEY (a))",
+            "write VARCHAR alone",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (spread(a)))",
+            "spread is not a key modifier",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (bucket(a), a))",
+            "expected bucket(column, …, count)",
+        ),
+        (
+            "CREATE TABLE u (a VARCHAR, PRIMARY KEY (generated(a)))",
+            "type BIGINT",
+        ),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (VERSIONS = 'x')",
+            "VERSIONS: expected a whole number",
+        ),
+        ("ALTER TABLE t DROP COLUMN x", "column \"x\" is not declared"),
+        ("ALTER TABLE t RENAME TO u", "ADD COLUMN, DROP COLUMN or SET"),
+        ("SHOW DATABASES", "TABLES or CREATE TABLE"),
+        ("DROP INDEX i", "expected TABLE"),
+    ] {
+        let error = database.fail(statement);
+        assert!(error.to_string().contains(said), "{statement}: {error}");
+        assert_eq!(kind(&error), Kind::Invalid, "{statement}: {error}");
+    }
+}
+
+#[test]
+fn errors_of_rows_are_passed_on() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, n BIGINT, PRIMARY KEY (a))");
+    for (statement, said) in [
+        ("SELECT * FROM u WHERE a = 1", "u"),
+        ("SELECT * FROM `default` WHERE a = 1", "wide"),
+        ("CREATE TABLE t (a BIGINT, PRIMARY KEY (a))", "t"),
+        ("CREATE TABLE u (a TIMESTAMP, PRIMARY KEY (a))", "rises with time"),
+        ("CREATE TABLE u (a DOUBLE, PRIMARY KEY (a))", "keys cannot hold"),
+        ("SELECT * FROM t WHERE a = 1 AND n = 'x'", "has the type i64"),
+        ("ALTER TABLE t ADD n JSON", "declared twice"),
+    ] {
+        let error = database.fail(statement);
+        assert!(error.to_string().contains(said), "{statement}: {error}");
+        assert_eq!(kind(&error), Kind::Rows, "{statement}: {error}");
+    }
+}
+
+#[test]
+fn large_statements_are_refused_with_the_limit() {
+    let long_list = vec!["1"; 2_001].join(", ");
+    let ranges = vec!["1"; 300]
+        .iter()
+        .enumerate()
+        .map(|(n, _)| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, b BIGINT, PRIMARY KEY (a, b))");
+    let statements = [
+        (
+            format!(
+                "SELECT * FROM t WHERE {}a = 1{}",
+                "(".repeat(100),
+                ")".repeat(100)
+            ),
+            "nested more than",
+        ),
+        (
+            format!("SELECT * FROM t WHERE a = 1{}", " OR b = 1".repeat(1_000)),
+            "use IN for many values",
+        ),
+        (
+            format!("SELECT * FROM t WHERE a = 1{}", "::INT".repeat(1_000)),
+            "words and signs",
+        ),
+        (format!("SELECT {} FROM t", "- ".repeat(5_000)), "words and signs"),
+        (
+            format!(
+                "UPSERT INTO t (a, b) VALUES {}",
+                vec!["(1, 2)"; 10_001].join(", ")
+            ),
+            "number of rows of 10001",
+        ),
+        (
+            format!("SELECT * FROM t WHERE a = '{}'", "x".repeat(1 << 20)),
+            "length in bytes",
+        ),
+        (
+            format!("SELECT * FROM t WHERE a IN ({ranges})"),
+            "300 ranges, over the limit of 256",
+        ),
+    ];
+    for (statement, said) in &statements {
+        let error = database.fail(statement);
+        assert!(error.to_string().contains(said), "{said}: {error}");
+        assert_eq!(kind(&error), Kind::OverLimit, "{said}: {error}");
+    }
+    // A list is not an expression, so it may be long.
+    assert!(parse(&format!("SELECT * FROM t WHERE a IN ({long_list})"), &[]).is_ok());
+    let keys: Vec<String> = (0..2_001).map(|a| a.to_string()).collect();
+    let error = database.fail(&format!(
+        "SELECT * FROM t WHERE b = 1 AND a IN ({})",
+        keys.join(", ")
+    ));
+    assert!(
+        error.to_string().contains("2001 keys, over the limit of 2000"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_deepest_statement_fits_the_stack_of_a_thread() {
+    // The size of the stacks on which a server runs requests.
+    let thread = std::thread::Builder::new().stack_size(2 << 20);
+    let parsed = thread.spawn(|| {
+        let deep = format!(
+            "SELECT * FROM t WHERE {}a = 1{}",
+            "(NOT ".repeat(14),
+            ")".repeat(14)
+        );
+        let long = format!("SELECT * FROM t WHERE a = 1{}", " OR b = 1 AND c = 2".repeat(240));
+        let mixed = format!(
+            "SELECT * FROM t WHERE {}",
+            "a = 1 AND (b = 2 OR ".repeat(6) + "c" + &")".repeat(6)
+        );
+        for statement in [deep, long, mixed] {
+            parse(&statement, &[]).expect("it is within the limits");
+        }
+        let casts = format!("SELECT * FROM t WHERE a = 1{}", "::INT".repeat(900));
+        parse(&casts, &[]).expect_err("conversions are refused");
+    });
+    parsed.expect("a thread").join().expect("it does not overflow");
+}

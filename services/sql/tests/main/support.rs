@@ -1,0 +1,125 @@
+//! An engine in memory, and statements on it.
+//!
+//! Statements are executed as the HTTP route executes them, without HTTP.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tempfile::TempDir;
+use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::model::{ManualClock, Timestamp};
+use tideline_engine::{Engine, Settings};
+use tideline_openapi::row::{RowCounts, RowIntegers};
+use tideline_sql::plan::ReadPlan;
+use tideline_sql::run::read::{End, Extent, explain, select};
+use tideline_sql::run::table::{change, show};
+use tideline_sql::run::write::{WritePlan, WriteResult};
+use tideline_sql::{Result, SqlError, Statement, parse};
+
+/// Time of the test clock, in nanoseconds.
+const NOW: i64 = 1_800_000_000_000_000_000;
+
+pub(crate) struct Database {
+    engine: Engine,
+    _index: TempDir,
+}
+
+/// Result of a statement.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Rows(Vec<Value>, End),
+    Written(RowCounts),
+    RangesDeleted,
+    Changed,
+}
+
+impl Database {
+    pub(crate) fn new() -> Self {
+        let index = tempfile::tempdir().expect("a temporary folder");
+        let disk = MemoryDisk::new(Character::Embedded);
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(NOW));
+        let settings = Settings::new(index.path().join("index"));
+        let engine = Engine::open(Arc::new(MemoryBackend::open(&disk)), Arc::new(clock), settings);
+        Self {
+            engine: engine.expect("the engine opens"),
+            _index: index,
+        }
+    }
+
+    pub(crate) fn run(&self, text: &str) -> Result<Done> {
+        self.run_with(text, &[], Extent::All)
+    }
+
+    pub(crate) fn run_with(&self, text: &str, parameters: &[Value], extent: Extent<'_>) -> Result<Done> {
+        let parameters: Vec<Box<RawValue>> = parameters
+            .iter()
+            .map(|value| RawValue::from_string(value.to_string()).expect("JSON"))
+            .collect();
+        let engine = &self.engine;
+        Ok(match parse(text, &parameters)? {
+            Statement::Select(statement) => {
+                let plan = ReadPlan::new(engine, statement)?;
+                let mut rows = Vec::new();
+                let end = select(
+                    engine,
+                    &plan,
+                    extent,
+                    RowIntegers::Number,
+                    &|| false,
+                    &mut |row| {
+                        rows.push(serde_json::from_slice(row).expect("a row is JSON"));
+                        Ok(())
+                    },
+                )?;
+                Done::Rows(rows, end)
+            }
+            Statement::Explain(statement) => {
+                let plan = ReadPlan::new(engine, statement)?;
+                Done::Rows(vec![parsed(&explain(&plan))], End::default())
+            }
+            Statement::Show(statement) => {
+                let rows = show(engine, &statement)?;
+                Done::Rows(rows.iter().map(|row| parsed(row)).collect(), End::default())
+            }
+            Statement::Write(statement) => {
+                let plan = WritePlan::new(engine, statement)?;
+                match plan.run(engine, text.as_bytes(), None, RowIntegers::Number, None)? {
+                    WriteResult::Rows(outcomes) => Done::Written(outcomes.counts),
+                    WriteResult::RangesDeleted => Done::RangesDeleted,
+                }
+            }
+            Statement::Change(statement) => {
+                change(engine, statement)?;
+                Done::Changed
+            }
+        })
+    }
+
+    /// Runs a statement that returns rows.
+    pub(crate) fn rows(&self, text: &str) -> Vec<Value> {
+        match self.run(text) {
+            Ok(Done::Rows(rows, _)) => rows,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// Runs a statement that succeeds.
+    pub(crate) fn succeed(&self, text: &str) {
+        if let Err(error) = self.run(text) {
+            panic!("{text}: {error}");
+        }
+    }
+
+    /// Runs a statement that fails.
+    pub(crate) fn fail(&self, text: &str) -> SqlError {
+        match self.run(text) {
+            Err(error) => error,
+            Ok(done) => panic!("{text}: {done:?}"),
+        }
+    }
+}
+
+fn parsed(row: &str) -> Value {
+    serde_json::from_str(row).expect("a row is JSON")
+}
