@@ -145,7 +145,7 @@ fn a_dropped_table_takes_everything_with_it() {
     assert!(hosts(&client).is_empty());
 }
 
-/// Creates a table with one machine and sealed points. Their ages are whole days before the returned timestamp,
+/// Creates a table with one machine and sealed points. The points are whole days older than the returned timestamp,
 /// which is half an hour ago.
 fn prepare(client: &Client, policy: &Json) -> i64 {
     let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});

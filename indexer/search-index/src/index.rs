@@ -145,7 +145,7 @@ impl SearchIndex {
         self.shared.wake.notify_one();
     }
 
-    /// Signals that timelines were announced, edited or removed. Cheap; search results do not depend on it.
+    /// Signals that timelines became visible, or were edited or removed. Cheap; search results do not depend on it.
     pub fn notify(&self) {
         self.shared.control.lock().notified = true;
         self.shared.wake.notify_one();
@@ -234,7 +234,8 @@ impl SearchIndex {
         }
     }
 
-    /// Waits until all timelines that were announced, edited or removed before the call are committed.
+    /// Waits until the index has committed all timelines that became visible, or were edited or removed, before the
+    /// call.
     ///
     /// # Errors
     ///

@@ -12,14 +12,14 @@
 //! ```
 //!
 //! A plan reads rows by whole keys, by ranges of keys, or reads the whole table. There is no sort and no join: a
-//! statement whose result does not come out of one access path in order is refused, with the reason and what to do. A
-//! further kind of access path is a variant of [`plan::AccessPath`].
+//! statement whose result does not come out of one access path in order is refused, with the reason and what to do.
+//! Each kind of access path is a variant of [`plan::AccessPath`].
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`parse`](mod@parse) | text to [`Statement`]: tokens, hints, bounds, grammar |
 //! | [`statement`] | statements and conditions |
-//! | [`literal`] | values of statements and parameters, in the forms of the rows crate |
+//! | [`literal`] | values of statements and parameters; conversion to the JSON forms of `tideline-rows` |
 //! | [`plan`] | access paths, order, filters |
 //! | [`projection`] | the returned columns; rows as flat JSON objects |
 //! | [`run`] | execution of plans |

@@ -1,5 +1,5 @@
-//! The journal: append-only files of this backend, one for each shard, epoch and generation. A cut or a failure starts
-//! the next generation of an epoch.
+//! The journal: append-only files of this backend, one for each shard, epoch and generation. A request for a new file
+//! ([`ShardJournal::cut`]) or a failure starts the next generation of an epoch.
 //!
 //! fjall's write-ahead log is not used, because dropping a keyspace neither rotates nor frees that log. Three rules
 //! make the files trustworthy:
@@ -478,8 +478,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Passes the entries from `self.from` on to `visit`: those below `end`, or all if `end` is `None`. An append of
-    /// unknown outcome may be stored twice; its entries are passed once.
+    /// Calls `visit` for each entry from the start of the replay up to, but not including, `end`; without `end`, up to
+    /// the last entry. An append of unknown outcome may be stored twice; its entries are passed once.
     pub(crate) fn run(
         self,
         end: Option<SequenceNumber>,

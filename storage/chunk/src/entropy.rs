@@ -16,7 +16,7 @@ pub(crate) const SLOTS_MAX: usize = 1 << LOG_MAX;
 /// `take` with each slot and its symbol.
 fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(usize, usize)) {
     let slots = 1usize << log;
-    // The step is odd and close to 5/8 of the slots, so it visits every slot once.
+    // The step is close to 5/8 of the slots. For a `log` of 0 or at least 4 it is odd, so every slot is visited once.
     let step = (slots >> 1) + (slots >> 3) + 3;
     let mut slot = 0;
     for (symbol, count) in counts.enumerate() {
@@ -60,9 +60,9 @@ pub(crate) struct EncodeTable {
 
 #[derive(Debug, Clone, Copy)]
 struct EncodeSymbol {
-    /// The sum of a state and this value has the number of bits to write in its bits 16 and above.
+    /// `(state + bits) >> 16` is the number of bits to write.
     bits: u32,
-    /// The sum of the state without the written bits and this value is an index into `slots`.
+    /// `(state >> width) + offset` is an index into `slots`, where `width` is the number of bits to write.
     offset: u32,
 }
 

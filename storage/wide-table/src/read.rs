@@ -325,7 +325,7 @@ impl WideStore {
 /// Rows, number of rows read, and last key up to which all sources were read; `None` if all sources are at their end.
 type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
 
-/// Merges the sources, newest first, up to the last key up to which all of them were read.
+/// Merges the sources, which are ordered newest first. Stops at the last key that all of them cover.
 fn merge(
     mut sources: Vec<Source>,
     direction: Direction,

@@ -1,8 +1,8 @@
 //! Throughput of `tideline write` compared with a plain loader.
 //!
-//! The same file is sent by the loader, cut into batches beforehand, and written by the command, alternately,
-//! each time into a fresh server. Both share the machine with the server, so the figure is the rate by wall
-//! clock.
+//! Loader and command alternately send the same rows, each time to a fresh server: the loader sends prepared
+//! batches from memory, and the command reads a file. Rates are per second of wall-clock time. Both run on the
+//! same machine as the server and share its CPUs.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -25,8 +25,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Find unused objects at a target
 ///
-/// Finds files and descriptions that failed or killed jobs have left at a target. Objects that a segment, a
-/// reader or a job of this database uses stay, and so do objects that a complete description of another
+/// Finds files and descriptions that failed or killed jobs have left at a target. Objects in use by a segment, a
+/// reader or a job of this database are kept, and so are objects that a complete description of another
 /// database refers to. With `remove` the unused objects are removed, descriptions first, for at most 20
 /// seconds. A repeated request removes the remaining ones (`objects` minus `removed`). The daily job of kind
 /// `sweep_archive` removes the same objects once they are a day old.

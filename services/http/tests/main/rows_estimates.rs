@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::Server;
 
-/// Rows of each table: more than an exact estimate reads.
+/// Number of rows of each table; too many for an estimate to be exact.
 const ROWS: u64 = 60_000;
 
 fn create(server: &Server, name: &str, key: &Value) {

@@ -562,7 +562,7 @@ fn labels_that_collide_follow_the_rules_of_prometheus() {
             &[("job", "mine")],
             "m{env=prod,instance=i-1,job=ns/shop,k8s_pod=p}",
         ),
-        // The metric name cannot be replaced, and empty values are no labels.
+        // The metric name cannot be replaced, and attributes with empty values are dropped.
         (
             &[("__name__", "n"), ("x", ""), ("y", "1")],
             "m{env=prod,instance=i-1,job=ns/shop,k8s_pod=p,y=1}",
@@ -661,7 +661,7 @@ fn target_info_covers_the_times_of_a_resource() {
             .any(|metadata| metadata.name == "target_info")
     );
 
-    // A resource is described only if it is identified and has something to describe.
+    // `target_info` is written only for a resource with a `job` or `instance` and at least one other attribute.
     for attributes in [texts(&[("version", "2")]), texts(&[("service.name", "shop")])] {
         let (_, rows) = sent(&of_resource(attributes, vec![gauge("m", vec![at(0)])]));
         assert_eq!(rows.len(), 1);
@@ -846,7 +846,7 @@ fn small_bodies_do_not_become_large() {
     let (decoded, rows) = read(&request.to_protobuf(), OtlpEncoding::Protobuf, &settings).expect("a message");
     assert!(rows.len() < 30_000, "{}", rows.len());
     assert_eq!(rejected(&decoded), 100_000 - rows.len() as u64);
-    // A histogram of a million empty buckets is small, one of a million buckets is rejected.
+    // A histogram with a million empty buckets is small. A histogram with a million nonempty buckets is rejected.
     for (count, is_rejected) in [(0, false), (1, true)] {
         let point = Point {
             time: TIME,

@@ -1,6 +1,6 @@
 //! Conversion of an evaluated plan to the query result, with annotations and statistics.
 //!
-//! Range vectors at the root of a plan are evaluated here, because only a query result may contain them.
+//! Range vectors at the root of a plan are evaluated here, because `Value` has no variant for them.
 
 use std::sync::PoisonError;
 

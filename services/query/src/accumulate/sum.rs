@@ -17,7 +17,8 @@ const SHORT: usize = 8;
 ///
 /// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
 /// (Neumaier's variant of Kahan summation). The order of additions and merges therefore changes the result by at most
-/// 1e-12 relative. A result beyond the range of doubles is infinite.
+/// 1e-12 of it, unless values cancel that are far larger than the result. A result beyond the range of doubles is
+/// infinite.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     integers: i128,
@@ -97,7 +98,7 @@ impl Sum {
     pub fn as_f64(&self) -> f64 {
         let mut floats = self.floats;
         if self.integers != 0 {
-            // Nearly every sum fits 64 bits; their conversion takes a tenth of the time of 128 bits.
+            // Nearly every sum fits 64 bits. Converting 64 bits takes a tenth of the time of converting 128 bits.
             let small = i64::try_from(self.integers);
             let rounded = small.map_or_else(|_| self.integers as f64, |small| small as f64);
             floats.add(rounded);

@@ -1,6 +1,6 @@
 //! Computed fields and columns, compared with a naive evaluator of expressions.
 //!
-//! Random expressions are evaluated between the fields of a point and between the aggregates of a window.
+//! Random expressions are evaluated over the fields of each point and over the aggregates of each window.
 
 use std::collections::BTreeMap;
 

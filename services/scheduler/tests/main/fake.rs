@@ -68,7 +68,7 @@ pub(crate) struct FakeWork {
     /// Descriptions of what was done.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
-    /// Reports of seals that were not taken yet.
+    /// Seal reports that [`SeriesWork::take_seal_reports`] has not returned yet.
     pub(crate) seals: Mutex<Vec<SealReport>>,
 }
 

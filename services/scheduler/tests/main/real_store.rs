@@ -322,8 +322,8 @@ fn moves_change_no_answer() {
                     let mut spec = (*table.spec()).clone();
                     spec.policy = new_policy(&mut chance, run % 3 == 0);
                     work.store.alter_table("default", spec).expect("a policy");
-                    // A longer age makes hidden points visible again unless they were freed. Only a read determines
-                    // which points were freed.
+                    // A longer retention makes hidden points visible again unless they were freed. Only a read
+                    // determines which points were freed.
                     let (now_from, found) = (work.store.visible_from(&table), read(&work.store, &table));
                     let is_freed = |point: &(TimelineId, i64)| {
                         (now_from..hidden_before).contains(&point.1) && !found.contains_key(point)

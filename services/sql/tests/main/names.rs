@@ -3,7 +3,7 @@
 use tideline_sql::parse;
 use tideline_sql::statement::quoted;
 
-/// Returns true if a name is a name at every place of the grammar.
+/// Returns true if the parser accepts `written` at every place of the grammar that takes a name.
 fn is_name(written: &str) -> bool {
     [
         format!("SELECT {written}, {written} AS a FROM t WHERE {written} = 1 AND NOT {written} IN (1) ORDER BY {written} DESC LIMIT 1"),

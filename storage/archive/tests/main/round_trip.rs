@@ -371,7 +371,8 @@ fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     assert_eq!(flat(&points[&id]), flat(&back[&id]));
 }
 
-/// Reading many files alternately with a small shared memory limit returns the same points.
+/// Two readers take turns and share a small memory limit. They return the same points, and each exceeds the limit by at
+/// most one file.
 #[test]
 fn readers_of_many_files_keep_to_their_memory() {
     let mut known = Known::default();

@@ -58,7 +58,7 @@ impl Decimal {
             return None;
         }
         let fraction = fraction.trim_end_matches('0');
-        // Summed below 0, because the smallest mantissa has no positive counterpart.
+        // Accumulated as a negative number, because the smallest mantissa has no positive counterpart.
         let mut mantissa = whole
             .bytes()
             .chain(fraction.bytes())

@@ -183,7 +183,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!((evicted.segments, evicted.stay), (1, 0), "{name}");
         assert_eq!(filled.rows(), expected, "{name}");
 
-        // A rewritten segment has a list of its own; the previous files are removed by the previous list.
+        // The rewritten segment has a new file list. The files in the previous list are removed.
         let delete = Delete {
             timelines: ids(),
             range: TimeRange::new(0, DAY),
@@ -308,7 +308,7 @@ fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
     assert_eq!(filled.rows(), expected);
     assert!(archive().verify(&filled.files()).expect("known").is_sound());
 
-    // Objects of the other database that no description names are found once they are a day old.
+    // Objects of the other database are found if no description lists them and they are at least a day old.
     let found = filled
         .store
         .find_orphans(&search(Some(other)))

@@ -1,4 +1,4 @@
-//! Column roles that a Parquet file declares in its metadata: results of a query, and files of an archive.
+//! Column roles that a Parquet file declares in its metadata. Query results and archive files declare them.
 //!
 //! Such files can be read without options for tags and fields.
 

@@ -33,7 +33,7 @@ pub(super) fn string(value: &[u8]) -> Option<&[u8]> {
 
 /// Appends the text of a value. A value of no known type has an empty text.
 ///
-/// The text is not checked to be UTF-8; the registration of its series checks it.
+/// A plain string is not checked to be UTF-8 here, but when its series is registered.
 pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reason>> {
     let start = out.len();
     Ok(match kind(value)? {

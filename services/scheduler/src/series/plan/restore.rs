@@ -1,7 +1,7 @@
 //! Restore: archived points return to the cold tier for a while, on request.
 //!
-//! Whole segments are restored, and cold segments of the same range stay with them. A restore is not planned from
-//! facts, but only by a request.
+//! Whole segments are restored. Cold segments of the same range stay in the cold tier for the same time. Restores are
+//! planned only on request, never automatically.
 
 use tideline_engine::model::{JobKind, Tier, TimeRange, Timestamp};
 
@@ -9,8 +9,8 @@ use super::facts::{Facts, SegmentFacts, TableFacts};
 use super::of_table;
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Plans to keep archived and cold segments in the cold tier until a trusted timestamp: all that overlap a range and
-/// have visible points. `None` if there is no such segment.
+/// Plans a restore of the archived and cold segments that overlap `range` and have visible points. They stay in the
+/// cold tier until the trusted time reaches `until`. `None` if there is no such segment.
 pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
     let now = facts.now();
     let is_wanted = |segment: &&SegmentFacts| {
