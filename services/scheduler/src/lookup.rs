@@ -1,4 +1,6 @@
-//! Look-up of jobs: running, waiting or past.
+//! Look-up of jobs that are running, waiting or past.
+//!
+//! Past jobs are those that the job journal still holds.
 
 use tideline_engine::model::Timestamp;
 

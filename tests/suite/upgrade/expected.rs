@@ -1,4 +1,4 @@
-//! Expected contents of the fixture store, in a text form that people can read and compare.
+//! Expected contents of the fixture store, as text that can be read and compared.
 //!
 //! ```text
 //! table default
