@@ -315,8 +315,8 @@ pub struct ImportEnd {
     /// Number of records that were not written and have no line, because the response lists at most 10,000 and
     /// 3 MiB.
     pub omitted: u64,
-    /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after those
-    /// that are counted were not written.
+    /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after
+    /// those that are counted were not written.
     pub stopped: Option<String>,
     /// True if the same import can succeed later, after it was stopped.
     pub retryable: bool,
@@ -566,8 +566,8 @@ pub struct CountRows {
     /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Estimates the count: exact up to 20,000 rows read, beyond that from a sample. The response then has an `interval`.
-    /// Without `page_token`. Default false.
+    /// Estimates the count: exact up to 20,000 rows read, beyond that from a sample. The response then has an
+    /// `interval`. Without `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
     /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
@@ -579,8 +579,8 @@ pub struct CountRows {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"count": 42, "scanned": 42, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct RowsCounted {
-    /// Number of rows that this request has found: exact unless there is an `interval`. If `next` is not `null`, more rows
-    /// can follow.
+    /// Number of rows that this request has found: exact unless there is an `interval`. If `next` is not `null`, more
+    /// rows can follow.
     pub count: u64,
     /// Interval of an estimated count. Omitted if the count is exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -75,8 +75,8 @@ pub struct RowsExplained {
     pub keys: Option<u64>,
     /// Number of ranges of stored keys that are read.
     pub ranges: u64,
-    /// Number of buckets of the key; `null` without a bucket. A scan that does not fix the hashed columns reads one range
-    /// in each bucket and merges them.
+    /// Number of buckets of the key; `null` without a bucket. A scan that does not fix the hashed columns reads one
+    /// range in each bucket and merges them.
     pub buckets: Option<u16>,
     /// Restrictions of the key columns, in the order of the key.
     pub bounds: Vec<String>,
@@ -86,7 +86,8 @@ pub struct RowsExplained {
     pub is_table_scan: bool,
     /// False if the read is refused without `allow_scan`.
     pub is_allowed: bool,
-    /// True if rows are returned in the order of the key columns; false if a hash or a reversed text determines the order.
+    /// True if rows are returned in the order of the key columns; false if a hash or a reversed text determines the
+    /// order.
     pub is_ordered: bool,
     /// Number of rows of the result: exact, or estimated if there is an `interval`.
     pub estimated_rows: u64,

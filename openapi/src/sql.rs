@@ -72,11 +72,11 @@ pub struct SqlEnd {
     pub reason: Option<PageEnd>,
 }
 
-/// What a statement without rows has done.
+/// Result of a statement that returns no rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"done": "created", "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct SqlDone {
-    /// What was done.
+    /// Effect of the statement.
     pub done: SqlAction,
     /// Id of the request, as in the server log.
     pub request_id: String,

@@ -1,5 +1,5 @@
-//! Third-party reader and writer: `pyarrow` from PyPI reads rows that the real binary exports as Arrow streams and Parquet
-//! files, and writes files that it imports.
+//! Third-party reader and writer: `pyarrow` from PyPI reads rows that the real binary exports as Arrow streams and
+//! Parquet files, and writes files that it imports.
 //!
 //! The test needs `python3` and a package index. Without them it is skipped, or fails under `CI=true`.
 

@@ -247,14 +247,7 @@ fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_show
         drop(receiver);
         let fed = feed.run(&batches, sender.progress);
         drop(batches);
-        for worker in workers {
-            // The thread has already printed its panic, which counts as a failure of the run.
-            if worker.join().is_err() {
-                sender
-                    .concurrency
-                    .fail(CliError::Incomplete("a sending thread failed".into()));
-            }
-        }
+        sender.concurrency.join(workers);
         drop(stop_showing);
         match sender.concurrency.failure() {
             Some(failure) => Err(failure),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_backend::{Backend, Health};
 use tideline_key_codec::layout::KeyLayout;
-use tideline_log::ModelTag;
+use tideline_log::{LogError, ModelTag};
 use tideline_model::{TableId, TimelineId, WideSpec};
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
-use tideline_wide_table::check::{CheckedRows, check_rows};
+use tideline_wide_table::check::{CheckedRows, StoredParts, check_rows};
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
@@ -40,10 +40,11 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     }
     report.store = check(backend, &mut check_entry);
     report.findings.append(&mut report.store.findings);
+    let parts = StoredParts::read(backend);
     for table in &report.store.tables {
         if let Some(wide) = table.spec.wide.as_deref() {
             let name = table.name.as_str();
-            match check_wide(backend, table.id, wide) {
+            match check_wide(backend, parts.as_ref(), table.id, wide) {
                 Ok(checked) => {
                     report.rows += checked.rows;
                     report.row_bytes += checked.bytes;
@@ -79,10 +80,16 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
 }
 
 /// Checks the rows of a wide table and that their keys fit its layout.
-fn check_wide(backend: &dyn Backend, table: TableId, wide: &WideSpec) -> Result<CheckedRows, String> {
+fn check_wide(
+    backend: &dyn Backend,
+    parts: Result<&StoredParts, &LogError>,
+    table: TableId,
+    wide: &WideSpec,
+) -> Result<CheckedRows, String> {
+    let parts = parts.map_err(ToString::to_string)?;
     let layout = KeyLayout::new(&wide.key, wide.allow_rising_key).map_err(|error| error.to_string())?;
     let check_key = |key: &[u8]| layout.decode(key).map(drop).map_err(|error| error.to_string());
-    check_rows(backend, table, &check_key).map_err(|error| error.to_string())
+    check_rows(backend, parts, table, &check_key).map_err(|error| error.to_string())
 }
 
 /// Checks a journal entry that is not a delta.

@@ -4,8 +4,8 @@
 //! resolves its timelines in the catalog and goes to the store. A search combines the index with the spans of
 //! timelines from the store. A restart restores the catalogs with the identities found in the journal.
 //!
-//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`mod@write`] checks the batch, converts it
-//! to a delta and commits it → the store acknowledges → the timelines become visible.
+//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`mod@write`] checks the batch, converts
+//! it to a delta and commits it → the store acknowledges → the timelines become visible.
 //!
 //! | module | operations |
 //! |---|---|

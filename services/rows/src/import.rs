@@ -59,8 +59,8 @@ pub enum ImportSource {
 pub struct ImportSettings {
     /// Settings of the writes.
     pub write: WriteSettings,
-    /// Names of columns of the table by names of columns of the file; `None` for columns that are ignored. Other columns
-    /// keep their names.
+    /// Names of columns of the table by names of columns of the file; `None` for columns that are ignored. Other
+    /// columns keep their names.
     pub map: BTreeMap<String, Option<String>>,
     /// True if records change the columns they have, false if they replace rows.
     pub is_update: bool,
@@ -78,8 +78,8 @@ pub struct Imported {
 /// Record of a file: the write, or why it is refused.
 type Record = std::result::Result<RowWrite, String>;
 
-/// Imports the records of a source. Passes the outcome of each record that was not written to `reject`; its index is the
-/// number of the record, from 0, without the header line.
+/// Imports the records of a source. Passes the outcome of each record that was not written to `reject`; its index is
+/// the number of the record, from 0, without the header line.
 ///
 /// If the writes have an idempotency key, it covers each entry separately, so a repeated import writes each entry once.
 ///

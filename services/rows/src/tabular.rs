@@ -3,10 +3,11 @@
 //! These formats have one schema for all rows. [`TableColumns`] chooses it from the declarations and the request before
 //! the first row is read, and [`TabularWriter`] writes rows one by one, so memory is bounded by a batch.
 //!
-//! The columns are the key columns, then one column per requested name, then one JSON column per requested prefix, named
-//! like the prefix, such as `seen_*`. It holds an object with the columns of the row that begin with the prefix and have
-//! no column of their own. Without a list of columns, the table has all declared columns and the prefix `*`, so nothing
-//! is left out. A value whose type is not the declared one is stored in the JSON column; without one, it is an error.
+//! The columns are the key columns, then one column per requested name, then one JSON column per requested prefix,
+//! named like the prefix, such as `seen_*`. It holds an object with the columns of the row that begin with the prefix
+//! and have no column of their own. Without a list of columns, the table has all declared columns and the prefix `*`,
+//! so nothing is left out. A value whose type is not the declared one is stored in the JSON column; without one, it is
+//! an error.
 
 use std::io::Write;
 
@@ -59,14 +60,14 @@ enum Form {
 }
 
 impl TableColumns {
-    /// Chooses the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and one
-    /// JSON column for others. With `decimal_scale`, decimals are numbers of 38 digits with this number of digits after
-    /// the point; without, they are text.
+    /// Chooses the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and
+    /// one JSON column for others. With `decimal_scale`, decimals are numbers of 38 digits with this number of digits
+    /// after the point; without, they are text.
     ///
     /// # Errors
     ///
-    /// [`RowsError::OverLimit`] for more than [`TABLE_COLUMNS_MAX`] columns, and [`RowsError::Invalid`] for a scale above
-    /// 38, for a column that is requested twice, and for a requested key column.
+    /// [`RowsError::OverLimit`] for more than [`TABLE_COLUMNS_MAX`] columns, and [`RowsError::Invalid`] for a scale
+    /// above 38, for a column that is requested twice, and for a requested key column.
     pub fn new(table: &WideTable, columns: Option<&[String]>, decimal_scale: Option<u8>) -> Result<Self> {
         if let Some(scale) = decimal_scale.filter(|scale| *scale > 38) {
             return Err(RowsError::Invalid(format!(

@@ -53,7 +53,7 @@ pub enum SqlError {
     Invalid {
         /// Place.
         at: Position,
-        /// What is wrong, and what to do.
+        /// Description of the error and of its remedy.
         message: String,
     },
     /// The statement is valid SQL, but it has no plan.

@@ -1,8 +1,8 @@
 //! Values of statements and parameters.
 //!
-//! A value is converted to the JSON form of the rows crate, whose declared type then parses it: so SQL and JSON requests
-//! accept the same values. SQL adds numbers such as `.5`, bytes as `X'00ff'`, and times such as
-//! `'2026-11-20 12:00:00'`, in UTC.
+//! A value is converted to the JSON form of the rows crate, whose declared type then parses it: so SQL and JSON
+//! requests accept the same values. SQL adds numbers such as `.5`, bytes as `X'00ff'`, and times such as `'2026-11-20
+//! 12:00:00'`, in UTC.
 
 use std::fmt;
 

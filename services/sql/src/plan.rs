@@ -72,8 +72,8 @@ pub struct ReadPlan {
     pub filter: Option<ValueCondition>,
     /// Direction.
     pub direction: ScanDirection,
-    /// Order of the rows: the columns of the key that the path sorts by, with their directions; empty for a path that is
-    /// sorted by a hash.
+    /// Order of the rows: the columns of the key that the path sorts by, with their directions; empty for a path that
+    /// is sorted by a hash.
     pub order: Vec<(String, bool)>,
     /// Result.
     pub result: SelectResult,

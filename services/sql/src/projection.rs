@@ -1,7 +1,7 @@
 //! Returned columns, and rows as flat JSON objects.
 //!
-//! `SELECT *` returns the key columns, then the other columns that the row has. Listed columns come in their order, under
-//! their names in the result, and are `null` if the row does not have them.
+//! `SELECT *` returns the key columns, then the other columns that the row has. Listed columns come in their order,
+//! under their names in the result, and are `null` if the row does not have them.
 
 use tideline_engine::WideTable;
 use tideline_engine::model::ColumnType;
@@ -16,7 +16,7 @@ use crate::statement::Name;
 #[derive(Debug, Clone)]
 pub struct Projection {
     columns: Vec<ProjectedColumn>,
-    /// Whether other columns of the row follow.
+    /// True if other columns of the row follow.
     has_others: bool,
     integers: RowIntegers,
 }

@@ -77,7 +77,7 @@ pub struct Name {
 pub struct Select {
     /// The table.
     pub table: Name,
-    /// What is returned.
+    /// Returned columns, or the count of the rows.
     pub columns: SelectColumns,
     /// `WHERE`.
     pub condition: Option<Predicate>,
@@ -120,11 +120,11 @@ pub struct Upsert {
     pub columns: Vec<Name>,
     /// One list of values per row, each as long as `columns`.
     pub rows: Vec<Vec<Literal>>,
-    /// What happens to rows that exist.
+    /// Effect on rows that exist.
     pub on_duplicate: OnDuplicate,
 }
 
-/// What an `UPSERT` does with a row that exists.
+/// Effect of an `UPSERT` on a row that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDuplicate {
     /// Changes its columns.

@@ -3,6 +3,8 @@
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments without a head that names them
 //! are not damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use tideline_backend::{Backend, Direction, PageLimit, Partition};
 use tideline_log::{LogError, Manifest, SHARD};
@@ -11,8 +13,9 @@ use tideline_model::{KeyRange, TableId};
 use crate::codec;
 use crate::entry::{Change, Entry};
 use crate::error::Damage;
-use crate::fragments::{FRAGMENTS_BUCKET, Head, fragment_range, join};
+use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::read::ROWS_BUCKET;
+use crate::state::Part;
 use crate::store::read_parts;
 
 /// Number of findings in a table after which the check of the table ends.
@@ -34,21 +37,36 @@ pub struct CheckedRows {
     pub findings: Vec<String>,
 }
 
+/// Parts of all wide tables, read from the manifest once for the checks of all tables.
+#[derive(Debug)]
+pub struct StoredParts(BTreeMap<TableId, Part>);
+
+impl StoredParts {
+    /// Reads the parts.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, and [`LogError::StoredRow`] if the manifest cannot be read.
+    pub fn read(backend: &dyn Backend) -> Result<Self, LogError> {
+        let stored = backend.manifest(SHARD)?;
+        Ok(Self(read_parts(&Manifest::read(&stored)?, &stored.rows)?))
+    }
+}
+
 /// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key does not fit the
 /// table. The result is empty if the table has no part.
 ///
 /// # Errors
 ///
-/// The errors of the backend, and [`LogError::StoredRow`] if the manifest cannot be read.
+/// The errors of the backend.
 pub fn check_rows(
     backend: &dyn Backend,
+    parts: &StoredParts,
     table: TableId,
     check_key: &dyn Fn(&[u8]) -> Result<(), String>,
 ) -> Result<CheckedRows, LogError> {
     let mut checked = CheckedRows::default();
-    let stored = backend.manifest(SHARD)?;
-    let parts = read_parts(&Manifest::read(&stored)?, &stored.rows)?;
-    let Some(part) = parts.get(&table) else {
+    let Some(part) = parts.0.get(&table) else {
         return Ok(checked);
     };
     let limit = PageLimit {
@@ -63,7 +81,7 @@ pub fn check_rows(
             let whole = match Head::decode(&row.value) {
                 Ok(None) => Ok(row.value.clone()),
                 Ok(Some(head)) => {
-                    let range = fragment_range(&row.key, head.generation);
+                    let range = range_of(&row.key, Some(head.generation));
                     let mut fragments = Vec::new();
                     let mut rest = Some(range);
                     while let Some(range) = rest {

@@ -42,30 +42,30 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&mutation.time.to_le_bytes());
     varint::put(mutation.columns.len() as u64, out);
     for column in &mutation.columns {
-        encode_name(&column.name, out);
         if is_uniform {
+            encode_name(&column.name, out);
             column.versions[0].value.encode(out);
-            continue;
+        } else {
+            encode_versions(mutation.time, column, out);
         }
-        out.push(if column.clears { CLEARS } else { 0 });
-        varint::put(column.versions.len() as u64, out);
-        for version in &column.versions {
-            varint::put(zigzag(version.time.wrapping_sub(mutation.time)), out);
-            version.value.encode(out);
-        }
+    }
+}
+
+/// Appends a column of a row that is not uniform.
+fn encode_versions(time: i64, column: &Column<'_>, out: &mut Vec<u8>) {
+    encode_name(&column.name, out);
+    out.push(if column.clears { CLEARS } else { 0 });
+    varint::put(column.versions.len() as u64, out);
+    for version in &column.versions {
+        varint::put(zigzag(version.time.wrapping_sub(time)), out);
+        version.value.encode(out);
     }
 }
 
 /// Returns the size in bytes of a column with its versions in a row that is not uniform.
 pub(crate) fn column_bytes(time: i64, column: &Column<'_>) -> usize {
     let mut out = Vec::new();
-    encode_name(&column.name, &mut out);
-    out.push(0);
-    varint::put(column.versions.len() as u64, &mut out);
-    for version in &column.versions {
-        varint::put(zigzag(version.time.wrapping_sub(time)), &mut out);
-        version.value.encode(&mut out);
-    }
+    encode_versions(time, column, &mut out);
     out.len()
 }
 

@@ -134,16 +134,11 @@ fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, 
 
 /// Returns the range of the fragment keys that begin with a row key, and with a generation if one is given. Without a
 /// generation, fragments of longer row keys may be in the range.
-fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
+pub(crate) fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
     match generation {
         Some(generation) => KeyRange::prefix(&[key, &generation.to_be_bytes()].concat()),
         None => KeyRange::prefix(key),
     }
-}
-
-/// Returns the range of the fragments of one generation of a row.
-pub(crate) fn fragment_range(key: &[u8], generation: u32) -> KeyRange {
-    range_of(key, Some(generation))
 }
 
 fn key_of(key: &[u8], generation: u32, number: u32) -> Bytes {

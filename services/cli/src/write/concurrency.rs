@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::CliError;
@@ -42,6 +43,16 @@ pub(super) struct Permit {
 }
 
 impl ConcurrencyLimit {
+    /// Waits for the sending threads. A panic of a thread, which the thread has already printed, counts as a failure of
+    /// the run.
+    pub(super) fn join(&self, workers: Vec<ScopedJoinHandle<'_, ()>>) {
+        for worker in workers {
+            if worker.join().is_err() {
+                self.fail(CliError::Incomplete("a sending thread failed".into()));
+            }
+        }
+    }
+
     /// Creates a limit of `maximum` batches in flight.
     pub(super) fn new(maximum: usize) -> Self {
         Self {

@@ -278,14 +278,7 @@ fn transfer(
             }
         }
         shuffle.end();
-        for worker in workers {
-            // The thread has already printed its panic, which counts as a failure of the run.
-            if worker.join().is_err() {
-                sender
-                    .concurrency
-                    .fail(CliError::Incomplete("a sending thread failed".into()));
-            }
-        }
+        sender.concurrency.join(workers);
         drop(ended);
         match sender.concurrency.failure() {
             Some(failure) => Err(failure),

@@ -1,8 +1,8 @@
 //! Request bodies of any size, read while they arrive.
 //!
 //! A task takes the frames of the connection and passes them through a short queue to a blocking reader, so memory is
-//! bounded by the queue. The client must send at the same rate as for other bodies; the time in which the reader does not
-//! take frames does not count.
+//! bounded by the queue. The client must send at the same rate as for other bodies; the time in which the reader does
+//! not take frames does not count.
 
 use std::io::{self, BufReader, Read};
 

@@ -88,8 +88,8 @@ struct WriteQuery {
 struct ReadQuery {
     /// Form of integers beyond ±2⁵³ in JSON. Default `number`.
     integers: Option<RowIntegers>,
-    /// Number of digits after the point, 0 to 38, with which Arrow and Parquet contain decimals as numbers of 38 digits.
-    /// A value that does not fit exactly is an error. Default: decimals are text.
+    /// Number of digits after the point, 0 to 38, with which Arrow and Parquet contain decimals as numbers of 38
+    /// digits. A value that does not fit exactly is an error. Default: decimals are text.
     decimal_scale: Option<u8>,
 }
 
@@ -355,13 +355,14 @@ async fn get(
 /// except `limit`. The last line has the members `scanned`, `returned` and `next`. If the client disconnects,
 /// the scan stops.
 ///
-/// CSV, Arrow and Parquet are tables with the key columns, then the requested columns. A requested prefix such as `seen_*`
-/// is one column of this name with a JSON object of all columns that begin with it. Without `columns`, the table has all
-/// declared columns, and the column `*` for others. Types are those of the declarations; in Arrow and Parquet, decimals
-/// are text unless `decimal_scale` is given, and columns that are not declared are text. These formats stream all rows.
-/// With a `limit` of up to 10,000 they return a page, whose end is described by the headers `Tideline-Scanned`,
-/// `Tideline-Returned`, `Tideline-Next` (the page token; missing at the end of the scan) and `Tideline-Reason`. The
-/// metadata `tideline.summary` of a Parquet file has the same members as the last line of NDJSON.
+/// CSV, Arrow and Parquet are tables with the key columns, then the requested columns. A requested prefix such as
+/// `seen_*` is one column of this name with a JSON object of all columns that begin with it. Without `columns`, the
+/// table has all declared columns, and the column `*` for others. Types are those of the declarations; in Arrow and
+/// Parquet, decimals are text unless `decimal_scale` is given, and columns that are not declared are text. These
+/// formats stream all rows. With a `limit` of up to 10,000 they return a page, whose end is described by the headers
+/// `Tideline-Scanned`, `Tideline-Returned`, `Tideline-Next` (the page token; missing at the end of the scan) and
+/// `Tideline-Reason`. The metadata `tideline.summary` of a Parquet file has the same members as the last line of
+/// NDJSON.
 ///
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
@@ -501,10 +502,10 @@ fn rows_example() -> &'static str {
 /// rows and deletions; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs
 /// `allow_scan`.
 ///
-/// With `estimate`, the count is exact up to 20,000 rows read. Beyond that it is estimated from a sample of at most 200,000
-/// more, and `interval` is the estimate ± 3 standard errors of the sample, not below the number of rows counted. The
-/// interval describes the spread of the sample; very unevenly distributed keys can be outside of it. The same request on
-/// the same rows gives the same estimate.
+/// With `estimate`, the count is exact up to 20,000 rows read. Beyond that it is estimated from a sample of at most
+/// 200,000 more, and `interval` is the estimate ± 3 standard errors of the sample, not below the number of rows
+/// counted. The interval describes the spread of the sample; very unevenly distributed keys can be outside of it. The
+/// same request on the same rows gives the same estimate.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
     params(RowsPath),

@@ -69,16 +69,17 @@ struct Parsed {
 
 /// Run an SQL statement
 ///
-/// Runs one statement on wide tables: `SELECT`, `EXPLAIN SELECT`, `UPSERT`, `INSERT`, `UPDATE`, `DELETE`, `CREATE TABLE`,
-/// `ALTER TABLE`, `DROP TABLE`, `SHOW TABLES`, `SHOW CREATE TABLE` or `DESCRIBE`. Placeholders `?` stand for `params`.
+/// Runs one statement on wide tables: `SELECT`, `EXPLAIN SELECT`, `UPSERT`, `INSERT`, `UPDATE`, `DELETE`, `CREATE
+/// TABLE`, `ALTER TABLE`, `DROP TABLE`, `SHOW TABLES`, `SHOW CREATE TABLE` or `DESCRIBE`. Placeholders `?` stand for
+/// `params`.
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
 /// `/*+ ALLOW_SCAN */` allows it. Rows come in the order of the key or in the opposite order. A statement that needs
 /// anything else is refused by 422 `plan_refused` with the reason.
 ///
-/// Rows come in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read, and `next` continues. With `Accept:
-/// application/x-ndjson`, all rows are streamed, one per line, and the last line has the members `scanned`, `returned` and
-/// `next`. If the client disconnects, the read stops.
+/// Rows come in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read,
+/// and `next` continues. With `Accept: application/x-ndjson`, all rows are streamed, one per line, and the last line
+/// has the members `scanned`, `returned` and `next`. If the client disconnects, the read stops.
 ///
 /// Writes of rows return the outcome of each row, as `/rows` does. With an `Idempotency-Key`, a repeated write of rows
 /// returns the outcomes of the first one.

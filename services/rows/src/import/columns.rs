@@ -1,7 +1,7 @@
 //! Columns of a file: mapping to columns of the table, and values as JSON.
 //!
-//! A file column with the name of a key column is that key column. A name that ends with `*` is a JSON column of an export:
-//! an object whose members are columns. All other columns are columns of the row, declared or not.
+//! A file column with the name of a key column is that key column. A name that ends with `*` is a JSON column of an
+//! export: an object whose members are columns. All other columns are columns of the row, declared or not.
 
 use std::collections::BTreeMap;
 

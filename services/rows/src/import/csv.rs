@@ -1,7 +1,7 @@
 //! Records of CSV (RFC 4180), read from a stream.
 //!
-//! An empty cell without quotes is a missing value, and `""` an empty text, as exports write them. Libraries do not show
-//! this difference, so the parser is our own. A record may contain line ends within quotes.
+//! An empty cell without quotes is a missing value, and `""` an empty text, as exports write them. Libraries do not
+//! show this difference, so the parser is our own. A record may contain line ends within quotes.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -1,7 +1,7 @@
 //! Lines of JSON: rows as exports write them, or flat objects.
 //!
-//! A line with an object `key` has the form of a row, `{"key": {…}, "columns": {…}}`, and may give versions. Any other object
-//! is flat: its members are columns of a file.
+//! A line with an object `key` has the form of a row, `{"key": {…}, "columns": {…}}`, and may give versions. Any other
+//! object is flat: its members are columns of a file.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -19,7 +19,7 @@ static DIALECT: GenericDialect = GenericDialect;
 pub(super) struct Cursor<'p> {
     parser: Parser<'static>,
     parameters: &'p Parameters,
-    /// Whether a hint allows to read the whole table.
+    /// True if a hint allows the statement to read the whole table.
     pub(super) allow_scan: bool,
     /// Place after the last token.
     end: Position,

@@ -18,7 +18,7 @@ use crate::statement::{ColumnTest, Comparison, Name, Predicate};
 /// Bound of a key column, and the number of the condition that gives it.
 type KeyBound = Option<(usize, Bound<KeyValue<'static>>)>;
 
-/// What the conditions say about one key column.
+/// Conditions on one key column.
 #[derive(Debug, Default)]
 struct KeyTests {
     /// Values, and the number of the condition that lists them.
@@ -283,7 +283,8 @@ impl KeyTests {
         }
     }
 
-    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter is whole conditions.
+    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter is whole
+    /// conditions.
     fn bounds(
         &mut self,
         number: usize,

@@ -1,7 +1,7 @@
 //! `SELECT` and `EXPLAIN`.
 //!
-//! Rows are passed to the caller one by one, in pages or without a limit, like the scans of the rows crate. The token of a
-//! page is the token of the scan, preceded by the number of rows that `LIMIT` leaves, or by the count so far.
+//! Rows are passed to the caller one by one, in pages or without a limit, like the scans of the rows crate. The token
+//! of a page is the token of the scan, preceded by the number of rows that `LIMIT` leaves, or by the count so far.
 
 use std::collections::VecDeque;
 

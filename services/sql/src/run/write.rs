@@ -56,8 +56,8 @@ impl WritePlan {
     /// # Errors
     ///
     /// [`SqlError::Invalid`] for values that their columns cannot have, [`SqlError::Refused`] for an `UPDATE` without
-    /// values of all key columns, for further conditions on the deletion of a range, and for a deletion of all rows that
-    /// is not allowed; and the error of a table that does not exist.
+    /// values of all key columns, for further conditions on the deletion of a range, and for a deletion of all rows
+    /// that is not allowed; and the error of a table that does not exist.
     pub fn new(engine: &Engine, statement: WriteStatement) -> Result<Self> {
         match statement {
             WriteStatement::Upsert(upsert) => Self::upsert(engine, &upsert),

@@ -1,9 +1,9 @@
 //! `tideline rows export`: writes all rows of a selection to a file that `rows import` can read.
 //!
-//! A file is exported page by page into `FILE.partial`. After each page, `FILE.export` records the request, the token of the
-//! next page and the length of the partial file, so that a run with the same arguments continues where one ended. At the
-//! end, the partial file gets its name. A Parquet file needs its directory at the end: its pages are collected as an Arrow
-//! stream and converted at the end. Without a file, one response is streamed to standard output.
+//! A file is exported page by page into `FILE.partial`. After each page, `FILE.export` records the request, the token
+//! of the next page and the length of the partial file, so that a run with the same arguments continues where one
+//! ended. At the end, the partial file gets its name. A Parquet file needs its directory at the end: its pages are
+//! collected as an Arrow stream and converted at the end. Without a file, one response is streamed to standard output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -308,7 +308,8 @@ impl Export<'_> {
         std::fs::rename(&next, &self.state).map_err(failed)
     }
 
-    /// Requests a page. Returns the bytes that follow those of the pages before, the number of rows, and the next token.
+    /// Requests a page. Returns the bytes that follow those of the pages before, the number of rows, and the next
+    /// token.
     fn page(&self, body: &Value, file: &mut File, written: u64) -> Result<(Vec<u8>, u64, Option<String>)> {
         let path = self.client.of_table("/rows/scan");
         let page = self.client.page(&path, self.format.accept(), body)?;

@@ -67,8 +67,8 @@ impl TableShape {
         self.key_type(name).is_some()
     }
 
-    /// Returns the value of a column as JSON. A value of an undeclared column is JSON if it can be read as such, otherwise
-    /// a text.
+    /// Returns the value of a column as JSON. A value of an undeclared column is JSON if it can be read as such,
+    /// otherwise a text.
     pub(super) fn value(&self, name: &str, text: &str) -> Box<RawValue> {
         let declared = self.key_type(name).or_else(|| {
             let found = self.columns.iter().find(|(column, _)| column == name);

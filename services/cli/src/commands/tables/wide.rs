@@ -19,8 +19,8 @@ const KEY_FORMS: &str = "NAME TYPE [desc], NAME generated, NAME hash_prefix DIGI
 pub(crate) struct WideArguments {
     /// Key column of a wide table, in the order of the key; may be repeated
     ///
-    /// Forms: 'customer string', 'placed timestamp desc', 'id generated', 'spread hash_prefix 4 of path', 'spread bucket 16
-    /// of at', 'back reverse phone string', 'who splice school string, card u64 8' (padded to 8 digits).
+    /// Forms: 'customer string', 'placed timestamp desc', 'id generated', 'spread hash_prefix 4 of path', 'spread
+    /// bucket 16 of at', 'back reverse phone string', 'who splice school string, card u64 8' (padded to 8 digits).
     #[arg(help_heading = "Rows", long = "key", value_name = "COLUMN")]
     keys: Vec<String>,
     /// Declared column of a wide table as 'NAME TYPE', such as 'total decimal' or 'seen_* timestamp'; may be repeated

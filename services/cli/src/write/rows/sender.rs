@@ -1,8 +1,8 @@
 //! Sends batches of rows until each is acknowledged, and records their outcomes.
 //!
 //! Requests that the server may accept later are repeated under the same idempotency key. Waits are drawn at random
-//! between nothing and a limit that doubles, so that several clients do not return at the same moment. `Retry-After` of the
-//! server is the least wait.
+//! between nothing and a limit that doubles, so that several clients do not return at the same moment. `Retry-After` of
+//! the server is the least wait.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};

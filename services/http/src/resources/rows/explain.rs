@@ -18,11 +18,12 @@ use crate::resources::query::describe;
 
 /// Explain a read of rows
 ///
-/// Takes the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`, and returns the way in
-/// which rows are found, the ranges and bounds, the columns that are tested on each row, and the number of rows: exact up
-/// to 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice` lists what
-/// makes the read or the key expensive: scans of the whole table, long keys (more than 1 KiB, or most of the row), JSON in
-/// keys, partitions with two values, too many buckets. A read that needs `allow_scan` is explained without it.
+/// Takes the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`, and returns the
+/// way in which rows are found, the ranges and bounds, the columns that are tested on each row, and the number of rows:
+/// exact up to 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice`
+/// lists what makes the read or the key expensive: scans of the whole table, long keys (more than 1 KiB, or most of the
+/// row), JSON in keys, partitions with two values, too many buckets. A read that needs `allow_scan` is explained
+/// without it.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/explain", tag = "rows", operation_id = "explain_rows",
     params(RowsPath),

@@ -1,7 +1,7 @@
 //! Rows as CSV, Arrow streams and Parquet files.
 //!
-//! A request without a limit streams all rows in bounded memory. A request with a limit of up to 10,000 rows gets a page,
-//! which is complete before the response begins, so that headers can state where the next page starts.
+//! A request without a limit streams all rows in bounded memory. A request with a limit of up to 10,000 rows gets a
+//! page, which is complete before the response begins, so that headers can state where the next page starts.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
