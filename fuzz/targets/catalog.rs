@@ -1,6 +1,7 @@
-//! The catalog: arbitrary bytes as a journal entry, and rows with arbitrary content and valid checksums, both in the
-//! backend and in an entry. Decoding returns an error or a catalog and never panics. A catalog replayed from an entry
-//! is equal to the catalog loaded from the same rows, also after it was written and loaded again.
+//! Fuzz target for the catalog: arbitrary bytes as a journal entry, and rows with arbitrary content and valid
+//! checksums, both in the backend and in an entry. Decoding returns an error or a catalog and never panics. A catalog
+//! replayed from an entry is equal to the catalog loaded from the same rows, also after it was written and loaded
+//! again.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ const ENTRY_VERSION: u8 = 1;
 /// Content of one fuzzing run.
 #[derive(Debug, Arbitrary)]
 enum Input {
-    /// Arbitrary bytes as an entry, as they are and after the first bytes of an entry.
+    /// Arbitrary bytes as an entry: unchanged, and after the header of an entry (model tag and version).
     Entry(Vec<u8>),
     /// Rows of the catalog.
     Rows(Vec<Row>),

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a delta, including deletes. Decoding returns an error or a delta and never panics. If a
-//! decoded delta can be encoded, its bytes decode to the same delta.
+//! Fuzz target: arbitrary bytes as a delta, including deletes. Decoding returns an error or a delta and never panics.
+//! If a decoded delta can be encoded, its bytes decode to the same delta.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

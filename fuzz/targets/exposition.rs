@@ -1,4 +1,4 @@
-//! Arbitrary bytes as text exposition, OpenMetrics and JSON lines. Decoding returns rows and rejects and
+//! Fuzz target: arbitrary bytes as text exposition, OpenMetrics and JSON lines. Decoding returns rows and rejects and
 //! never panics.
 #![no_main]
 

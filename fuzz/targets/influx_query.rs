@@ -1,4 +1,4 @@
-//! Arbitrary text as statements of `/query`. Parsing returns a list and never panics.
+//! Fuzz target: arbitrary text as statements of `/query`. Parsing returns a list and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

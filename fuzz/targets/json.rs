@@ -1,4 +1,5 @@
-//! Arbitrary bytes as JSON and NDJSON points. Decoding returns rows, rejects or an error and never panics.
+//! Fuzz target: arbitrary bytes as JSON and NDJSON points. Decoding returns rows, rejects or an error and never
+//! panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

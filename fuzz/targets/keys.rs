@@ -1,5 +1,5 @@
-//! Arbitrary bytes as keys of every kind. Parsing returns `None` or parts that encode to the same bytes. The byte
-//! order of two keys is the order of their parts. Tuples of typed columns have a target of their own, `tuple_key`.
+//! Fuzz target: arbitrary bytes as keys of every kind. Parsing returns `None` or parts that encode to the same bytes.
+//! The byte order of two keys is the order of their parts. The target `tuple_key` covers tuples of typed columns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

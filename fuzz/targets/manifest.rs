@@ -1,6 +1,6 @@
-//! Rows of the manifest: arbitrary bytes, or arbitrary edits of valid rows that together have all members. Reading
-//! returns an error or a manifest and never panics. A manifest that was read encodes to rows that read as the same
-//! manifest. The same applies to the description of a segment.
+//! Fuzz target for the rows of the manifest: arbitrary bytes, or arbitrary edits of valid rows that together have all
+//! members. Reading returns an error or a manifest and never panics. A manifest that was read encodes to rows that
+//! read as the same manifest. The same applies to the description of a segment.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

@@ -1,5 +1,6 @@
-//! Arbitrary bytes as OTLP metrics in both encodings, with arbitrary settings. Decoding returns rows, rejects or an
-//! error and never panics. No more data points are rejected than were received.
+//! Fuzz target: arbitrary bytes as OTLP metrics in both encodings, with arbitrary settings. Decoding returns rows,
+//! rejects or an error and never panics. The number of rejected data points never exceeds the number of received
+//! ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Arbitrary text as PromQL. Parsing returns an error or an expression and never panics. The printed form of an
-//! expression parses to an expression with the same printed form. The pretty form can also be parsed.
+//! Fuzz target: arbitrary text as PromQL. Parsing returns an error or an expression and never panics. The printed
+//! form of an expression parses to an expression with the same printed form. The pretty form can also be parsed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! Pushes of Pushgateway clients: arbitrary labels as the path of a group, and arbitrary bytes as the body in every
-//! format. Parsing returns an error or a group and never panics. A group that was parsed reads back from another
-//! spelling of its path. Every series of the body has all non-empty labels of the group.
+//! Fuzz target: pushes of Pushgateway clients, with arbitrary labels in the path of a group and arbitrary bytes as
+//! the body in every format. Parsing returns an error or a group and never panics. Another spelling of the path of a
+//! parsed group parses to the same group. Every series of the body has all non-empty labels of the group.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a decompressed remote read request. Decoding returns queries or an error and never
+//! Fuzz target: arbitrary bytes as a decompressed remote read request. Decoding returns queries or an error and never
 //! panics.
 #![no_main]
 

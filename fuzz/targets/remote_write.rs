@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a decompressed remote write request of both versions. Decoding returns rows and rejected rows,
-//! or an error, and never panics.
+//! Fuzz target: arbitrary bytes as a decompressed remote write request of both versions. Decoding returns rows and
+//! rejects, or an error, and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

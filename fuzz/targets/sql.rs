@@ -1,5 +1,5 @@
-//! Arbitrary text as an SQL statement. It is parsed, and planned against tables with each kind of key; nothing panics,
-//! and the shown definition of a created table creates the same table.
+//! Fuzz target: arbitrary text as an SQL statement, which is parsed and planned against tables with each kind of key.
+//! Neither step panics, and the shown definition of a created table creates the same table.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

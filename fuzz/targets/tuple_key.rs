@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a key of a schema that is derived from the first bytes. Decoding returns an error or a
-//! tuple that encodes to the same bytes.
+//! Fuzz target: arbitrary bytes as a key of a schema that is derived from the first bytes. Decoding returns an error
+//! or a tuple that encodes to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

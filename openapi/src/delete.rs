@@ -1,6 +1,6 @@
 //! Deletes of points and of timelines.
 //!
-//! A request must contain its selection. A delete of points must also contain both ends of its range. So a forgotten
+//! A request must contain its selection, and a delete of points also both ends of its range, so that an omitted
 //! member cannot delete everything.
 
 use serde::{Deserialize, Serialize};

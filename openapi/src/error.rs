@@ -33,7 +33,7 @@ pub struct ErrorBody {
     pub retryable: bool,
     /// Id of the request, as in the server log and in the header `X-Request-Id`.
     pub request_id: String,
-    /// If no point of a write was stored: the first rejected lines and their reasons.
+    /// First rejected lines and their reasons, if no point of a write was stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejects: Vec<Reject>,
 }

@@ -33,7 +33,7 @@ pub struct ExportMetricsPartialSuccess {
     "message": "content type \"text/plain\" is not supported; use application/x-protobuf or application/json"
 }))]
 pub struct RpcStatus {
-    /// Code of gRPC, such as 3 for an invalid argument and 14 for a server that is unavailable.
+    /// gRPC status code, such as 3 (invalid argument) or 14 (unavailable).
     pub code: i32,
     /// Human-readable description.
     pub message: String,

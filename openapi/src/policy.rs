@@ -1,4 +1,4 @@
-//! Policies: how the points of a table age.
+//! Policies for the aging of the points of a table.
 //!
 //! [`Policy`] is the complete policy in responses, [`PolicyChanges`] a partial policy in requests. A member
 //! that is missing in a request stays unchanged, and `null` removes it; for a schedule, `null` selects

@@ -58,8 +58,8 @@ pub struct PolicyPreview {
     /// Moves from the cold tier into files; `null` if the policy has no archive. Points that must first become cold
     /// are also counted in `migrate`.
     pub archive: Option<PlannedMove>,
-    /// Points that the policy hides at once and for as long as the table has it. If only a part of a window is
-    /// hidden, its points are estimated as if the points of the window were evenly distributed.
+    /// Points that the policy hides at once, for as long as the policy applies to the table. If only a part of a
+    /// window is hidden, its points are estimated as if the points of the window were evenly distributed.
     pub hide: Amount,
     /// Hidden points of segments that contain only hidden points; the bytes of these segments are freed. Before the
     /// bytes are freed, a policy with longer ages makes the points visible again.

@@ -1,7 +1,7 @@
 //! Response bodies of the Prometheus routes. Prometheus defines their form.
 //!
-//! The types describe the bodies in the OpenAPI document. Small bodies are serialized from them;
-//! `tideline-prometheus` writes query results itself.
+//! The types describe the bodies in the OpenAPI document. Small bodies are serialized from them; query results are
+//! serialized by `tideline-prometheus`.
 
 use std::collections::BTreeMap;
 

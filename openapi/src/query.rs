@@ -110,7 +110,7 @@ pub struct PointQuery {
 pub struct RowOrder {
     /// Field, stored or computed. It does not have to be one of `fields`.
     pub field: String,
-    /// End that comes first.
+    /// Direction of the order.
     #[serde(default)]
     pub first: RankEnd,
 }

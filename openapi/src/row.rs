@@ -458,8 +458,8 @@ pub struct ScanRows {
     /// Direction. Default `forward`.
     #[serde(default)]
     pub direction: ScanDirection,
-    /// Maximum number of rows to return, 1 to 10,000. Default 100. In other formats than JSON any number; default no
-    /// limit.
+    /// Maximum number of rows to return, 1 to 10,000. Default 100. In formats other than JSON, any number is allowed,
+    /// and the default is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Columns to return: names, or prefixes that end with `*`. Default: all.
@@ -566,8 +566,8 @@ pub struct CountRows {
     /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Estimates the count: exact up to 20,000 rows read, beyond that from a sample. The response then has an
-    /// `interval`. Without `page_token`. Default false.
+    /// True to estimate the count: exact up to 20,000 rows read, from a sample beyond that. The response then has an
+    /// `interval`. Not with `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
     /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
@@ -587,8 +587,7 @@ pub struct RowsCounted {
     pub interval: Option<CountInterval>,
     /// Number of rows and deletions that were read.
     pub scanned: u64,
-    /// Token with which a request continues the count after 1,000,000 rows and deletions; add up the counts. `null` at
-    /// the end.
+    /// Token to continue the count after 1,000,000 rows and deletions; add up the counts. `null` at the end.
     pub next: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,

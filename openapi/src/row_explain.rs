@@ -39,9 +39,9 @@ pub struct ExplainRows {
 pub enum AccessPath {
     /// Each row by its key.
     Keys,
-    /// Rows whose first key columns have given values.
+    /// Rows whose first key columns have the requested values.
     Prefix,
-    /// Rows whose first key columns have given values, and whose next column is within bounds.
+    /// Rows whose first key columns have the requested values, and whose next key column is within bounds.
     Range,
     /// All rows of the table.
     TableScan,

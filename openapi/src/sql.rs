@@ -23,12 +23,12 @@ pub struct SqlRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<serde_json::Value>)]
     pub params: Vec<Box<RawValue>>,
-    /// Token `next` of the page before. Statement and parameters must be unchanged.
+    /// Token `next` of the previous page. Statement and parameters must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
 }
 
-/// Result of a statement: rows, the outcomes of written rows, or what was done.
+/// Result of a statement: rows, outcomes of written rows, or the effect of the statement.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(example = json!({

@@ -35,7 +35,7 @@ pub struct WideSettings {
     /// Number of versions that are kept per column, 1 to 1,000. Default 1.
     #[serde(default = "one_version")]
     pub max_versions: u32,
-    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit. Default `1d`.
+    /// Maximum distance between now and a version timestamp set by a client; `null` = no limit. Default `1d`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -61,14 +61,14 @@ pub struct WideChanges {
     /// Columns to declare. Values that rows hold in a column of this name stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_columns: Vec<RowColumn>,
-    /// Names of declared columns and patterns to remove. Values of a column that was declared with the table
-    /// are hidden for good; values of a column that was declared later become values of an undeclared column.
+    /// Names of declared columns and patterns to remove. Values of a column that was declared with the table are
+    /// hidden permanently; values of a column that was declared later become values of an undeclared column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_columns: Vec<String>,
     /// Number of versions that are kept per column, 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_versions: Option<u32>,
-    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit.
+    /// Maximum distance between now and a version timestamp set by a client; `null` = no limit.
     #[serde(
         default,
         deserialize_with = "present",
@@ -87,7 +87,7 @@ pub struct WideView {
     pub columns: Vec<RowColumn>,
     /// Number of versions that are kept per column.
     pub max_versions: u32,
-    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit.
+    /// Maximum distance between now and a version timestamp set by a client; `null` = no limit.
     pub version_guard: Option<DurationText>,
     /// True if a first key column that rises with time is accepted.
     pub allow_rising_key: bool,

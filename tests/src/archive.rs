@@ -1,5 +1,5 @@
-//! Archive format for a folder in one file. Used for the stores of older builds in the repository, and to copy
-//! a prepared store for many servers.
+//! Archive format that packs a folder into one file. It stores the data folders of older builds in the repository,
+//! and copies a prepared store to many servers.
 //!
 //! The file is compressed with zstd. It holds one entry after another. Numbers are little-endian and have 4 or 8 bytes:
 //!
@@ -26,7 +26,7 @@ const LEVEL: i32 = 12;
 ///
 /// # Errors
 ///
-/// A file or folder cannot be read, or a file name is not UTF-8.
+/// Returns an error if a file or folder cannot be read, or a file name is not UTF-8.
 pub fn pack(folder: &Path, is_skipped: impl Fn(&str) -> bool) -> io::Result<Vec<u8>> {
     let mut plain = Vec::new();
     add(folder, "", &is_skipped, &mut plain)?;
@@ -37,7 +37,7 @@ pub fn pack(folder: &Path, is_skipped: impl Fn(&str) -> bool) -> io::Result<Vec<
 ///
 /// # Errors
 ///
-/// The archive is damaged, or a file cannot be written.
+/// Returns an error if the archive is damaged or a file cannot be written.
 pub fn unpack(packed: &[u8], folder: &Path) -> io::Result<()> {
     let plain = zstd::decode_all(packed)?;
     let mut rest = &plain[..];

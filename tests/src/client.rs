@@ -1,4 +1,4 @@
-//! HTTP client that returns every response, whatever its status. Only a missing response is an error.
+//! HTTP client that returns every response, of any status. Only a missing response is an error.
 //!
 //! The client follows no redirects and uses no proxy.
 
@@ -77,8 +77,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// No complete response is received within 60 s, its body exceeds 1 GiB, or the method, the path or a header
-    /// is invalid.
+    /// Returns [`NoResponse`] if no complete response is received within 60 s, its body exceeds 1 GiB, or the method,
+    /// the path or a header is invalid.
     pub fn send(
         &self,
         method: &str,
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// If no response is received.
+    /// Panics if no response is received.
     pub fn get(&self, path: &str) -> Response {
         self.send("GET", path, &[], b"")
             .unwrap_or_else(|error| panic!("{error}"))
@@ -108,7 +108,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// If no response is received.
+    /// Panics if no response is received.
     pub fn post_json(&self, path: &str, body: &Value) -> Response {
         let headers = [("content-type", "application/json")];
         self.send("POST", path, &headers, body.to_string().as_bytes())
@@ -119,7 +119,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// If no response is received.
+    /// Panics if no response is received.
     pub fn post_lines(&self, path: &str, lines: &str) -> Response {
         let headers = [("content-type", "text/plain; charset=utf-8")];
         self.send("POST", path, &headers, lines.as_bytes())
@@ -169,7 +169,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If the status differs.
+    /// Panics if the status differs.
     #[track_caller]
     pub fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "wrong status; the response was {self:?}");
@@ -185,7 +185,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If the body is not valid JSON.
+    /// Panics if the body is not valid JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))

@@ -52,7 +52,7 @@ impl ThinDisk {
     ///
     /// # Errors
     ///
-    /// A prerequisite is missing on this machine.
+    /// Returns a message if a prerequisite is missing on this machine.
     pub fn make(kind: Ext4) -> Result<Self, String> {
         Self::make_with(kind, |image| {
             let file = fs::File::create(image).map_err(|error| error.to_string())?;
@@ -90,7 +90,7 @@ impl ThinDisk {
     ///
     /// # Panics
     ///
-    /// If the tmpfs cannot be filled.
+    /// Panics if the tmpfs cannot be filled.
     pub fn exhaust(&self) {
         let filler = fs::File::create(self.filler()).expect("the tmpfs can be written");
         let mut left = POOL_BYTES;
@@ -109,7 +109,7 @@ impl ThinDisk {
     ///
     /// # Panics
     ///
-    /// If the tmpfs was not exhausted.
+    /// Panics if the tmpfs was not exhausted.
     pub fn relieve(&self) {
         fs::remove_file(self.filler()).expect("the disk is exhausted");
     }
@@ -129,7 +129,7 @@ impl ThinDisk {
     ///
     /// # Panics
     ///
-    /// If the copy cannot be made or mounted.
+    /// Panics if the copy cannot be made or mounted.
     pub fn cut_power(self) -> Self {
         if self.kind == Ext4::Plain {
             run("sync", [], &self.device()).expect("the device can be synced");
@@ -203,7 +203,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a server that is about to end may still have files open.
+        // The unmount is lazy, because a server that is about to end may still have files open.
         let _ = run("umount", ["-l"], &self.0);
     }
 }

@@ -3,7 +3,7 @@
 //! The values of a point are computed from the seed, the machine and the timestamp. The ledger therefore
 //! stores no values and can still check every point that is read.
 //!
-//! | fate | means | after a restart |
+//! | fate | meaning | after a restart |
 //! |---|---|---|
 //! | acknowledged | the write succeeded | the point is stored once, with its value |
 //! | unknown | no response, or an error that does not exclude a write | it is absent, or stored with its value |
@@ -26,7 +26,7 @@ pub struct Ledger {
     fates: BTreeMap<Place, Fate>,
 }
 
-/// Machine and timestamp in nanoseconds.
+/// Key of a point: machine and timestamp in nanoseconds.
 pub type Place = (String, i64);
 
 /// Outcome of the write of a point.
@@ -90,8 +90,8 @@ impl Ledger {
         .into()
     }
 
-    /// Records the fate of points. An acknowledged point stays acknowledged, whatever the result of sending
-    /// it again.
+    /// Records the fate of points. An acknowledged point stays acknowledged, even if it is sent again with another
+    /// outcome.
     pub fn note(&mut self, places: &[Place], fate: Fate) {
         for place in places {
             let known = self.fates.entry(place.clone()).or_insert(fate);

@@ -14,7 +14,7 @@ use crate::ledger::{Fate, Ledger, Place};
 
 /// Number of points per request.
 const BATCH_POINTS: i64 = 20;
-/// Number of consecutive requests, counted over all writers, for which a writer keeps its machine. Frequent new
+/// Number of consecutive requests, counted over all writers, after which writers switch to new machines. Frequent new
 /// machines let a kill also happen during the creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
 /// First timestamp, in nanoseconds since the Unix epoch; each request uses the next timestamps.

@@ -62,7 +62,7 @@ pub trait Service {
 ///
 /// # Panics
 ///
-/// If a response differs from the model. The message contains the seed and the step.
+/// Panics if a response differs from the model. The message contains the seed and the step.
 pub fn run(seed: u64, steps: usize, start: &mut dyn FnMut(Purge) -> Box<dyn Service>) {
     let mut random = Random::new(seed);
     let mut model = Model::default();

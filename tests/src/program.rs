@@ -34,7 +34,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If the program cannot be started.
+    /// Panics if the program cannot be started.
     pub fn start(mut self) -> Running {
         Running(
             self.0
@@ -47,7 +47,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If the program cannot be started.
+    /// Panics if the program cannot be started.
     pub fn run(mut self) -> ExitStatus {
         let status = self.0.status();
         status.unwrap_or_else(|error| panic!("{:?}: {error}", self.0))
@@ -65,7 +65,7 @@ impl Drop for Running {
 ///
 /// # Panics
 ///
-/// If there is no free port.
+/// Panics if there is no free port.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

@@ -1,5 +1,5 @@
-//! Python environments for client libraries: packages from an index, kept in the build folder, and programs
-//! that run in them.
+//! Python virtual environments for client libraries. Packages are installed from an index and kept in the build
+//! folder; programs run in the environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// `python3` is missing, or the package cannot be installed.
+    /// Returns an error if `python3` is missing or the package cannot be installed.
     pub fn with(home: &Path, package: &str) -> Result<Self, String> {
         let environment = Self {
             home: home.to_owned(),
@@ -43,7 +43,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// The program cannot be started or fails; the error contains its output.
+    /// Returns an error if the program cannot be started or fails; the error contains its output.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         run(&self.home.join("bin").join(program), arguments)
     }

@@ -11,11 +11,11 @@ pub struct RawConnection {
 }
 
 impl RawConnection {
-    /// Connects; every read and write has the timeout `patience`.
+    /// Opens a connection; every read and write has the timeout `patience`.
     ///
     /// # Errors
     ///
-    /// The connection is refused or times out.
+    /// Returns the I/O error if the connection is refused or times out.
     pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_read_timeout(Some(patience))?;
@@ -28,7 +28,7 @@ impl RawConnection {
     ///
     /// # Errors
     ///
-    /// The server has closed its side, or the write times out.
+    /// Returns the I/O error if the server has closed its side or the write times out.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }

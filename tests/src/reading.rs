@@ -34,7 +34,7 @@ pub struct Row {
 ///
 /// # Panics
 ///
-/// If a page is refused or no response is received.
+/// Panics if a page is refused or no response is received.
 pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
     let condition = json!({"property": "measurement", "equals": measurement});
     of(client, table, &condition).unwrap_or_else(|error| panic!("{error}"))
@@ -44,11 +44,11 @@ pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
 ///
 /// # Errors
 ///
-/// No response is received.
+/// Returns [`NoResponse`] if no response is received.
 ///
 /// # Panics
 ///
-/// If a page is refused.
+/// Panics if a page is refused.
 pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoResponse> {
     let query = json!({"timelines": {"where": condition}});
     rows(client, table, query)
@@ -58,7 +58,7 @@ pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, No
 ///
 /// # Panics
 ///
-/// If a request is refused or no response is received.
+/// Panics if a request is refused or no response is received.
 pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
     let condition = json!({"property": "measurement", "equals": measurement});
     match search(client, table, &json!({"where": condition, "limit": 1}))["total"].as_u64() {
@@ -76,11 +76,11 @@ pub fn column(function: &str, field: &str) -> String {
 ///
 /// # Errors
 ///
-/// No response is received.
+/// Returns [`NoResponse`] if no response is received.
 ///
 /// # Panics
 ///
-/// If a page is refused or invalid.
+/// Panics if a page is refused or invalid.
 pub fn rows(client: &Client, table: &str, mut query: Json) -> Result<Vec<Row>, NoResponse> {
     if query.get("limit").is_none() {
         query["limit"] = json!(PAGE_ROWS);
@@ -123,7 +123,7 @@ struct Series<'a> {
 ///
 /// # Panics
 ///
-/// If the response has no rows in this form.
+/// Panics if the response has no rows in this form.
 pub fn rows_of(response: &Response) -> Vec<Row> {
     rows_of_page(page_of(response))
 }
@@ -156,7 +156,7 @@ fn rows_of_page(page: Page<'_>) -> Vec<Row> {
 ///
 /// # Panics
 ///
-/// If the request is refused or no response is received.
+/// Panics if the request is refused or no response is received.
 pub fn search(client: &Client, table: &str, query: &Json) -> Json {
     client
         .post_json(&format!("/v1/tables/{table}/timelines/search"), query)
@@ -168,7 +168,7 @@ pub fn search(client: &Client, table: &str, query: &Json) -> Json {
 ///
 /// # Panics
 ///
-/// If a page is refused or no response is received.
+/// Panics if a page is refused or no response is received.
 pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
     let mut query = json!({"where": condition, "sort": [{"tag": "host"}], "limit": 1_000});
     let mut sources = Vec::new();
@@ -191,7 +191,7 @@ pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
 ///
 /// # Panics
 ///
-/// If the request is refused or no response is received.
+/// Panics if the request is refused or no response is received.
 pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) -> Response {
     let path = format!("/v1/tables/{table}/timelines/{id}/attributes");
     let headers = [("content-type", "application/json")];
@@ -205,7 +205,7 @@ pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) ->
 ///
 /// # Panics
 ///
-/// If the cell is not a timestamp.
+/// Panics if the cell is not a timestamp.
 pub fn instant(cell: &str) -> i64 {
     let text = || Timestamp::parse_rfc3339(cell.trim_matches('"')).map(Timestamp::nanos);
     cell.parse()
@@ -220,7 +220,7 @@ pub fn instant(cell: &str) -> i64 {
 ///
 /// # Panics
 ///
-/// If the cell is not a value.
+/// Panics if the cell is not a value.
 pub fn value(cell: &str) -> Option<Value> {
     let number = || {
         let signed = cell.parse().map(Value::Signed);

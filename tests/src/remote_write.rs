@@ -21,7 +21,7 @@ const STALE: u64 = 0x7ff0_0000_0000_0002;
 ///
 /// # Panics
 ///
-/// If the message name or the text is invalid, which is an error in the test.
+/// Panics if the message name or the text is invalid, which is an error in the test.
 pub fn encode(message: &str, text: &str) -> Vec<u8> {
     let request = request(&serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")));
     match message {

@@ -1,4 +1,4 @@
-//! Scenarios in text form: requests and expected responses, readable with knowledge of HTTP only.
+//! Scenarios in text form: requests and expected responses. Reading them requires knowledge of HTTP only.
 //!
 //! ```text
 //! # A comment.
@@ -90,7 +90,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// If the text is not a valid scenario, which is an error in the test.
+    /// Panics if the text is not a valid scenario, which is an error in the test.
     pub fn parse(text: &str) -> Self {
         let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
         let starts: Vec<usize> = lines

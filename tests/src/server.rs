@@ -115,7 +115,7 @@ impl DataFolder {
     ///
     /// # Panics
     ///
-    /// If the temporary folder cannot be written.
+    /// Panics if the temporary folder cannot be written.
     pub fn new() -> Self {
         let folder = tempfile::Builder::new()
             .prefix("tideline-test-")
@@ -149,7 +149,7 @@ impl DataFolder {
     ///
     /// # Panics
     ///
-    /// If the server cannot be started or does not become ready; the message contains its log.
+    /// Panics if the server cannot be started or does not become ready; the message contains its log.
     pub fn start(&self, launch: &Launch) -> Server {
         let server = self.spawn(launch);
         server.wait_ready();
@@ -160,7 +160,7 @@ impl DataFolder {
     ///
     /// # Panics
     ///
-    /// If the binary cannot be started, or the log file does not exist or cannot be written.
+    /// Panics if the binary cannot be started, or the log file does not exist or cannot be written.
     pub fn spawn(&self, launch: &Launch) -> Server {
         let mut command = match launch.tracer.split_first() {
             Some((tracer, arguments)) => {
@@ -228,7 +228,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the log contains no address in time; the message contains the log.
+    /// Panics if the log contains no address in time; the message contains the log.
     pub fn client(&self) -> Client {
         let address = self.address_within(START_PATIENCE);
         Client::new(address.unwrap_or_else(|| panic!("no address in the log:\n{}", self.log())))
@@ -238,7 +238,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not become ready in time; the message contains its log.
+    /// Panics if the server does not become ready in time; the message contains its log.
     pub fn wait_ready(&self) {
         let client = self.client();
         let ready = wait::until(START_PATIENCE, || {
@@ -257,7 +257,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server has already ended; a premature end fails the test.
+    /// Panics if the server has already ended; a premature end fails the test.
     pub fn kill(mut self) {
         let ended = self.child.try_wait().expect("the server is our child");
         assert!(ended.is_none(), "ended prematurely: {ended:?}\n{}", self.log());
@@ -268,7 +268,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If neither happens in time; the message contains the log.
+    /// Panics if neither happens in time; the message contains the log.
     pub fn wait_ready_or_gone(mut self) -> Option<Self> {
         let mut client = None;
         let is_ready = wait::until(START_PATIENCE, || {
@@ -300,7 +300,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Never: the server is a child of this process.
+    /// Never, because the server is a child of this process.
     pub fn gone(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the server is our child")
     }
@@ -309,7 +309,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The server, if it is still running after `patience`.
+    /// Returns the server if it is still running after `patience`.
     pub fn wait_gone(mut self, patience: Duration) -> Result<ExitStatus, Self> {
         let gone = wait::until(patience, || {
             self.child.try_wait().expect("the server is our child")
@@ -321,7 +321,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The server, if it is still running after `patience`.
+    /// Returns the server if it is still running after `patience`.
     pub fn ended_within(mut self, patience: Duration) -> Result<Ended, Self> {
         let requested = Instant::now();
         let gone = wait::until(patience, || {
@@ -340,7 +340,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not end in that time.
+    /// Panics if the server does not end in that time.
     pub fn terminate(mut self) -> Ended {
         let requested = Instant::now();
         kill_process(self.pid(), Signal::TERM).expect("the server is our child");
@@ -473,7 +473,7 @@ impl Log {
 ///
 /// # Panics
 ///
-/// If the built binary is missing; the panic contains the build command. A path in `TIDELINE_BINARY` is not
+/// Panics if the built binary is missing; the panic contains the build command. A path in `TIDELINE_BINARY` is not
 /// checked.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("TIDELINE_BINARY") {

@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 1e-12;
 ///
 /// # Errors
 ///
-/// The first difference, with its path.
+/// Returns the first difference, with its path.
 pub fn holds(actual: &Value, expected: &Value) -> Result<(), String> {
     compare(actual, expected, &mut String::from("$"))
 }

@@ -1,8 +1,8 @@
 //! Failing system calls: `strace` is attached to threads of a running server. A range of the calls of each thread
 //! then returns an error instead of being executed.
 //!
-//! Threads are selected by name: a failing disk does not affect sockets, wakers of the async runtime and the
-//! accept loop, which use the same calls.
+//! Threads are selected by name, because sockets, wakers of the async runtime and the accept loop use the same calls,
+//! and a failing disk does not affect them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -52,11 +52,11 @@ impl Injection {
     ///
     /// # Errors
     ///
-    /// strace cannot be started, or ends before it is attached to all threads; the error is then its output.
+    /// Returns the output of strace if it cannot be started, or if it ends before it is attached to all threads.
     ///
     /// # Panics
     ///
-    /// If the server has no such thread.
+    /// Panics if the server has no such thread.
     pub fn begin(server: &Server, threads: &[&str], fault: &Fault, calls: &Path) -> Result<Self, String> {
         let found = threads_named(server.id(), threads);
         assert!(

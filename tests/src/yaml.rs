@@ -7,8 +7,8 @@ use yaml_rust2::{Yaml, YamlLoader};
 ///
 /// # Errors
 ///
-/// The text is not YAML, or contains something without a JSON equivalent, such as keys that are not texts, or
-/// numbers that are not finite.
+/// Returns an error if the text is not YAML, or contains a value without a JSON equivalent, such as a key that is not
+/// a text, or a number that is not finite.
 pub fn parse(text: &str) -> Result<Vec<Value>, String> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| error.to_string())?;
     documents.iter().map(to_json).collect()

@@ -6,7 +6,7 @@ use serde_json::json;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, wait};
 
-/// Returns the first lines of the audit log, once there are as many.
+/// Returns the lines of the audit log once it has at least `count` lines.
 fn lines(server: &tideline_tests::server::Server, count: usize) -> Vec<String> {
     let found = wait::until(Duration::from_secs(5), || {
         let log = server.log();

@@ -389,7 +389,7 @@ fn otlp_of_many_small_or_large_parts() {
         );
         println!("{what}: {}", answer.status);
     }
-    // Lists of short JSON elements, which the service converts to Protocol Buffers. Numbers are longer there.
+    // Lists of short JSON elements. The service converts them to Protocol Buffers, where a number takes more bytes.
     for (open, element, close) in [
         (r#"{"resourceMetrics":["#, "{},", "{}]}"),
         (

@@ -263,8 +263,8 @@ fn state(folder: &Path) -> BTreeSet<(PathBuf, u64, SystemTime)> {
     .collect()
 }
 
-/// Groups files by kind, which is the path without numbers and ids. Folders of the upper two levels are kinds
-/// too; they can only be missing.
+/// Groups files by kind, which is the path without numbers and ids. Folders of the upper two levels are kinds too;
+/// their only damage is removal.
 fn kinds(folder: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in files(folder) {

@@ -250,7 +250,7 @@ fn engines_and_http_stay_in_their_rooms() {
 
 #[test]
 fn only_key_codec_makes_keys() {
-    // Not checked: backends, which address their own files, and tests, which may build any bytes.
+    // Backends, which address their own files, and tests, which may build any bytes, are not checked.
     let rooms = [
         "storage/log/src",
         "storage/series-store/src",

@@ -221,7 +221,7 @@ fn examples_of(
     };
     let mut found = Vec::new();
     for (content_type, content) in contents {
-        // JSON cannot contain such files. Their tests are in `services/http/tests/main/rows_import.rs`.
+        // JSON cannot contain Arrow and Parquet files. Their tests are in `services/http/tests/main/rows_import.rs`.
         if content_type.starts_with("application/vnd.apache.") {
             continue;
         }

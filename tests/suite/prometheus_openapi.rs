@@ -13,7 +13,7 @@ use tideline_tests::{Client, Launch, Response, yaml};
 
 /// Base paths of the operations.
 const BASES: [&str; 2] = ["/api/v1", "/v1/tables/default/prometheus/api/v1"];
-/// Unsupported operations, and why. They must return an error in the form of the document.
+/// Unsupported operations, with the reason. They must return an error in the form of the document.
 const ABSENT: [(&str, &str); 12] = [
     ("/search/metric_names", "an experiment behind a flag"),
     ("/search/label_names", "an experiment behind a flag"),
@@ -31,8 +31,8 @@ const ABSENT: [(&str, &str); 12] = [
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations that are not requested. Their bodies are Protocol Buffers, of which the document has no examples. Errors
-/// of OTLP have the form of OTLP, not that of the document.
+/// Operations that are not requested. Their bodies are Protocol Buffers, for which the document has no examples.
+/// Errors of OTLP have the form of OTLP, not that of the document.
 const BINARY: [&str; 3] = ["/read", "/write", "/otlp/v1/metrics"];
 
 /// Request of the document.

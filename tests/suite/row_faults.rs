@@ -25,7 +25,7 @@ pub(super) const STEPS: [&str; 7] = [
 ];
 /// Time limit for the end of a killed process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Length of a text with which a row of two columns is stored in fragments.
+/// Length of a text; a row with two columns of this length is stored in fragments.
 const LARGE: usize = 200 << 10;
 
 /// Columns of each row, by row number.

@@ -96,7 +96,7 @@ fn a_client_that_leaves_ends_its_scan() {
 
 #[test]
 fn an_import_of_any_size_takes_bounded_memory() {
-    /// Size of the file, and the largest growth of the peak of memory.
+    /// Size of the imported file, and the largest accepted growth of peak memory, in bytes.
     const FILE_BYTES: usize = 192 << 20;
     const GROWTH_BYTES_MAX: u64 = 96 << 20;
     let folder = DataFolder::new();
@@ -104,7 +104,7 @@ fn an_import_of_any_size_takes_bounded_memory() {
     let client = server.client();
     create(&client);
     put(&client, 0..1_000, "one");
-    // The number is not valid, so that no row fills the row buffer.
+    // The number is invalid, so that none of these rows reaches the row buffer.
     let record = format!("many,{}\n", "x".repeat(4_000));
     let import = |bytes: usize| {
         let mut file = b"n,text\n1,first\n".to_vec();

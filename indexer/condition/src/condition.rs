@@ -58,7 +58,7 @@ pub enum Condition {
 pub enum Subject {
     /// The measurement.
     Measurement,
-    /// Machine: the value of the first source tag present.
+    /// The machine: the value of the first source tag that is present.
     Source,
     /// The value of a tag.
     Tag(String),
@@ -77,7 +77,7 @@ pub enum Subject {
     Field(String),
 }
 
-/// Property of every timeline, named as in JSON. The command line has all of them except `any`, under the same names.
+/// Property that every timeline has, named as in JSON. The command line accepts the same names, except `any`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {

@@ -25,7 +25,7 @@ impl Domain {
         }
     }
 
-    /// Returns the subject of a key on the command line.
+    /// Returns the subject that a command-line key names.
     pub(crate) fn typed_subject(self, key: &str) -> Subject {
         if self == Self::Values {
             return Subject::Field(key.to_owned());

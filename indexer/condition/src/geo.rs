@@ -2,7 +2,7 @@
 //! index.
 //!
 //! The earth is modelled as a sphere. Longitudes are compared modulo 360 degrees, so an area may cross the meridian
-//! of 180 degrees. A pole has every longitude.
+//! of 180 degrees. A pole is on every meridian.
 //!
 //! The edges of a polygon are straight in degrees, as in GeoJSON, and take the shorter way around the globe. A point
 //! is inside if the path from the point to the north pole, along a meridian, crosses an odd number of edges; for a
@@ -19,8 +19,8 @@ pub use cells::{Rectangle, cell_of, ranges};
 
 /// Mean radius of the earth in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
-/// Maximum number of corners of a polygon, without the closing corner. One more corner is accepted, also if it does not
-/// close the ring. Every tested point is compared with every edge.
+/// Maximum number of corners of a polygon, without the closing corner. One more corner is accepted, even if it does
+/// not close the ring. The limit bounds the time of a test, which compares the point with every edge.
 pub const CORNERS_MAX: usize = 1_000;
 /// Margin of rectangles in degrees, about 0.1 mm, so that rounding excludes no point.
 const ROUNDING: f64 = 1e-9;
@@ -241,7 +241,7 @@ impl Polygon {
         let (mut turn, mut weighted) = (0.0, 0.0);
         for (at, from) in ring.iter().enumerate() {
             let to = ring[(at + 1) % ring.len()];
-            // Computed with a sign, because a value slightly below 0 would be rounded to 360 degrees eastward.
+            // The difference is signed, because `eastward` would return 360 degrees for a value slightly below 0.
             let turned = meridian(to.longitude()) - meridian(from.longitude());
             if turned.abs() == 180.0 && !is_pole(*from) && !is_pole(to) {
                 return invalid(format!(

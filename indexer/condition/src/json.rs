@@ -34,7 +34,7 @@ pub struct Member {
     pub timelines: Option<Form>,
     /// Form for values; `None` if not supported.
     pub values: Option<Form>,
-    /// Error message if no operator used the member; empty if an operator always does.
+    /// Error message if no operator takes the member; empty if its operator always takes it.
     pub unused: &'static str,
 }
 
@@ -140,7 +140,7 @@ pub struct Members {
 /// Reason for rejecting a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Specific reason.
+    /// Error message of an operator.
     Because(&'static str),
     /// The node does not have exactly one test.
     Tests,

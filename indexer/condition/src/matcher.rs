@@ -92,7 +92,8 @@ impl Matcher {
     ///
     /// # Errors
     ///
-    /// Those of [`compile`](Self::compile), except [`ConditionError::Memory`] and [`ConditionError::Stopped`].
+    /// Returns the errors of [`compile`](Self::compile), except [`ConditionError::Memory`] and
+    /// [`ConditionError::Stopped`].
     pub fn new(condition: &Condition) -> Result<Self> {
         Self::compile(condition, &MemoryAccount::unlimited(), &|| false)
     }
@@ -129,13 +130,13 @@ impl Matcher {
         &self.root
     }
 
-    /// Returns true if a record matches. Times of first and last points are used only if
+    /// Returns true if a record matches. Reads the times of the first and last points only if
     /// [`needs_seen`](Self::needs_seen) returns true.
     pub fn matches(&self, record: &impl Record) -> bool {
         self.root.matches(record)
     }
 
-    /// Returns true if the condition tests the time of first or last points.
+    /// Returns true if the condition tests the time of the first or last point.
     pub fn needs_seen(&self) -> bool {
         self.root.needs_seen()
     }
@@ -178,7 +179,7 @@ impl Node {
         }
     }
 
-    /// Returns true if the node tests the time of first or last points.
+    /// Returns true if the node tests the time of the first or last point.
     pub fn needs_seen(&self) -> bool {
         match self {
             Self::And(nodes) | Self::Or(nodes) => nodes.iter().any(Self::needs_seen),
@@ -188,8 +189,8 @@ impl Node {
         }
     }
 
-    /// Returns a list of ids outside of which no timeline matches. `None` if neither the root nor a part of an `And`
-    /// at the root, also of a nested one, is a list of ids.
+    /// Returns a list of ids that includes every matching timeline. `None` if the root is neither a list of ids nor
+    /// an `And` that contains one, directly or in a nested `And`.
     pub fn required_ids(&self) -> Option<&[TimelineId]> {
         match self {
             Self::Ids(ids) => Some(ids),

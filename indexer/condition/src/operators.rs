@@ -14,7 +14,8 @@ use crate::json::{Content, Fault, Member, Members};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Parts of an operator. Its file contains the type, the implementation of this trait, and the tests of both.
+/// Interface of an operator. The file of an operator contains its type, its implementation of this trait, and the
+/// tests.
 pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// Names of the operator in messages that list all operators.
     const LISTED: &'static [&'static str];
@@ -28,14 +29,14 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// Name in the message that a subject does not support the operator.
     const DESCRIBED: &'static str;
 
-    /// Takes the operator's members; `None` if they are absent.
+    /// Reads the operator from its JSON members; `None` if they are absent.
     ///
     /// # Errors
     ///
     /// A [`Fault`] if the members contradict each other.
     fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault>;
 
-    /// Returns the members with their values.
+    /// Returns the JSON members with their values.
     fn write(&self) -> Vec<(&'static str, Content)>;
 
     /// Compiles the operator; `None` if the subject does not support it.
@@ -254,7 +255,7 @@ pub(crate) fn names_of_operators(domain: Domain) -> String {
             }
         }
     }
-    // For timelines, the bounds of a number end the list, regardless of their position in the document.
+    // For timelines, the name of the number bounds is moved to the end of the list; no other name contains a space.
     names.sort_by_key(|name| name.contains(' '));
     let last = names.pop().unwrap_or_default();
     format!("{} or {last}", names.join(", "))

@@ -14,8 +14,8 @@ use crate::domain::Domain;
 use crate::literal::{LatLon, Literal};
 use crate::operators::{Exists, Test};
 
-/// Code of anything without a permanent code: an operator (the JSON of its leaf follows), a saved search, or a literal
-/// that fields do not have.
+/// Code of everything without a permanent code: an operator (the JSON of its leaf follows), a saved search, or a
+/// literal of a type that fields do not have.
 const BY_JSON: u8 = 255;
 
 /// Encoder of a condition.
@@ -156,7 +156,7 @@ impl StableBytes {
             Subject::FirstSeen => self.choice(5),
             Subject::LastSeen => self.choice(6),
             Subject::Any => self.choice(7),
-            // All subjects of conditions on values are fields, so a field needs no code there.
+            // All subjects of conditions on values are fields, so fields need no code in that domain.
             Subject::Field(name) => {
                 if self.domain == Domain::Timelines {
                     self.choice(8);
@@ -223,7 +223,7 @@ impl StableBytes {
                 self.choice(ValueType::String.code());
                 self.text(value);
             }
-            // Fields have no such values; type codes are lower than `BY_JSON`.
+            // Fields do not have values of these types. `BY_JSON` differs from all type codes, which are lower.
             Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
                 self.choice(BY_JSON);
                 self.attribute(literal);

@@ -18,7 +18,7 @@ use crate::{ConditionError, Result};
 /// A test of a text.
 #[derive(Debug, Clone)]
 pub enum TextTest {
-    /// The text is one of these, which are sorted and distinct.
+    /// The text is one of these texts, which are sorted and distinct.
     OneOf(Vec<String>),
     /// The text is not empty and is within an edit distance of another text.
     Close(Close),
@@ -77,7 +77,7 @@ impl TextTest {
         Self::Predicate(Arc::new(predicate))
     }
 
-    /// Creates a test of equality with any of some texts.
+    /// Creates a test of equality with any of the texts.
     pub(crate) fn one_of(mut texts: Vec<String>) -> Self {
         texts.sort_unstable();
         texts.dedup();
@@ -199,7 +199,7 @@ impl Close {
         self.within(self.automaton.eval(text))
     }
 
-    /// Returns the number of edits of a distance; `None` if it exceeds the maximum.
+    /// Converts an automaton distance to a number of edits; `None` if it exceeds the maximum.
     pub fn within(&self, distance: Distance) -> Option<u8> {
         match distance {
             Distance::Exact(edits) if edits <= self.edits_max => Some(edits),

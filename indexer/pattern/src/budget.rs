@@ -3,8 +3,8 @@
 use crate::error::shown;
 use crate::{PatternError, Result};
 
-/// Maximum memory of all patterns of a request when compiled and used, in bytes. It allows some 400 simple patterns,
-/// which compile within a second.
+/// Maximum total memory of a request's patterns, compiled and in use, in bytes. Some 400 simple patterns fit; they
+/// compile within a second.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Budget for the patterns of one request.

@@ -1,7 +1,7 @@
 //! Upper bound of the compiled size of an expression, computed from its syntax tree.
 //!
-//! The figures, in bytes, are those of the `regex` crate 1.13, rounded up. A test checks that they are upper bounds.
-//! Arithmetic saturates, so nested repetitions cannot overflow.
+//! The size constants, in bytes, are those of the `regex` crate 1.13, rounded up. A test checks that the estimates
+//! are upper bounds. Arithmetic saturates, so nested repetitions cannot overflow.
 
 use regex_syntax::ast::{
     Ast, ClassSet, ClassSetItem, ClassSetRange, Flag, Flags, FlagsItemKind, LiteralKind, RepetitionKind,
@@ -10,11 +10,11 @@ use regex_syntax::ast::{
 
 /// Fixed size of the automata of any expression.
 const BASE_BYTES: u64 = 2 << 10;
-/// Size of an automaton state: one byte of a literal, a branch, a loop.
+/// Size of one automaton state, as for a byte of a literal, a branch or a loop.
 const STATE_BYTES: u64 = 96;
 /// Size of one character that is matched case-insensitively.
 const FOLDED_LITERAL_BYTES: u64 = 1_024;
-/// Size of a range of characters, or of a dot: a few states for each length in UTF-8.
+/// Size of a range of characters, or of a dot: a few states per UTF-8 length.
 const RANGE_BYTES: u64 = 3 << 10;
 /// Size of a Unicode class such as `\w` or `\pL`: hundreds of ranges.
 const UNICODE_CLASS_BYTES: u64 = 80 << 10;
@@ -47,7 +47,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the size of a part in bytes. The nesting limit of the parser bounds the recursion.
+    /// Returns the size of a subexpression in bytes. The nesting limit of the parser bounds the recursion.
     fn of(&mut self, ast: &Ast) -> u64 {
         match ast {
             Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => STATE_BYTES,
@@ -113,7 +113,7 @@ impl Estimate {
     }
 }
 
-/// Returns the number of copies of a repeated part in the compiled automaton.
+/// Returns the number of copies of a repeated subexpression in the compiled automaton.
 fn times(kind: &RepetitionKind) -> u32 {
     match kind {
         RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 1,
@@ -123,7 +123,7 @@ fn times(kind: &RepetitionKind) -> u32 {
     }
 }
 
-/// Returns true if the expression contains the flag `i`, also where it is only switched off.
+/// Returns true if the expression contains the flag `i`, even if it only switches the flag off.
 fn folds(ast: &Ast) -> bool {
     let sets = |flags: &Flags| {
         let items = flags.items.iter();

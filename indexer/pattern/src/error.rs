@@ -1,6 +1,6 @@
 //! Reasons for rejecting a regular expression.
 
-/// Maximum number of characters of an expression in an error.
+/// Maximum number of characters of an expression that an error message shows.
 const SHOWN_CHARS: usize = 80;
 
 /// Reason for rejecting a regular expression, or all expressions of a request.
@@ -9,7 +9,7 @@ pub enum PatternError {
     /// Invalid expression. The text is the multi-line message of the `regex` crate.
     #[error("regular expression: {0}")]
     Invalid(String),
-    /// The text is too long.
+    /// The expression is too long.
     #[error(
         "regular expression {pattern:?} has {actual} bytes, at most {limit} are allowed; list values with `in`, or use \
          several requests"
@@ -62,7 +62,7 @@ impl PatternError {
     }
 }
 
-/// Returns the beginning of an expression for an error.
+/// Returns the beginning of an expression for an error message.
 pub(crate) fn shown(pattern: &str) -> String {
     let mut shown: String = pattern.chars().take(SHOWN_CHARS).collect();
     if shown.len() < pattern.len() {

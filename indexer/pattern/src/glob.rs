@@ -27,7 +27,7 @@ impl Glob {
         }
     }
 
-    /// Returns the literal prefix of every matching text.
+    /// Returns the text before the first `*` or `?`, with which every matching text begins.
     pub fn literal_prefix(&self) -> &str {
         self.pattern.split(['*', '?']).next().unwrap_or_default()
     }

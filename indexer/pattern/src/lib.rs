@@ -42,5 +42,5 @@ pub use glob::Glob;
 pub use pattern::{Limits, Pattern};
 pub use texts::TEXTS_MAX;
 
-/// The result of a pattern call.
+/// Result of checking or compiling a pattern.
 pub type Result<T> = std::result::Result<T, PatternError>;

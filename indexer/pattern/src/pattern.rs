@@ -1,7 +1,7 @@
 //! A regular expression that is checked on creation and compiled on first use.
 //!
-//! A whole text must match, so the expression is anchored at both ends by a frame. Memory is limited before
-//! compilation by [`Limits`] and the estimate in `cost`.
+//! The whole text must match, so a frame, `\A(?:…)\z`, anchors the expression at both ends. [`Limits`] and the
+//! estimate in `cost` limit its memory before compilation.
 
 use std::sync::{Arc, OnceLock};
 
@@ -308,7 +308,7 @@ mod tests {
         let taken = (1..).find(|_| budget.take(one.as_str(), one.bytes()).is_err());
         assert!((200..2_000).contains(&taken.expect("a limit")), "{taken:?}");
         assert!(budget.bytes() > REQUEST_BYTES_MAX);
-        // An expanded list is cheap.
+        // An expression that is expanded into texts takes little memory.
         let list = pattern("web-01|web-02|db-[12]");
         assert_eq!(list.texts().map(<[String]>::len), Some(4));
         assert!(list.bytes() < 200);

@@ -71,7 +71,7 @@ pub(crate) fn takes_empty(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty => true,
         HirKind::Literal(_) | HirKind::Class(_) => false,
-        // The empty text contains no word, so assertions of a word boundary do not match.
+        // The empty text contains no word, so word-boundary assertions do not match.
         HirKind::Look(look) => !matches!(
             look,
             Look::WordAscii

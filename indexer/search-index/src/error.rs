@@ -10,7 +10,7 @@ pub enum SearchError {
     OverLimit {
         /// Name of the limited quantity.
         what: &'static str,
-        /// The limit.
+        /// Maximum.
         limit: usize,
         /// Actual size.
         actual: usize,

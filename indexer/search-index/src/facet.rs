@@ -26,7 +26,7 @@ pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
 pub const FACET_ANSWER_MAX: usize = 100_000;
 /// Number of timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
-/// Value number that stands for a missing value in every [`Values`].
+/// Number of the missing value in every [`Values`].
 const MISSING: u32 = 0;
 
 /// Condition and keys of a facet request.
@@ -52,7 +52,7 @@ pub enum FacetOrder {
     Value,
 }
 
-/// Counts of one level.
+/// Counts of one level of the result tree.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facets {
     /// Number of timelines in all groups, including those beyond the limit.
@@ -63,7 +63,7 @@ pub struct Facets {
     pub groups: Vec<FacetGroup>,
 }
 
-/// Timelines with one value.
+/// Group of the timelines with one value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetGroup {
     /// Value; `None` for the timelines without a value.
@@ -80,8 +80,8 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// [`SearchError::OverLimit`] for too many keys, groups or combinations, [`SearchError::EmptyFacet`] without a
-    /// key or with a limit of 0, [`SearchError::Uncounted`] for a subject that cannot be counted; otherwise those of
+    /// [`SearchError::OverLimit`] for too many keys, groups or combinations, [`SearchError::EmptyFacet`] without a key
+    /// or with a limit of 0, [`SearchError::Uncounted`] for a subject that cannot be counted; otherwise the errors of
     /// [`search`](Self::search).
     pub fn facets(&self, catalog: &Catalog, request: &FacetRequest, seen: &dyn SeenLookup) -> Result<Facets> {
         check(request)?;
@@ -149,7 +149,7 @@ fn of_all(reader: &CatalogReader<'_>, request: &FacetRequest) -> Option<Facets> 
     })
 }
 
-/// Collector of the first groups. Values are offered in ascending order, so that no texts are compared.
+/// Collector of the groups up to the limit. Values are offered in ascending order, so that no texts are compared.
 struct Best<'a> {
     request: &'a FacetRequest,
     distinct: u64,
@@ -158,7 +158,8 @@ struct Best<'a> {
     kept: BinaryHeap<Ranked<'a>>,
 }
 
-/// Group and its rank: descending number of timelines if ordered by count, then the order of the offers.
+/// Group and its rank. Groups are ranked by descending number of timelines if the order is by count, then in the order
+/// in which they are offered.
 struct Ranked<'a> {
     place: (Reverse<u64>, u64),
     value: Option<NameRef<'a>>,
@@ -300,7 +301,7 @@ impl<'a> Count<'a> {
     }
 }
 
-/// Timelines with one value of a key.
+/// Timelines with the same value of a key.
 struct Alike<'a> {
     value: u32,
     timelines: u64,

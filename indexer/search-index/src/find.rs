@@ -47,7 +47,7 @@ pub struct FindRequest {
     /// Tag by which timelines are collapsed. Timelines with the same value form one hit; all timelines without the tag
     /// form one hit.
     pub collapse: Option<String>,
-    /// True to return the texts that matched.
+    /// True to return the texts that matched the condition.
     pub highlight: bool,
 }
 
@@ -55,9 +55,9 @@ pub struct FindRequest {
 /// latitude, then longitude. A list is sorted by its lowest value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sort {
-    /// Compared quantity.
+    /// Quantity to sort by.
     pub by: SortBy,
-    /// Direction.
+    /// Direction of this sort key.
     pub order: SortDirection,
 }
 
@@ -109,24 +109,24 @@ pub struct FindPage {
 pub struct Hit {
     /// First timeline of the hit.
     pub ordinal: Ordinal,
-    /// Number of timelines that the hit stands for, including the first one.
+    /// Number of timelines that the hit represents, including the first one.
     pub timelines: u64,
-    /// Texts that matched; empty unless requested.
+    /// Texts that matched the condition; empty unless requested.
     pub highlights: Vec<Highlight>,
 }
 
 impl SearchIndex {
     /// Returns a page of the timelines that match a condition.
     ///
-    /// Costs a search and one comparison per timeline, about 0.1 µs. Only the hits of the page are kept and sorted;
-    /// with `collapse`, one timeline per value. A sort by relevance reads each timeline word by word, which takes
-    /// microseconds per timeline.
+    /// Costs a search, plus one comparison of about 0.1 µs per timeline. Only the hits of the page are kept and sorted;
+    /// with `collapse`, one timeline per value is kept. A sort by relevance reads each timeline word by word, which
+    /// takes microseconds per timeline.
     ///
     /// # Errors
     ///
-    /// [`SearchError::EmptyPage`] or [`SearchError::OverLimit`] for an invalid limit or too many sort keys or
-    /// collapse values; [`SearchError::DamagedToken`] or [`SearchError::ForeignToken`] for an invalid page token;
-    /// otherwise those of [`search`](Self::search).
+    /// [`SearchError::EmptyPage`] or [`SearchError::OverLimit`] for an invalid limit or too many sort keys or collapse
+    /// values; [`SearchError::DamagedToken`] or [`SearchError::ForeignToken`] for an invalid page token; otherwise the
+    /// errors of [`search`](Self::search).
     pub fn find(&self, catalog: &Catalog, request: &FindRequest, seen: &dyn SeenLookup) -> Result<FindPage> {
         check(request)?;
         let terms = token::terms(catalog.table(), request);

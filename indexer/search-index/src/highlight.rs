@@ -8,7 +8,7 @@ use tideline_timeline_catalog::Entry;
 
 use crate::relevance::{each_text, texts};
 
-/// A text that matched.
+/// A text that matched the condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Highlight {
     /// Property of the text: measurement, source, a tag or an attribute.

@@ -1,7 +1,7 @@
-//! Public interface of the search index. `search` implements reading and `indexer` writing.
+//! Public interface of the search index. The module `search` implements reads, the module `indexer` writes.
 //!
 //! [`SearchIndex`] owns the indexer thread and shares a snapshot and a control block with it. Searches never wait for
-//! the indexer: they read the latest snapshot and evaluate everything newer on the catalog.
+//! the indexer: they read the latest snapshot and evaluate all later changes on the catalog.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// Those of [`compile`](Self::compile), and [`SearchError::Stopped`] if `seen` stops the search.
+    /// The errors of [`compile`](Self::compile), and [`SearchError::Stopped`] if `seen` stops the search.
     pub fn search(
         &self,
         catalog: &Catalog,
@@ -306,7 +306,7 @@ pub(crate) struct Control {
 
 /// Change of the indexed tables.
 pub(crate) enum IndexCommand {
-    /// Adds a catalog, with its edit counter at that time.
+    /// Adds a catalog. The number is the edit counter of the catalog when it was attached.
     Attach(Arc<Catalog>, u64),
     Detach(TableId),
     /// Detaches all tables except these.

@@ -1,14 +1,14 @@
 //! The indexer thread: commits the timelines that the catalogs contain and the index does not.
 //!
-//! 1. Wait for work: a command, a flush, enough new timelines, or the end of the commit delay.
+//! 1. Wait for work: a command, a flush, enough changed timelines, or the end of the commit delay.
 //! 2. Open the index; recreate it if it is unreadable or a checksum is wrong. Reindex each table whose positions do
 //!    not match the catalog.
 //! 3. Commit batches of documents, each with its positions, until nothing is left.
 //! 4. Publish the new snapshot to searches.
 //!
-//! A failed round drops the writer and recreates the index, immediately the first time, then after a pause. The
-//! previous snapshot keeps serving until the new index has caught up. If another process locks the index, the
-//! round is only repeated.
+//! A failed round drops the writer and recreates the index, immediately the first time, then after a pause. Searches
+//! use the previous snapshot until the new index has caught up. If another process holds the lock of the index, the
+//! round is repeated without recreating the index.
 
 mod round;
 mod writer;
@@ -36,7 +36,7 @@ pub(crate) struct Indexer {
     open: Option<OpenIndex>,
     /// True if the index on disk must be recreated instead of opened.
     remake: bool,
-    /// True while a previous snapshot still serves; the new one is published once it has caught up.
+    /// True while searches still use a previous snapshot; the new one is published once it has caught up.
     replacing: bool,
     /// Committed positions of all tables with documents.
     positions: Positions,
@@ -63,7 +63,7 @@ struct Attached {
 /// Input of a round.
 struct Call {
     commands: Vec<IndexCommand>,
-    /// Number of the last flush that this round completes.
+    /// Number of the last flush request that this round completes.
     ticket: u64,
 }
 
@@ -107,7 +107,7 @@ impl Indexer {
         }
     }
 
-    /// Waits for work; `None` if the index is closed.
+    /// Waits for work. Returns `None` if the index is closed.
     fn wait(&mut self) -> Option<Call> {
         loop {
             let notified = {

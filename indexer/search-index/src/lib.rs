@@ -1,8 +1,8 @@
 //! Finds timelines by conditions ([`tideline_condition`]), with a tantivy index over the timeline catalogs.
 //!
-//! One index serves all tables. It is disposable: it holds only data that the catalogs hold as well. A damaged or
-//! missing folder is rebuilt from the catalogs while searches and writes continue. A search result never depends on
-//! the progress of the index. Timelines that were added or edited since the last commit are *fresh*: a search evaluates
+//! One index serves all tables. The index is disposable: all of its data is also in the catalogs. A damaged or missing
+//! folder is rebuilt from the catalogs while searches and writes continue. A search result never depends on the
+//! progress of the index. Timelines that were added or edited since the last commit are *fresh*: a search evaluates
 //! each of them on its catalog entry. Timelines that were removed since the last commit are excluded from the hits.
 //!
 //! ```text
@@ -85,5 +85,5 @@ pub use highlight::Highlight;
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use record::{Seen, SeenLookup, TimelineRecord};
 
-/// The result of a search call.
+/// Result of a search call.
 pub type Result<T> = std::result::Result<T, SearchError>;

@@ -52,7 +52,7 @@ const KIND_WORD: u8 = 5;
 /// Maximum length of a word with a token, in bytes. Longer words cannot be searched for.
 const WORD_BYTES_MAX: usize = 2 * PATTERN_BYTES_MAX;
 
-/// Length of table and kind at the start of a token.
+/// Length of table and kind at the start of a token, in bytes.
 const HEAD_BYTES: usize = size_of::<TableId>() + 1;
 
 const PROPERTY_TAG: u8 = 1;
@@ -271,7 +271,7 @@ impl Token {
         token
     }
 
-    /// Keeps the table and starts a token of another kind.
+    /// Removes all bytes after the table id and appends the kind of a new token.
     fn restart(&mut self, kind: u8) {
         self.0.truncate(size_of::<TableId>());
         self.0.push(kind);

@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// positions changes.
 const FORMAT: u32 = 4;
 
-/// Progress of the index with one table.
+/// Progress of the index for one table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Position {
     /// Ordinals with a document.
@@ -55,8 +55,8 @@ impl Position {
         }
     }
 
-    /// Returns true if a position from disk is consistent with this catalog, apart from attributes. Timelines that
-    /// were removed since may still have a document.
+    /// Returns true if a position from disk is consistent with this catalog, apart from attributes. Timelines that were
+    /// removed after the position was stored may still have a document.
     pub(crate) fn fits(&self, catalog: &CatalogReader<'_>) -> bool {
         let mut sum = 0u64;
         for ordinal in self.indexed.iter().map(Ordinal) {
@@ -94,7 +94,7 @@ pub(crate) struct Difference {
     pub(crate) new: RoaringBitmap,
     /// Visible timelines whose document, if any, is outdated.
     pub(crate) edited: RoaringBitmap,
-    /// Invisible timelines with a document.
+    /// Timelines with a document that are no longer visible.
     pub(crate) gone: RoaringBitmap,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn encode(positions: &Positions) -> String {
     serde_json::to_string(&payload).expect("numbers and texts always have a JSON form")
 }
 
-/// Decodes a payload; `None` if it has another format or is damaged.
+/// Decodes a payload. Returns `None` if it has another format or is damaged.
 pub(crate) fn decode(payload: &str) -> Option<Positions> {
     let payload: Payload = serde_json::from_str(payload).ok()?;
     if payload.format != FORMAT {

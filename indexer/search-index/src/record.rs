@@ -27,7 +27,7 @@ pub trait SeenLookup {
     }
 }
 
-/// Catalog entry with the times of its points. Field subjects have no values in it.
+/// Catalog entry with the times of its points. Field subjects have no values in this record.
 #[derive(Clone, Copy)]
 pub struct TimelineRecord<'a> {
     /// Catalog entry.

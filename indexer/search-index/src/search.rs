@@ -2,10 +2,10 @@
 //!
 //! 1. Take a snapshot: a tantivy searcher, and the position that its documents reflect.
 //! 2. Determine from the catalog which timelines are *fresh* (visible without a document, or edited since that
-//!    position) and which are gone.
+//!    position) and which have been removed.
 //! 3. Compute an upper bound of the hits from the index, without the edited and removed timelines. If the bound is not
 //!    exact and is large, also compute a lower bound.
-//! 4. Verify the timelines between the bounds, and all fresh ones, on the catalog's entries.
+//! 4. Verify the timelines between the bounds, and all fresh ones, against the catalog entries.
 //!
 //! The catalog is read after the snapshot is taken, so no timeline can be missed between the two.
 
@@ -23,7 +23,7 @@ use crate::positions::{Difference, Positions};
 use crate::record::{SeenLookup, TimelineRecord};
 use crate::segment::{Bound, SegmentView};
 
-/// Number of timelines that are verified under one lock of the catalog: about a millisecond.
+/// Number of timelines that are verified under one lock of the catalog, which takes about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
 /// Maximum number of candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;
@@ -117,7 +117,7 @@ fn views<'a>(
         .collect()
 }
 
-/// Computes a bound over all segments, as ordinals.
+/// Returns the ordinals of a bound over all segments, and true if the bound is exact.
 fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Result<(RoaringBitmap, bool)> {
     let mut ordinals = Vec::new();
     let mut exact = true;
@@ -126,7 +126,7 @@ fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Resul
         view.add_ordinals(&bounded.documents, &mut ordinals);
         exact &= bounded.exact;
     }
-    // The documents of a segment are nearly sorted by ordinal, so this is fast.
+    // The documents of a segment are nearly sorted by ordinal, so the sort is fast.
     ordinals.sort_unstable();
     ordinals.dedup();
     let ordinals = RoaringBitmap::from_sorted_iter(ordinals).expect("just sorted, each one once");

@@ -1,15 +1,15 @@
 //! Evaluation of a condition tree on one tantivy segment, as sets of documents.
 //!
-//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Two kinds
-//! of tests are not decided here:
+//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. This
+//! module does not decide two kinds of tests:
 //!
 //! - times of first and last points, and the word order of phrases, because the index does not hold them;
 //! - the remaining nodes of an `And` once few documents are left in an upper bound, because verifying few
 //!   documents is cheaper than reading long lists.
 //!
 //! The result is therefore a *bound*: a superset ([`Bound::Upper`]) or subset ([`Bound::Lower`]) of the matching
-//! documents, with a flag that is true if the set is exact. Documents between the two bounds are verified on the
-//! catalog's entries.
+//! documents, with a flag that is true if the set is exact. Documents between the two bounds are verified against the
+//! catalog entries.
 
 mod ranges;
 mod words;
@@ -37,9 +37,10 @@ const KEY_GROUP: usize = 256;
 /// nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document, verifying about
 /// 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
-/// Number of values that are tested between two checks of the stop signal: about a millisecond.
+/// Number of values that are tested between two checks of the stop signal, which takes about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
-/// Maximum number of listed documents that are sorted. More are collected in a bitmap over the whole segment.
+/// Maximum number of documents in posting lists that are collected in a sorted list. More are collected in a bitmap
+/// over the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
 /// Maximum number of values whose list lengths are sampled to estimate the total length for all values.
 const SAMPLED_VALUES: usize = 32;
@@ -215,7 +216,8 @@ impl<'a> SegmentView<'a> {
         Ok(all)
     }
 
-    /// Estimates the number of documents that a node lists. Only the evaluation order of an `And` depends on it.
+    /// Estimates the number of documents in the posting lists of a node. Only the evaluation order of an `And` depends
+    /// on it.
     fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         Ok(match node {
@@ -358,7 +360,7 @@ impl<'a> SegmentView<'a> {
         self.infos(&shapes, "", &|rest| names_of(rest).next().is_some_and(passes))
     }
 
-    /// Returns the documents with a value after `prefix` that passes the test.
+    /// Returns the documents with a term that consists of `prefix` and a value that passes the test.
     fn values(&self, prefix: &Token, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
         if let TextTest::OneOf(values) = test {
             let tokens = values.iter().map(|value| with_value(prefix.clone(), value));
@@ -367,8 +369,8 @@ impl<'a> SegmentView<'a> {
         self.passing(prefix, test.literal_prefix(), &|value| test.matches_bytes(value))
     }
 
-    /// Returns the documents with a passing value that follows `prefix` and begins with `literal`. Tests all such
-    /// values.
+    /// Returns the documents with a term that consists of `prefix` and a value that begins with `literal` and passes.
+    /// Tests every value in the dictionary that begins with `literal`.
     fn passing(
         &self,
         prefix: &Token,
@@ -378,7 +380,7 @@ impl<'a> SegmentView<'a> {
         self.documents(&self.infos(prefix, literal, passes)?)
     }
 
-    /// Returns the terms of the passing values, as for [`passing`](Self::passing).
+    /// Returns the terms that [`passing`](Self::passing) selects.
     fn infos(
         &self,
         prefix: &Token,
@@ -458,8 +460,8 @@ impl<'a> SegmentView<'a> {
         Ok(())
     }
 
-    /// Returns the documents of these timelines. Scans every key of the segment. A condition whose top level requires
-    /// ids does not reach this code; it is evaluated on the catalog.
+    /// Returns the documents of these timelines, by a scan over every key of the segment. A condition whose top level
+    /// requires ids does not reach this code; it is evaluated on the catalog.
     fn identified(&self, ids: &[TimelineId]) -> RoaringBitmap {
         let known = ids.iter().filter_map(|id| self.ids.get(id));
         let wanted: RoaringBitmap = known.map(|ordinal| ordinal.0).collect();

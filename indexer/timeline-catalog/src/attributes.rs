@@ -28,39 +28,39 @@ pub enum AttributeValue {
     Text(String),
     /// A finite double.
     Number(f64),
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
     /// Timestamp.
     Time(Timestamp),
     /// Geographic position.
     Point(GeoPoint),
-    /// Texts in a given order, at least one.
+    /// List of at least one text, in the order in which the texts were given.
     Texts(Vec<String>),
-    /// Finite doubles in a given order, at least one.
+    /// List of at least one finite double, in the order in which the numbers were given.
     Numbers(Vec<f64>),
 }
 
 /// Type of an attribute value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttributeType {
-    /// [`AttributeValue::Text`].
+    /// Type of [`AttributeValue::Text`].
     Text,
-    /// [`AttributeValue::Number`].
+    /// Type of [`AttributeValue::Number`].
     Number,
-    /// [`AttributeValue::Boolean`].
+    /// Type of [`AttributeValue::Boolean`].
     Boolean,
-    /// [`AttributeValue::Time`].
+    /// Type of [`AttributeValue::Time`].
     Time,
-    /// [`AttributeValue::Point`].
+    /// Type of [`AttributeValue::Point`].
     Point,
-    /// [`AttributeValue::Texts`].
+    /// Type of [`AttributeValue::Texts`].
     Texts,
-    /// [`AttributeValue::Numbers`].
+    /// Type of [`AttributeValue::Numbers`].
     Numbers,
 }
 
 impl AttributeType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 7] = [
         Self::Text,
         Self::Number,

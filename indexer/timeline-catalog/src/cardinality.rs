@@ -1,7 +1,8 @@
-//! Number of distinct names of a table, and the largest names: measurements and tags with the most timelines, tag keys
-//! with the most values.
+//! Number of distinct names of a table, and the most frequent names: measurements and tags with the most timelines, tag
+//! keys with the most values.
 //!
-//! Shows which tags cause the most timelines. Computed on request from the name counts, without reading the timelines.
+//! The result shows which tags cause the most timelines. It is computed on request from the name counts, without
+//! reading the timelines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +10,7 @@ use std::collections::BinaryHeap;
 use crate::names::CountedName;
 use crate::reader::CatalogReader;
 
-/// Number of distinct names, and the largest of each kind.
+/// Number of distinct names, and the most frequent names of each kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cardinality {
     /// Number of visible timelines.
@@ -51,7 +52,7 @@ pub struct CountedTag {
 }
 
 impl CatalogReader<'_> {
-    /// Counts names and returns the `top` largest of each kind. Ties are broken by byte order.
+    /// Counts names and returns the `top` most frequent names of each kind. Ties are broken by byte order.
     ///
     /// Takes time in proportion to the number of distinct tag values, and memory in proportion to `top`.
     pub fn cardinality(&self, top: usize) -> Cardinality {

@@ -1,7 +1,7 @@
 //! The catalog of one table: assigns ids and ordinals to timelines and controls their visibility.
 //!
-//! Registration, announcement, adoption from the journal, and removal are here; attributes, rows and lookups are in
-//! the other modules.
+//! This module implements registration, announcement, adoption from the journal, and removal. Attributes, rows and
+//! lookups are in other modules.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::{CatalogError, Result};
 /// Maximum length of the stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes,
 /// and the longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
-/// Number of timelines that are removed while the lock is held once, for a few milliseconds.
+/// Number of timelines that are removed under one lock of the catalog, which takes a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;
 
 /// The timelines of one table. All methods are thread-safe.
 ///
 /// Memory is proportional to the number of timelines. A timeline with ten tags takes about 110 bytes if only one tag
-/// differs between machines. The raw key cache is extra.
+/// differs between machines. The raw key cache is not included.
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) table: TableId,
@@ -56,9 +56,9 @@ pub struct CatalogOptions {
 /// Result of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
-    /// The timeline's dense number.
+    /// Ordinal of the timeline: its dense number in the table.
     pub ordinal: Ordinal,
-    /// The timeline's id.
+    /// Id of the timeline.
     pub id: TimelineId,
     /// True if the timeline was not registered before.
     pub new: bool,
@@ -83,7 +83,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the table.
+    /// Returns the id of the table.
     pub fn table(&self) -> TableId {
         self.table
     }
@@ -98,8 +98,8 @@ impl Catalog {
         &self.metadata
     }
 
-    /// Sorts all measurements and tag values now instead of in their first listing. Intended to run after a start.
-    /// Releases the lock after each tag key, so that a registration waits for one sort at most.
+    /// Sorts all measurements and tag values in advance, so that their first listing does not sort them. Call this
+    /// after a start. Releases the lock after each tag key, so that a registration waits for one sort at most.
     pub fn sort_names(&self) {
         let keys: Vec<Symbol> = {
             let state = self.state.read();
@@ -196,13 +196,13 @@ impl Catalog {
     /// Registers a timeline like [`register`](Self::register), but adds a new timeline only if `admit` returns true.
     /// Returns `None` if `admit` returns false.
     ///
-    /// The argument of `admit` is the list of tags whose value no visible timeline has yet. `admit` is called while
-    /// the read lock is held, so it must not call the catalog. It may be called more than once for a timeline if
-    /// several threads register it concurrently.
+    /// The argument of `admit` is the list of tags that no visible timeline has yet. `admit` is called while the read
+    /// lock is held, so it must not call the catalog. It may be called more than once for a timeline if several threads
+    /// register it concurrently.
     ///
     /// # Errors
     ///
-    /// Those of [`register`](Self::register).
+    /// The errors of [`register`](Self::register).
     pub fn register_admitted(
         &self,
         identity: &Identity,
@@ -247,9 +247,9 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] for another
-    /// ordinal or identity of a known id, or another id of a used ordinal. [`CatalogError::Full`] if a 32-bit
-    /// number space is exhausted.
+    /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] if the id is known with
+    /// another ordinal or identity, or if the ordinal belongs to another id. [`CatalogError::Full`] if a 32-bit number
+    /// space is exhausted.
     pub fn adopt(&self, id: TimelineId, ordinal: Ordinal, identity: &[u8]) -> Result<()> {
         let identity = Identity::decode(identity)?;
         let mut state = self.state.write();
@@ -271,7 +271,7 @@ impl Catalog {
         self.each_removed(ids, |state, ordinal| state.edits.withdraw(ordinal));
     }
 
-    /// Removes timelines like [`remove`](Self::remove), for a removal found in the journal at the start.
+    /// Removes timelines like [`remove`](Self::remove), for a removal that is replayed from the journal at the start.
     ///
     /// Attributes from earlier journal entries are dropped. A loaded row may predate the removal, or postdate it if
     /// the timeline was announced again. Rows that predate a removal are deleted before the removal is acknowledged.

@@ -23,8 +23,7 @@ const VERSION: u8 = 1;
 /// Size of an entry, in bytes, from which no further row is added. The last row may exceed it.
 pub(crate) const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Commits a change. Returns once the entry is on stable storage and the change is applied, or an error with the
-/// reason.
+/// Callback that commits a change. It returns `Ok` once the entry is on stable storage and the change is applied.
 pub type Commit<'a> = dyn Fn(CatalogChange) -> std::result::Result<(), CommitError> + 'a;
 
 /// The log did not commit a change, or the outcome of the commit is unknown.
@@ -59,7 +58,7 @@ impl UnflushedBytes {
     }
 }
 
-/// Kind of a row in an entry. The number is stored.
+/// Kind of a row in an entry. The number of the variant is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {

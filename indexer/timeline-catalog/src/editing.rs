@@ -1,5 +1,5 @@
-//! Setting and removing attributes: first in the journal, then in memory, and in rows before the journal discards the
-//! entry.
+//! Setting and removing attributes. An edit is committed to the journal, then applied to memory. Its rows are written
+//! before the journal discards the entry.
 //!
 //! Edits of a table are serialized. An edit carries the complete attributes of its timeline after the edit, and the
 //! number of the edit that it is based on. The log rejects the edit if its timeline is not visible or was
@@ -40,7 +40,7 @@ pub(crate) struct Edit {
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// Outcome of each leading edit of the call, for edits in the batch as well as for rejected ones.
+    /// Outcomes of the leading edits of the call: both those in the batch and the rejected ones.
     outcomes: Vec<Result<Attributes>>,
 }
 
@@ -86,9 +86,9 @@ impl Catalog {
     ///
     /// [`CatalogError::UnknownTimeline`] if the timeline is not visible, [`CatalogError::OverLimit`],
     /// [`CatalogError::InvalidAttribute`] or [`CatalogError::MixedAttribute`] for an invalid change,
-    /// [`CatalogError::Full`] if a 32-bit number space is exhausted. [`CatalogError::NotCommitted`] if the
-    /// commit fails: then the edit is not visible, unless the log had applied it; whether a restart finds it
-    /// depends on the log error.
+    /// [`CatalogError::Full`] if a 32-bit number space is exhausted. [`CatalogError::NotCommitted`] if the commit
+    /// fails: then the edit is not visible, unless the log had applied it; whether a restart restores it depends on the
+    /// log error.
     pub fn set_attributes(
         self: &Arc<Self>,
         ordinal: Ordinal,
@@ -120,7 +120,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Those of [`set_attributes_of`](Self::set_attributes_of).
+    /// The errors of [`set_attributes_of`](Self::set_attributes_of).
     pub fn set_attributes_each(
         self: &Arc<Self>,
         edits: &[(Ordinal, AttributeChanges)],
@@ -221,9 +221,8 @@ impl Catalog {
                 ..
             } = edit;
             if is_overtaken {
-                // The removal of another timeline took the number, so followers need a higher one. Only the row
-                // will hold the higher number: a restart before the row is written restores the number in the
-                // journal.
+                // A removal of another timeline has used the number, so followers need a higher one. Only the row will
+                // hold the higher number: a restart before the row is written restores the number in the journal.
                 number = state.edits.newest() + 1;
             } else {
                 state.edits.settle(ordinal, number);

@@ -27,8 +27,8 @@ pub(crate) struct Edits {
     by_number: Vec<(u64, Ordinal)>,
     /// Number of replaced entries in `by_number`.
     replaced: usize,
-    /// Edits that are being committed, whose commit failed with unknown outcome, or whose number a removal
-    /// took. After a restart they may be absent, or present under another number.
+    /// Edits that are being committed, whose commit failed with unknown outcome, or whose number was used by a removal.
+    /// After a restart they may be absent, or present under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
     /// Edits of `in_doubt`, sorted by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,
@@ -94,7 +94,7 @@ impl Edits {
         self.put(ordinal, edited);
     }
 
-    /// Ends loading, after all rows or after the whole journal.
+    /// Ends loading. Called after all rows are loaded, and again after the whole journal is replayed.
     pub(crate) fn loaded(&mut self) {
         self.by_number.sort_unstable();
         self.confirmed.clear();
@@ -106,8 +106,8 @@ impl Edits {
         self.confirmed.insert(ordinal.0);
     }
 
-    /// Replays a removal. If the journal before it held the newest edit of the timeline, the timeline becomes
-    /// unedited, as if newly registered.
+    /// Replays a removal. If an earlier entry of the journal holds the newest edit of the timeline, the timeline
+    /// becomes unedited, as if newly registered.
     ///
     /// An edit that only a row holds is kept. It was made after the removal, because older rows are deleted before a
     /// removal is acknowledged.

@@ -24,7 +24,7 @@ pub enum CatalogError {
     DamagedRow {
         /// Timeline of the row.
         id: TimelineId,
-        /// Reason, for humans.
+        /// Human-readable reason.
         reason: &'static str,
     },
     /// A key in the key space of the catalog is not a catalog key.
@@ -46,17 +46,17 @@ pub enum CatalogError {
     OverLimit {
         /// Name of the limited quantity.
         what: &'static str,
-        /// The limit.
+        /// Maximum.
         limit: usize,
         /// Actual size.
         actual: usize,
     },
-    /// An attribute that cannot be stored.
+    /// An attribute cannot be stored.
     #[error("attribute {key:?} {reason}")]
     InvalidAttribute {
         /// Key of the attribute.
         key: String,
-        /// Reason, for humans.
+        /// Human-readable reason.
         reason: &'static str,
     },
     /// The value has a different type than the other values of its key.

@@ -4,7 +4,7 @@
 //! durable as rows of the key space `CATALOG`. It maps raw key bytes to timelines (the hot path of every write),
 //! assigns ids and ordinals, stores attributes and lists names.
 //!
-//! Searching is the task of the crate `search-index`. Its index can be rebuilt from the catalog at any time.
+//! The crate `search-index` implements searches. Its index can be rebuilt from the catalog at any time.
 //!
 //! | module | holds |
 //! |---|---|
@@ -24,7 +24,7 @@
 //! | `row` | stored form of a timeline |
 //! | `state` | in-memory arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
 //!
-//! # The life of a timeline
+//! # Lifecycle of a timeline
 //!
 //! 1. [`Catalog::register`] assigns an id and an ordinal. Until step 3 the timeline is visible to the write path
 //!    only.
@@ -86,5 +86,5 @@ pub use tideline_key_codec::timeline_id;
 pub use types::CountedKey;
 pub use value::AttributeRef;
 
-/// The result of a catalog call.
+/// Result of a catalog call.
 pub type Result<T> = std::result::Result<T, CatalogError>;

@@ -55,7 +55,7 @@ pub struct MetricMetadata {
     pub unit: String,
 }
 
-/// Type of a metric in OpenMetrics terms. The number is stored.
+/// Type of a metric in OpenMetrics terms. The number of the variant is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is the type of its name")]
@@ -120,11 +120,11 @@ pub struct MetadataOfMetrics {
 #[derive(Debug, Default)]
 struct Remembered {
     by_name: BTreeMap<Box<str>, StoredMetadata>,
-    /// Bytes in the sense of [`METADATA_BYTES_MAX`].
+    /// Bytes as defined at [`METADATA_BYTES_MAX`].
     bytes: usize,
 }
 
-/// Dropped metadata.
+/// Statistics of dropped metadata.
 #[derive(Debug, Default)]
 struct LeftOut {
     count: u64,
@@ -141,7 +141,7 @@ pub(crate) struct StoredMetadata {
     replaced: Option<Timestamp>,
 }
 
-/// Changes that result from given metadata.
+/// Changes to store for the metadata of one call.
 #[derive(Default)]
 struct Changes<'m> {
     changed: BTreeMap<&'m str, StoredMetadata>,
@@ -199,7 +199,7 @@ impl StoredMetadata {
         })
     }
 
-    /// Returns the size in the sense of [`METADATA_BYTES_MAX`].
+    /// Returns the size as defined at [`METADATA_BYTES_MAX`].
     fn bytes(&self, name: &str) -> usize {
         METRIC_BYTES + name.len() + self.help.len() + self.unit.len()
     }
@@ -447,8 +447,8 @@ fn each_metric(backend: &dyn Backend, table: TableId, visit: &mut VisitMetric<'_
     })
 }
 
-/// Returns true if at least `nanos` nanoseconds separate the two timestamps, in either direction: a clock that was
-/// set back must not block.
+/// Returns true if at least `nanos` nanoseconds separate the two timestamps, in either direction. A clock that was set
+/// back therefore does not suppress replacements and warnings.
 fn has_passed(at: Timestamp, now: Timestamp, nanos: i64) -> bool {
     now.nanos().abs_diff(at.nanos()) >= nanos.unsigned_abs()
 }

@@ -1,7 +1,8 @@
 //! Names of a table (measurements, tag keys and the values of each key) with their timeline counts.
 //!
-//! Only visible timelines count. The sorted lists of measurements and of the values of each key are built on first use
-//! and then maintained incrementally. A page of a long list therefore costs a binary search instead of a sort.
+//! Only visible timelines are counted. The sorted lists of measurements and of the values of each key are built on
+//! first use and then maintained incrementally. A page of a long list therefore costs a binary search instead of a
+//! sort.
 
 use std::sync::Arc;
 
@@ -179,7 +180,7 @@ impl Counts {
         counted.take(selection.limit).collect()
     }
 
-    /// Sorts the names now instead of in the first listing.
+    /// Sorts the names in advance, so that the first listing does not sort them.
     pub(crate) fn sort(&self, symbols: &SymbolTable) {
         self.sorted(symbols);
     }
@@ -242,9 +243,9 @@ fn merged(symbols: &SymbolTable, sorted: &[Symbol], new: &[Symbol]) -> Vec<Symbo
     all
 }
 
-/// Filters and sorts `counts`, which should be small.
+/// Returns the selected names in byte order.
 ///
-/// Compares every name, and sorts those that match.
+/// Compares every name and sorts those that match, so `counts` should be small.
 pub(crate) fn select(
     symbols: &SymbolTable,
     counts: impl Iterator<Item = (Symbol, u32)>,

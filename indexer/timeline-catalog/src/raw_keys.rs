@@ -1,8 +1,8 @@
 //! Cache in front of identity parsing: maps raw key bytes, as received in a protocol, to ordinals.
 //!
 //! A lookup of a cached key costs one hash and one comparison of its bytes, regardless of the number of tags. Senders
-//! name their timelines in the same order again and again, so each entry stores the key that followed it. That key
-//! is compared first. If it matches, no hash is needed, and memory is read sequentially.
+//! repeat their timelines in the same order, so each entry stores the key that followed it last time. A lookup compares
+//! that key first. If it matches, no hash is needed, and memory is read sequentially.
 //!
 //! The cache is bounded. It has two halves; new keys go to the younger half. When the younger half is full, the elder
 //! half is dropped and the younger one takes its place. A dropped key only has to be parsed again.

@@ -73,7 +73,7 @@ impl CatalogReader<'_> {
     /// Panics if the ordinal is above all assigned ones. The identity of an unused ordinal below them has no meaning.
     pub fn encode_identity(&self, ordinal: Ordinal, out: &mut Vec<u8>) {
         let mut put = |text: &str| {
-            // Registration checked the length.
+            // The length fits 32 bits, because registration limits it.
             out.extend_from_slice(&(text.len() as u32).to_le_bytes());
             out.extend_from_slice(text.as_bytes());
         };
@@ -222,7 +222,7 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Returns the dense number of the timeline.
+    /// Returns the ordinal: the dense number of the timeline in its table.
     pub fn ordinal(&self) -> Ordinal {
         self.ordinal
     }

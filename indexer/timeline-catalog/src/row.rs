@@ -17,7 +17,8 @@ const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 /// Length of the checksum at the end of a row, in bytes.
 const CHECKSUM_BYTES: usize = 4;
-/// Largest edit counter of a row that is not damaged. No table reaches it, and counting on from it cannot overflow.
+/// Maximum edit counter of a row; a row with a higher one is damaged. No table reaches it, and later edits cannot
+/// overflow the counter.
 const EDIT_MAX: u64 = u64::MAX >> 1;
 
 /// Row with a borrowed measurement and borrowed tags; the attributes are owned.

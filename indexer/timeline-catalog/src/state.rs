@@ -1,8 +1,8 @@
 //! In-memory state of a table's timelines: arrays indexed by ordinal.
 //!
-//! Timelines of one *shape* (measurement and tag keys) differ only in their tag values. A timeline therefore stores
-//! the number of its shape and one symbol per tag. With ten tags that is 16 bytes of id, 40 of symbols and 12 for the
-//! slot (shape, offset and stage), plus its share of the hash tables.
+//! Timelines of one *shape* (measurement and tag keys) differ only in their tag values. A timeline therefore stores the
+//! number of its shape and one symbol per tag. A timeline with ten tags takes 16 bytes for its id, 40 for its symbols
+//! and 12 for its slot (shape, offset and stage), plus its share of the hash tables.
 
 use std::hash::{Hash, Hasher};
 
@@ -42,7 +42,8 @@ pub(crate) struct State {
     pub(crate) unsaved: RoaringBitmap,
     /// Ordinals whose stored row may be older than the last removal of the timeline.
     pub(crate) outdated: RoaringBitmap,
-    /// Ordinals that were removed or edited since the rows that are being written were read.
+    /// Ordinals of timelines that were removed or edited after the last write of their rows began. Such a row may be
+    /// outdated.
     pub(crate) changed_meanwhile: RoaringBitmap,
     pub(crate) names: NameCounts,
     pub(crate) edits: Edits,
@@ -59,7 +60,7 @@ struct Shape {
     source: Option<usize>,
 }
 
-/// Location of a timeline's parts; the ordinal is its index.
+/// Location of a timeline's shape and tag values. The index of the slot is the ordinal.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     shape: u32,
@@ -336,7 +337,7 @@ impl State {
         Some(self.symbols.text(self.values_of(ordinal)[source]))
     }
 
-    /// Iterates over the tags, sorted by key.
+    /// Iterates over the tags of a timeline, sorted by key.
     pub(crate) fn tags(&self, ordinal: Ordinal) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         let keys = self.shape(ordinal).keys.iter();
         keys.zip(self.values_of(ordinal))

@@ -25,7 +25,7 @@ use crate::{CatalogError, Result};
 const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
 
 impl Catalog {
-    /// Loads all rows of a table. The timelines in the journal follow through [`Catalog::adopt`].
+    /// Loads all rows of a table. Timelines that only the journal holds are added later by [`Catalog::adopt`].
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ pub(crate) struct Change {
     pub(crate) row: RowChange,
 }
 
-/// Writes changes, which are in key order, in batches within the backend's limits.
+/// Writes changes in batches within the backend's limits. The changes must be in key order.
 fn write_changes(
     backend: &dyn Backend,
     changes: &[Change],
@@ -255,7 +255,7 @@ fn write_changes(
     Ok(())
 }
 
-/// Page size whose rows can be deleted in one write.
+/// Page size that allows all rows of a page to be deleted in one write.
 pub(crate) const ROWS_AT_ONCE: PageLimit = PageLimit {
     rows_max: WRITE_ROWS_MAX,
     bytes_max: WRITE_BYTES_MAX / 2,

@@ -13,13 +13,13 @@ use crate::{CatalogError, Result};
 /// Number of timelines per type.
 type Counts = [u32; AttributeType::ALL.len()];
 
-/// An attribute key of a table.
+/// Attribute key of a table, with the types of its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedKey {
-    /// The key.
+    /// Attribute key.
     pub key: String,
-    /// Types of its values with the number of timelines of each. More than one type only in stores written before the
-    /// type check.
+    /// Types of its values with the number of timelines of each. There is more than one type only in stores that were
+    /// written before the type check.
     pub types: Vec<(AttributeType, u32)>,
 }
 
@@ -83,7 +83,7 @@ impl TypeCounts {
         self.by_key.contains_key(&key)
     }
 
-    /// Returns every key in byte order.
+    /// Returns all keys in byte order.
     pub(crate) fn keys(&self, symbols: &SymbolTable) -> Vec<CountedKey> {
         let counted = |(key, counts): (&Symbol, &Counts)| {
             let types = AttributeType::ALL.into_iter();

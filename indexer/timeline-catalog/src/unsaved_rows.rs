@@ -37,8 +37,8 @@ impl UnsavedRows {
         }
     }
 
-    /// Adds names whose values changed, or will change under a lock that the `row` callback of [`write`](Self::write)
-    /// takes.
+    /// Adds names whose values have changed. If a value changes only after this call, the caller must hold a lock that
+    /// the `row` callback of [`write`](Self::write) takes, until the value has changed.
     pub(crate) fn add(&self, names: impl IntoIterator<Item = Box<str>>) {
         let mut unsaved = self.names.lock();
         for name in names {

@@ -19,19 +19,19 @@ const KIND_NUMBERS: u8 = 7;
 /// A borrowed attribute value in the catalog's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum AttributeRef<'a> {
-    /// [`AttributeValue::Text`].
+    /// Borrowed [`AttributeValue::Text`].
     Text(&'a str),
-    /// [`AttributeValue::Number`].
+    /// Copy of an [`AttributeValue::Number`].
     Number(f64),
-    /// [`AttributeValue::Boolean`].
+    /// Copy of an [`AttributeValue::Boolean`].
     Boolean(bool),
-    /// [`AttributeValue::Time`].
+    /// Copy of an [`AttributeValue::Time`].
     Time(Timestamp),
-    /// [`AttributeValue::Point`].
+    /// Copy of an [`AttributeValue::Point`].
     Point(GeoPoint),
-    /// [`AttributeValue::Texts`].
+    /// Borrowed [`AttributeValue::Texts`].
     Texts(TextList<'a>),
-    /// [`AttributeValue::Numbers`].
+    /// Borrowed [`AttributeValue::Numbers`].
     Numbers(NumberList<'a>),
 }
 
@@ -113,7 +113,7 @@ fn put_double(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&(number + 0.0).to_le_bytes());
 }
 
-/// Appends kind and value.
+/// Appends the kind byte and the encoded value.
 pub(crate) fn put_value(out: &mut Vec<u8>, value: &AttributeValue) {
     match value {
         AttributeValue::Text(text) => {
@@ -156,7 +156,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a kind and its value.
+    /// Takes a kind byte and the value after it.
     pub(crate) fn value(&mut self) -> Option<AttributeRef<'a>> {
         match *self.bytes(1)? {
             [KIND_TEXT] => self.text().map(AttributeRef::Text),

@@ -62,7 +62,7 @@ pub struct Rank {
     /// Field, stored or computed. Optional if the query names exactly one field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// End that comes first.
+    /// Direction of the order.
     #[serde(default)]
     pub first: RankEnd,
     /// Maximum number of series, at least 1. Default: all.
@@ -70,7 +70,7 @@ pub struct Rank {
     pub limit: Option<u64>,
 }
 
-/// End of an order that comes first.
+/// Direction of an order by value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RankEnd {

@@ -42,7 +42,7 @@ enum Command {
     Write(WriteArguments),
     /// Read points or compute aggregates: tables, charts, CSV, JSON.
     Query(QueryArguments),
-    /// Show what a query would read, without running it.
+    /// Show the plan and the estimated reads of a query, without running it.
     Explain(ExplainArguments),
     /// Evaluate a PromQL query, at one time or over a range.
     Promql(PromqlArguments),

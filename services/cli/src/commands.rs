@@ -30,7 +30,7 @@ pub(crate) mod watch;
 
 /// Sleeps between two polls of a server.
 pub(crate) fn pause(time: Duration) {
-    // No message is ever sent, so that the call always ends by its timeout.
+    // No message is sent, so the call always ends with its timeout.
     let (_sender, never) = mpsc::channel::<()>();
     let _ = never.recv_timeout(time);
 }

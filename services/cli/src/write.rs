@@ -99,7 +99,7 @@ pub(crate) struct WriteArguments {
     /// Write rejected lines to this file, each after a comment with its position and the reason
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// How long a batch is retried while the server is busy or unreachable
+    /// Time for which a batch is retried while the server is busy or unreachable
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     patience: std::time::Duration,
     /// Show no progress

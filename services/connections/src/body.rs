@@ -1,4 +1,4 @@
-//! Reading of request bodies, limited as sent, after decompression and over all requests.
+//! Reading of request bodies, with limits on the sent size, the decompressed size and all bodies in flight.
 //!
 //! 1. [`BodyReader`] reads the bytes that the client sends. It limits their number, their rate and the bytes of
 //!    all bodies in flight.

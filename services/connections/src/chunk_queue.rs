@@ -17,9 +17,9 @@ const QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Queue of chunks between a writer that may block and a connection that must not.
 ///
-/// An empty queue accepts every chunk. Otherwise a chunk must fit the byte limit of the queue and the spare
-/// room of the memory account. So slow clients slow down only their own responses and do not cause other
-/// requests to be refused.
+/// An empty queue accepts every chunk. Otherwise a chunk must fit the byte limit of the queue and the spare room of
+/// the memory account. Slow clients therefore slow down only their own responses and do not cause other requests to
+/// be refused.
 #[derive(Debug)]
 pub struct ChunkQueue {
     queue: Mutex<Queue>,

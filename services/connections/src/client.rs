@@ -189,7 +189,7 @@ pub struct Network {
     bits: u8,
 }
 
-/// Error: the text is not an address or network.
+/// Error of a text that is not an address or network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address or network, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")]
 pub struct NotANetwork(String);

@@ -116,8 +116,8 @@ pub(crate) struct Listed {
     number: u64,
 }
 
-/// One connection in this many is closed when a new one needs room, so that one scan of the list makes room
-/// for several.
+/// Denominator of the fraction of open connections that is closed when a new one needs room, so that one scan of the
+/// list makes room for several.
 const EVICTED_SHARE: usize = 100;
 
 impl Connections {
@@ -133,7 +133,7 @@ impl Connections {
     /// Signals idle connections of a kind to close, to make room for a connection of `newcomer`. Returns the number of
     /// signalled connections; 0 if no idle connection may be closed.
     ///
-    /// Signals one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with most
+    /// Signals one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with the most
     /// connections, and for equal numbers those that have been idle longest. Clients with fewer connections than
     /// `newcomer` keep theirs; `None` protects no client. A connection stays open if its next request starts before
     /// the connection handles the signal.
@@ -175,7 +175,7 @@ impl Busy {
         }))
     }
 
-    /// Waits for a signal to close the connection that arrives while the connection is not busy.
+    /// Waits until the connection is signalled to close while it is not busy.
     pub(crate) async fn evicted(&self) {
         loop {
             self.0.evicted.notified().await;

@@ -11,7 +11,7 @@
 //! | [`client`] | the client address of a request, also behind trusted proxies |
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
-//! | [`throttle`] | throttle: a rate of bytes that many senders share |
+//! | [`throttle`] | throttle: byte rate limit shared by many senders |
 //! | [`mod@guarded_body`] | a response body that holds a value until the body has been sent |
 
 pub mod body;

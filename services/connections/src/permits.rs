@@ -17,7 +17,7 @@ pub struct Permits {
     shares: Shares,
 }
 
-/// Error: no permit became free in time. The request may be retried.
+/// Error returned if no permit became free in time. The request may be retried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoPermit(String);

@@ -32,7 +32,7 @@ const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Connections accepted beyond the limit, for health checks and metrics.
+/// Number of connections accepted beyond the limit, for health checks and metrics.
 const RESERVED_CONNECTIONS: usize = 16;
 /// Longest wait for an idle connection to close in favour of a new one. The full time passes only if a request has
 /// arrived on that connection meanwhile.

@@ -225,7 +225,7 @@ impl Pool {
             let Some((_, _, client)) = waiting.min() else {
                 return;
             };
-            // The client that holds fewest units is first. If it is not admitted, no other client is.
+            // The client that holds the fewest units is first. If it is not admitted, no other client is.
             if !self.admits(state, client, 1) {
                 return;
             }

@@ -1,12 +1,12 @@
-//! Throttle: a rate of bytes that many senders share, first come, first served.
+//! Throttle: byte rate limit shared by many senders, first come, first served.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum credit for idle time. After a longer idle time, requests need no wait until they have taken more than the
-/// bytes for this duration at the configured rate.
+/// Maximum credit for idle time. After a long idle time, the bytes of this duration at the configured rate are
+/// admitted without a wait.
 const BURST: Duration = Duration::from_millis(100);
 
 /// Limit of bytes per second over all callers, first come, first served.

@@ -1,4 +1,5 @@
-//! In-memory activity of a table: running writers, new timelines, busy keys. It is lost at a stop.
+//! In-memory activity of a table: running writers, new timelines, busy keys. The activity is lost when the process
+//! stops.
 
 use parking_lot::RwLock;
 

@@ -83,7 +83,7 @@ type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 enum AttachStop {
     /// The progress callback returned false.
     Unwanted,
-    /// The segment or the table is damaged or does not fit; other segments and tables may be sound.
+    /// The segment or the table is damaged or incompatible; other segments and tables may be sound.
     Problem(String),
     /// Attaching failed as a whole.
     Failed(EngineError),
@@ -116,9 +116,9 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 impl Engine {
     /// Attaches the segments of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
     ///
-    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left
-    /// out. A segment that is damaged or does not fit is reported as a problem, and the other segments are still
-    /// attached. If a check of a table fails, all its segments are left out.
+    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are not
+    /// attached. A segment that is damaged or incompatible is reported as a problem, and the other segments are still
+    /// attached. If a check of a table fails, its segments are not attached.
     ///
     /// # Errors
     ///
@@ -239,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// Returns the table to attach to. Creates the table if it does not exist, and gives the settings of the archive to
-    /// an untouched table. Fails if the `source_tags` differ.
+    /// Returns the table to attach to. Creates the table if it does not exist, and applies the settings of the
+    /// archive to a table that has default settings and no data. Fails if the `source_tags` differ.
     fn table_for(&self, plan: &AttachPlan, planned: &PlannedTable) -> std::result::Result<Table, AttachStop> {
         let spec = planned.spec.as_ref().map(|spec| pointed(spec, &plan.target));
         let Ok(table) = self.table(planned.name.as_str()) else {

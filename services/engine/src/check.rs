@@ -1,6 +1,6 @@
 //! Offline check: reads everything that a backend stores of a database and reports damage.
 //!
-//! The search index is left out: each start checks it and rebuilds it from the catalog if necessary.
+//! The search index is not checked here: each start checks it and rebuilds it from the catalog if necessary.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct CheckReport {
     pub findings: Vec<String>,
 }
 
-/// Reads and verifies everything. Takes the time to read and decode all points, and the memory of one table's
+/// Reads and verifies all stored data. Takes the time to read and decode all points, and needs memory for one table's
 /// catalog.
 pub fn check_database(backend: &dyn Backend) -> CheckReport {
     let mut report = CheckReport::default();
@@ -79,7 +79,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report
 }
 
-/// Checks the rows of a wide table and that their keys fit its layout.
+/// Checks the rows of a wide table, and checks that their keys match its layout.
 fn check_wide(
     backend: &dyn Backend,
     parts: Result<&StoredParts, &LogError>,

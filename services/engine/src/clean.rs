@@ -1,18 +1,18 @@
 //! Removal of timelines that no query returns any more, and of timelines that have been silent for too long.
 //!
-//! A timeline is removed if no tier holds a visible point of it, its last point has been hidden for the purge delay,
-//! and it has no attributes. It is also removed, with its points and attributes, if it has been silent for longer than
-//! the `timeline_ttl` of its table. The purge delay covers a clock that is ahead by up to an hour, which does not count
-//! as in doubt: after the clock is corrected, the points become visible again.
+//! A timeline is removed if no tier holds a visible point of the timeline, its last point has been hidden for the
+//! purge delay, and it has no attributes. It is also removed, with its points and attributes, if it has been silent
+//! for longer than the `timeline_ttl` of its table. The purge delay is necessary because a clock that is ahead by up
+//! to an hour does not count as in doubt. After the clock is corrected, the points become visible again.
 //!
 //! 1. Candidates are determined in groups, while other work continues.
 //! 2. Writers are blocked for some milliseconds, and the candidates of a group are checked again; a timeline written
 //!    meanwhile stays. The delete is committed before writers continue, so their next write introduces the timeline
 //!    again.
 //!
-//! While the clock is in doubt, nothing is removed. For the purge delay after a clock was accepted only because it was
-//! steady, and after a policy change, only empty timelines of tables without retention are removed. A wrong clock or
-//! policy can be corrected until then.
+//! While the clock is in doubt, nothing is removed. After a policy change, and after a clock was accepted only
+//! because it was steady, the removal is restricted for the duration of the purge delay: only empty timelines of
+//! tables without retention are removed. A wrong clock or policy can be corrected until then.
 
 use std::time::Duration;
 

@@ -159,7 +159,7 @@ impl Engine {
     }
 }
 
-/// Returns identity and attributes of timelines. Removed timelines are left out.
+/// Returns identity and attributes of timelines. Removed timelines are omitted.
 fn known(table: &Table, ids: &[TimelineId]) -> Result<Vec<Copied>> {
     let reader = table.catalog.reader();
     let mut known = Vec::with_capacity(ids.len());

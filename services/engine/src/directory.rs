@@ -79,7 +79,7 @@ impl Catalogs {
         self.by_table.read().get(&table).cloned()
     }
 
-    /// Returns the state of a table; `catalog` creates the catalog of a new one.
+    /// Returns the state of a table; `catalog` creates the catalog of a new table.
     pub(crate) fn get_or_insert(&self, table: TableId, catalog: impl FnOnce() -> Catalog) -> TableState {
         if let Some(known) = self.get(table) {
             return known;

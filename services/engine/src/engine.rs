@@ -258,7 +258,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns whether reads and writes are served now, with reasons. The call is cheap.
+    /// Reports whether reads and writes are served now, with reasons. The call is cheap.
     pub fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
         let mut failed = Vec::new();

@@ -32,7 +32,7 @@ pub enum ErrorKind {
     NotFound,
     /// The requested data existed, but is not kept any more.
     Gone,
-    /// The model of a table does not fit: use a table of another model, or a server that serves the model.
+    /// The table has the wrong model: use a table of another model, or a server that serves the model.
     WrongModel,
     /// The request conflicts with the current state, for example with a name in use, a fixed setting or the same
     /// request still running.

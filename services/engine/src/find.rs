@@ -70,7 +70,8 @@ pub struct FacetCounts {
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Stop check of a search: true if the client has left or the time limit is reached. Once true, it stays true.
+/// Stop check of a search: true if the client has disconnected or the time limit is reached. Once true, it stays
+/// true.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// Stop check of a search that always runs to its end.
@@ -89,7 +90,7 @@ impl Engine {
             .find(&table.catalog, request, &self.seen_lookup(table, stop))?;
         let ordinals: Vec<Ordinal> = page.hits.iter().map(|hit| hit.ordinal).collect();
         let described = self.describe_all(table, &ordinals)?;
-        // A timeline removed meanwhile is left out.
+        // Timelines removed since the search are omitted.
         let found = page
             .hits
             .into_iter()
@@ -168,8 +169,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, a catalog error if a value is not allowed or the
-    /// commit fails, and a store error if the table was dropped or the span of the timeline cannot be read.
+    /// - [`EngineError::NoSuchTimeline`] for an unknown id.
+    /// - A catalog error if a value is not allowed or the commit fails.
+    /// - A store error if the table was dropped or the span of the timeline cannot be read.
     pub fn set_attributes(
         &self,
         table: &Table,
@@ -207,10 +209,11 @@ impl Engine {
         Ok(table.catalog.delete_search(name, &commit)?)
     }
 
-    /// Stores type, help and unit of metrics; durable on return. Returns the number of metrics left out because of
+    /// Stores type, help and unit of metrics; durable on return. Returns the number of metrics omitted because of
     /// limits or invalid names.
     ///
-    /// Known metadata costs no write. A sender that contradicts it costs at most one write per metric and minute.
+    /// Known metadata costs no write. A sender with contradictory metadata causes at most one write per metric and
+    /// minute.
     ///
     /// # Errors
     ///

@@ -78,7 +78,7 @@ struct IdentityBytes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most [`SLOTS`], in ascending order.
+    /// At most [`SLOTS`] slots, in ascending order.
     slots: Vec<Slot>,
     /// Last refusal and the monotonic second of the refusal. It is cached because finding the fastest tag takes a
     /// while.
@@ -152,7 +152,7 @@ impl Growth {
         identities.left = identities.left.saturating_sub(1);
     }
 
-    /// Counts a refused timeline and returns the reason why the oversized table takes no new ones.
+    /// Counts a refused timeline. Returns the reason why the oversized table accepts no new timelines.
     pub(crate) fn oversize(&self, limit: u64, table: &TableName) -> IdentitiesFull {
         self.oversized.fetch_add(1, Ordering::Relaxed);
         IdentitiesFull {

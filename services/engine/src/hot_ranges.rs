@@ -3,8 +3,8 @@
 //! A key begins with the hash of its machine, so machines are spread evenly over the keys. A key range with far more
 //! than its fair share is therefore caused by one or a few machines. Counting costs one small histogram per write or
 //! query: timelines are sorted into 256 bins by the first byte of their id, and the bins are added under one short
-//! lock. Single machines are counted only in a busy bin: one that exceeded four times the share of one bin when the
-//! current slot of 5 s began.
+//! lock. Single machines are counted only in a busy bin. A bin is busy if it exceeded four times the share of one bin
+//! when the current slot of 5 s began.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ pub(crate) struct HotRanges {
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most [`SLOTS`], in ascending order.
+    /// At most [`SLOTS`] slots, in ascending order.
     slots: Vec<Slot>,
     /// Busiest machines of each busy bin.
     tracked: Vec<(u8, Machines)>,

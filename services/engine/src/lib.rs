@@ -1,6 +1,6 @@
 //! The open database: joins store, catalogs and search index, and provides the operations that services use.
 //!
-//! The store identifies timelines by id only, and the index holds no points. The engine connects them. A write
+//! The store identifies timelines by id only, and the index holds no points. The engine connects both. A write
 //! resolves its timelines in the catalog and goes to the store. A search combines the index with the spans of
 //! timelines from the store. A restart restores the catalogs with the identities found in the journal.
 //!

@@ -1,9 +1,9 @@
 //! Order of conflicting lines within one request.
 //!
-//! A delta keeps the order of rows within a group, but not between groups. If two lines of a request write the same
-//! timeline, timestamp and field in different shapes (sets of fields with types), the later line goes into a later
-//! delta, so that it wins. Only groups that share a measurement and a field can conflict, and agents seldom send such
-//! pairs.
+//! A delta keeps the order of rows within a group, but not between groups. Two lines of a request conflict if they
+//! write the same timeline, timestamp and field in different shapes (sets of fields with types). The later line then
+//! goes into a later delta, so that it wins. Only groups that share a measurement and a field can conflict, and
+//! agents seldom send such pairs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tideline_series_store::Shape;
 
 /// Largest number of parts of one request. Each part is a journal entry of its own.
 const PARTS_MAX: usize = 64;
-/// Marks a row that a later line of the same group overwrites.
+/// Part number of a row that a later line of the same group overwrites.
 const OVERWRITTEN: usize = usize::MAX;
 
 /// Group with its shape in the store.

@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Returns a table by name, whatever its model; for settings, statistics and removal.
+    /// Returns a table of any model by name; for settings, statistics and removal.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Operations on the rows of wide tables: write, read, scan, delete.
 //!
-//! A scan reads one key range, or one range per bucket of the key. The ranges of buckets are merged, so that rows come
-//! in the order of the key columns after the bucket, as if there were no buckets.
+//! A scan reads one key range, or one range per bucket of the key. The ranges of buckets are merged, so that rows are
+//! returned in the order of the key columns after the bucket, as if there were no buckets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

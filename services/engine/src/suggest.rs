@@ -31,7 +31,7 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
-    /// A field that the table has, but none of the measurements that the condition requires.
+    /// A field that the table has, but that none of the measurements required by the condition has.
     Field,
 }
 
@@ -120,7 +120,7 @@ fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     }
 }
 
-/// Returns names of a kind, at most [`NAMES_COMPARED_MAX`], each with its lower-case form. Long names are left out.
+/// Returns names of a kind, at most [`NAMES_COMPARED_MAX`], each with its lower-case form. Long names are omitted.
 fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)> {
     let selection = NameSelection {
         limit: NAMES_COMPARED_MAX,

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::models::check_served;
 
-/// Table joined with its catalog. A handle stays valid after the table is dropped, but refuses writes then.
+/// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
@@ -123,10 +123,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::ModelNotServed`] for a model that is not served, [`EngineError::Invalid`] or
-    /// [`EngineError::OverLimit`] for contradictory settings, [`EngineError::Forbidden`] for an archive target that is
-    /// not allowed, [`EngineError::TooManyTables`] at the limit, and a catalog or store error, for example if the name
-    /// is in use.
+    /// - [`EngineError::ModelNotServed`] for a model that is not served.
+    /// - [`EngineError::Invalid`] or [`EngineError::OverLimit`] for contradictory settings.
+    /// - [`EngineError::Forbidden`] for an archive target that is not allowed.
+    /// - [`EngineError::TooManyTables`] at the limit.
+    /// - A catalog or store error, for example if the name is in use.
     pub fn create_table(&self, name: TableName, mut spec: TableSpec) -> Result<Table> {
         check_served(&name, spec.model)?;
         self.check_rows(&name, &mut spec, None)?;

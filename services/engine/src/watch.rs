@@ -9,8 +9,8 @@
 //! Timelines that match the condition are reported when a delta introduces them, and after their attributes were
 //! edited. In both cases a timeline may be reported twice.
 //!
-//! A delete is reported with the ids of its timelines that match the condition, and of its timelines that are already
-//! removed, because removed timelines cannot be matched any more.
+//! A delete is reported with the ids of its timelines that match the condition. Timelines that are already removed
+//! cannot be matched any more, so their ids are reported as well.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -270,9 +270,9 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Returns the timestamp before which points are refused, because they have expired. While the clock is in doubt,
-    /// or was accepted recently only because it was steady, no points are refused: points hidden by a wrong clock
-    /// become visible again, but refused points are lost.
+    /// Returns the timestamp before which points are refused, because they have expired. No points are refused while
+    /// the clock is in doubt, and for the purge delay after it was accepted only because it was steady. Points hidden
+    /// by a wrong clock become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
             true => i64::MIN,

@@ -1,7 +1,7 @@
 //! Search index of the guide: one entry per section, with its text in lower case.
 //!
-//! The browser downloads the index, which is about as large as the pages, and searches it. So the server has no
-//! search route that a client could overload.
+//! The browser downloads the index, which is about as large as the pages, and searches it. The server therefore has
+//! no search route that a client could overload.
 
 use serde::Serialize;
 

@@ -36,7 +36,7 @@ pub struct Slot {
 /// Position of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BucketIndex {
-    /// Index of a negative bucket, counted away from zero like its positive mirror image.
+    /// Index of a negative bucket, counted away from zero: the index of its positive mirror image.
     Negative(i32),
     /// Zero bucket.
     Zero,

@@ -13,8 +13,8 @@ use crate::spans::{LayoutError, check_layout};
 /// Format version: the first stored byte.
 const VERSION: u8 = 1;
 
-/// Maximum number of buckets of each side of a stored histogram, and of custom bounds. The limit is 256 times
-/// what any client library writes, and bounds each of the three lists to 512 KiB of doubles.
+/// Maximum number of buckets of each side of a stored histogram, and of custom bounds. The limit is 256 times the
+/// largest number that client libraries write, and bounds each of the three lists to 512 KiB of doubles.
 pub const BUCKETS_MAX: usize = 1 << 16;
 
 /// Zero threshold of client libraries, 2^-128. Storing it takes no bytes.

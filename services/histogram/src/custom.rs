@@ -1,12 +1,12 @@
-//! Histograms with different custom bounds, combined on the bounds that both have.
+//! Combination of histograms with different custom bounds, on the bounds that both have.
 
 use crate::buckets::side_slots;
 use crate::histogram::Histogram;
 use crate::merge::{Sign, add_compensated};
 use crate::spans::SpansBuilder;
 
-/// Adds or subtracts the buckets of a histogram with different custom bounds. The result has the bounds that both
-/// have, and no empty buckets.
+/// Adds or subtracts the buckets of a histogram with different custom bounds. The result has only the bounds that
+/// both operands have, and no empty buckets.
 pub(crate) fn add_mismatched(
     histogram: &mut Histogram,
     other: &Histogram,

@@ -32,7 +32,7 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent requested jobs. Each may take minutes, and they wait for each other's writes anyway.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
-/// Maximum number of concurrent exports in a Prometheus format. Each holds some megabytes.
+/// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent remote reads.
 const READS_IN_FLIGHT_MAX: usize = 16;

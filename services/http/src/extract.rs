@@ -15,8 +15,8 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Failure, Result};
 
-/// JSON body of a request that is not a write; it may be compressed. A missing content type is accepted as JSON, and so
-/// is the default content type of curl.
+/// JSON body of a request that is not a write; it may be compressed. A missing content type and the default content
+/// type of curl are accepted as JSON.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Json<T> {

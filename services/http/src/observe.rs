@@ -1,4 +1,4 @@
-//! Layer around every request: request id, metrics and log lines. Also the response after a panic.
+//! Layer around every request: request id, metrics, log lines, and the response after a panic.
 //!
 //! The log contains the route template instead of the path, except for changes, because paths and query
 //! strings may contain sensitive data.

@@ -1,6 +1,6 @@
 //! Handlers, one file per resource. Each handler declares its route and its part of the OpenAPI document.
 //!
-//! This module holds what several resources share: path parameters, common error responses and conversions.
+//! This module holds the common parts of several resources: path parameters, common error responses and conversions.
 
 pub(crate) mod archive;
 pub(crate) mod attach;
@@ -61,7 +61,7 @@ pub(crate) struct TimelinePath {
     /// Name of the table
     #[param(example = "default")]
     pub(crate) table: String,
-    /// 32 hexadecimal digits
+    /// Timeline id, 32 hexadecimal digits
     #[param(example = "3f2a9c017bde45a18c40f1e29d3b6a57")]
     pub(crate) id: String,
 }

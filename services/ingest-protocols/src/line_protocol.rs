@@ -12,8 +12,9 @@
 //! - `.5` and `5.` are floats.
 //! - If a field name occurs twice, the last value counts. A field named `time` is dropped; a line without other fields
 //!   is rejected.
-//! - The decoder rejects `+5`, hexadecimal numbers, NaN, infinities and numbers that overflow to infinity, duplicate
-//!   tags, a tag named `time`, invalid UTF-8, control characters in names, and timestamps outside ±(2⁶³−2) ns.
+//! - The decoder rejects `+5`, hexadecimal numbers, NaN, infinities and numbers that overflow to infinity.
+//! - The decoder also rejects duplicate tags, a tag named `time`, invalid UTF-8, control characters in names, and
+//!   timestamps outside ±(2⁶³−2) ns.
 //! - One byte-order mark at the start of a body is skipped.
 //! - A quoted string may contain line ends. A string that is never closed rejects the rest of the body, as in InfluxDB:
 //!   resuming inside it would read its text as points.

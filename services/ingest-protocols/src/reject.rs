@@ -62,7 +62,7 @@ impl Rejects {
         self.push_unread_for(&cause, line, unread);
     }
 
-    /// Like [`Self::push_unread`], for another cause.
+    /// Adds a reject as [`Self::push_unread`] does, for another cause.
     pub(crate) fn push_unread_for(&mut self, cause: &str, line: u32, unread: usize) {
         let reason = match unread {
             0 => format!("{cause}: the rest was not read"),

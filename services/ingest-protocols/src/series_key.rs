@@ -36,9 +36,10 @@ pub(crate) const TIME: &str = "time";
 ///
 /// # Errors
 ///
-/// Returns an error for a missing measurement, tag key or tag value, duplicate tags, invalid UTF-8, control characters,
-/// a tag named `time`, and parts over the limits of this module. Where InfluxDB has a text for the error, the returned
-/// text begins with it: `missing measurement`, `missing tag key`, `missing tag value`, `duplicate tags`.
+/// Returns an error for a missing measurement, tag key or tag value, duplicate tags, invalid UTF-8, control
+/// characters, a tag named `time`, and parts over the limits of this module. If InfluxDB defines a text for the
+/// error, the returned text begins with it: `missing measurement`, `missing tag key`, `missing tag value`, `duplicate
+/// tags`.
 ///
 /// # Examples
 ///
@@ -191,7 +192,7 @@ pub(crate) fn raw_measurement(key: &[u8]) -> &[u8] {
     key
 }
 
-/// Checks the bytes of a raw measurement like [`parse`], except for UTF-8 and size.
+/// Checks the bytes of a raw measurement as [`parse`] does, except for UTF-8 and size.
 pub(crate) fn check_measurement(raw: &[u8]) -> Result<(), Reason> {
     let taken = Name::Measurement.raw_len(raw);
     if raw.is_empty() {

@@ -1,4 +1,4 @@
-//! Databases and buckets of InfluxDB clients.
+//! Mapping of the databases and buckets of InfluxDB clients to tables and tags.
 //!
 //! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates such a
 //! table. Otherwise points are written to the default table, and each timeline gets the tag `db` with the

@@ -57,8 +57,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the unit of integer timestamps. For Prometheus formats and OTLP, which have fixed units, returns the
-    /// default, which their decoders ignore.
+    /// Returns the unit of integer timestamps. Prometheus formats and OTLP have fixed units: for them this is the
+    /// default unit, which their decoders ignore.
     pub(crate) fn precision(&self) -> Precision {
         match self {
             Self::LineProtocol(precision) | Self::Json(precision) | Self::Ndjson(precision) => *precision,

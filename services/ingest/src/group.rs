@@ -13,7 +13,7 @@ use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions
 use tideline_ingest_protocols::prometheus::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 
-/// Metric that holds the time of the last push of a group; the name is that of a Pushgateway. The series of this
+/// Metric that holds the time of the last push of a group; a Pushgateway uses the same name. The series of this
 /// metric also serve as the list of existing groups.
 pub const PUSH_TIME: &str = "push_time_seconds";
 /// Maximum number of series that one request can end.

@@ -59,8 +59,8 @@ pub struct Outcome {
     pub written: WriteOutcome,
     /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
-    /// Numbers of data points of the body and of rejected data points; zero for formats whose points have one
-    /// row each, and for repeated requests.
+    /// Number of data points in the body, and of rejected ones among them; zero for formats with one row per data
+    /// point and for repeated requests.
     pub data_points: DataPoints,
 }
 
@@ -69,7 +69,7 @@ pub struct Outcome {
 pub struct DataPoints {
     /// Number of data points in the body, including rejected ones.
     pub sent: u64,
-    /// Number of data points of which at least one row was rejected.
+    /// Number of data points with at least one rejected row.
     pub rejected: u64,
 }
 

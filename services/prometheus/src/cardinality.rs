@@ -24,9 +24,9 @@ const LIMIT_MAX: usize = 10_000;
 /// Number of series, and the largest contributors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cardinality {
-    /// Series. A timeline counts once for each metric of its measurement.
+    /// Number of series. A timeline counts once for each metric of its measurement.
     pub series: u64,
-    /// Distinct pairs of label and value, including metric names.
+    /// Number of distinct pairs of label and value, including metric names.
     pub label_pairs: u64,
     /// Metric names with their number of series, largest first.
     pub by_metric_name: Vec<(String, u64)>,

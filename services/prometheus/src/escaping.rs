@@ -1,9 +1,9 @@
 //! Escaping of metric and label names for clients that support only plain names.
 //!
-//! A metric or label may have any name. A name is plain if it consists of ASCII letters, digits and `_` (for
-//! metrics also `:`) and does not begin with a digit. The text format quotes a name that is not plain, which
-//! older scrapers cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept`
-//! header requests. In the path of a request such a name is escaped by [`Escaping::Values`].
+//! A metric or label may have any name. A name is plain if it consists of ASCII letters, digits and `_` (for metrics
+//! also `:`) and does not begin with a digit. The text format quotes a name that is not plain, which older scrapers
+//! cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept` header requests. In the
+//! path of a request, a name that is not plain is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(crate) enum Escaping {
     /// A name that is not plain is written after `U__`. In the name, each character that is not plain becomes its
     /// hexadecimal code, such as `_2e_`, and `_` becomes `__`.
     Values,
-    /// Not escaped, but quoted.
+    /// Names are quoted and not escaped.
     AllowUtf8,
 }
 

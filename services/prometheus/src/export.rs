@@ -18,7 +18,7 @@ use crate::view::SeriesView;
 /// Default number of rows per line. The rows of such a line take at most 4 MB; importers accept lines
 /// of 10 MiB.
 const ROWS_DEFAULT: usize = 100_000;
-/// Maximum number of rows per line. A row takes at most 40 bytes, so a line never exceeds what importers accept.
+/// Maximum number of rows per line. A row takes at most 40 bytes, so importers accept every line.
 const ROWS_MAX: usize = 200_000;
 
 /// Request for an export.

@@ -20,7 +20,7 @@ use crate::view::SeriesView;
 pub struct ListRequest {
     list: List,
     selectors: Vec<Vec<Matcher>>,
-    /// `None` for all time, which needs no lookup of the time ranges of the series.
+    /// `None` = all time, which needs no lookup of the time ranges of the series.
     range: Option<(i64, i64)>,
     limit: Option<usize>,
     text: String,

@@ -9,7 +9,7 @@ use tideline_engine::condition::{Condition, Literal, Subject, Test};
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{MatchOp, Matcher, PromqlError, Result};
 
-/// Matchers of a selection, by where they are evaluated.
+/// Matchers of a selection, grouped by the component that evaluates them.
 #[derive(Debug)]
 pub(crate) struct Split<'m> {
     /// Matchers of the metric name.

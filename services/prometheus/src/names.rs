@@ -1,7 +1,7 @@
 //! Metric names: resolution of a name to fields of measurements.
 //!
-//! Names are derived from the fields of a table and are not stored. The fields of a given name are found by one
-//! lookup for each position at which the name can be split; searching for many names visits all fields once.
+//! Names are derived from the fields of a table and are not stored. The fields of one name are found by a lookup for
+//! each position at which the name can be split. A search for many names visits all fields once.
 
 use tideline_engine::Table;
 use tideline_engine::model::{FieldId, ValueKind};

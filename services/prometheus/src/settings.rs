@@ -50,8 +50,8 @@ impl Settings {
         i64::try_from(self.lookback_delta.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the evaluation: a
-    /// query of few series with many samples gathers all of them before it evaluates them.
+    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the evaluation,
+    /// because a query of few series with many samples gathers all of them before the evaluation.
     pub fn query_budget(&self) -> Budget {
         let usual = Budget::default();
         let samples_max = self.samples_max as u64;

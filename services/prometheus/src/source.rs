@@ -98,7 +98,7 @@ struct Reading<'r> {
     merge: SeriesMerge<'r>,
     /// Timelines whose windows cannot be computed without their samples.
     doubtful: Mutex<Vec<Found>>,
-    /// True if timestamps were found that are not whole milliseconds; summaries are then useless.
+    /// True if timestamps were found that are not whole milliseconds; summaries cannot be used then.
     has_fractions: AtomicBool,
     /// Error that ended the selection and cannot be expressed as a query error.
     failure: Mutex<Option<PromqlError>>,

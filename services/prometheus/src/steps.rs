@@ -27,7 +27,7 @@ pub(crate) struct Steps {
     cells: Vec<Cell>,
     results: Vec<f64>,
     counts: Vec<u64>,
-    /// By metric: true if some window has a value.
+    /// Flags by metric: true if some window has a value.
     has_any: Vec<bool>,
     /// True if the windows cannot be computed without samples.
     is_doubtful: bool,
@@ -257,7 +257,7 @@ impl Cell {
         }
     }
 
-    /// Returns true if so little is left of a sum that the order of additions affects the result.
+    /// Returns true if cancellation has left so little of a sum that the order of additions affects the result.
     fn is_cancelled(&self) -> bool {
         self.value.compensation.abs() > CANCELLED * self.value.sum.abs()
     }
@@ -358,7 +358,7 @@ fn take_floats(function: OverTimeFunction, values: &[f64], cell: &mut Cell) -> b
         OverTimeFunction::Min | OverTimeFunction::Max => take_extreme(function, values.iter().copied(), cell),
     }
     cell.count += values.len() as u64;
-    // The accumulated value of an extreme or a count does not show a NaN.
+    // The accumulated value of an extreme or a count does not reveal a NaN.
     match function {
         OverTimeFunction::Sum | OverTimeFunction::Avg => cell.value.sum.is_finite(),
         _ => !values.iter().fold(false, |is_nan, value| is_nan | value.is_nan()),

@@ -1,9 +1,9 @@
 //! Transfer of encoded samples of any number of series, for export and remote read.
 //!
-//! Samples are read page by page. A page is as many series as fit into some megabytes; its last series may be cut and
-//! then continues on the next page at the timestamp of the cut. The workers that read a page also encode it. Exceptions
-//! are series of several timelines, which are merged and encoded when the page is written. Between pages neither
-//! samples nor a permit are held, so that a slow client delays no other query.
+//! Samples are read page by page. A page holds as many series as fit into some megabytes. The last series of a page
+//! may be cut; it then continues on the next page at the timestamp of the cut. The workers that read a page also
+//! encode it. Exceptions are series of several timelines, which are merged and encoded when the page is written.
+//! Between pages neither samples nor a permit are held, so that a slow client delays no other query.
 
 use std::ops::ControlFlow;
 
@@ -71,7 +71,7 @@ pub(crate) enum Unit<'u> {
 pub(crate) struct Transfer<'t> {
     pub(crate) view: &'t SeriesView<'t>,
     pub(crate) measurements: &'t [Measurement],
-    /// By measurement and metric: true if another measurement has a metric of the same name.
+    /// Flags by measurement and metric: true if another measurement has a metric of the same name.
     pub(crate) shared: Vec<Vec<bool>>,
     /// Milliseconds, both ends included.
     pub(crate) range: (i64, i64),

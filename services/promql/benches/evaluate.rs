@@ -1,4 +1,4 @@
-//! Cost of evaluation without storage, for queries as dashboards issue them.
+//! Benchmark of evaluation without storage, on queries typical of dashboards.
 //!
 //! The source is in memory and passes series from two threads.
 

@@ -1,8 +1,8 @@
 //! Annotations of a query result: warnings and infos with Prometheus' texts.
 //!
-//! Equal annotations are kept once; overlaps of start times and forced monotonicity also count their
-//! occurrences. The position in the query is appended only when the texts are built, so a thousand series
-//! with the same problem produce one line.
+//! Equal annotations are kept once; those about overlapping start times and forced monotonicity also count their
+//! occurrences. The position in the query is appended only when the texts are built, so a thousand series with the
+//! same problem produce one line.
 
 mod text;
 

@@ -33,7 +33,7 @@ pub(crate) fn of_labels(labels: &Labels) -> u64 {
 mod tests {
     use super::*;
 
-    /// Hashes computed with another implementation of XXH64, whose results equal those of the specification.
+    /// Checks hashes against another implementation of XXH64, whose results equal those of the specification.
     #[test]
     fn hashes_of_labels_stay_as_they_are() {
         let of = |length: usize| {

@@ -244,7 +244,8 @@ impl<'a> Lexer<'a> {
         self.accept_while(|at| is_letter_or_digit(at) || at == ':');
         let word = self.here();
         match keyword(word) {
-            // Metrics with these names are older than the modifiers.
+            // Metrics with these names existed before the modifiers, so each word is a modifier only before a
+            // parenthesis.
             Some(TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight))
                 if !self.is_before_parenthesis() =>
             {

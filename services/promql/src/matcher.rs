@@ -12,13 +12,13 @@ use crate::pattern;
 /// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchOp {
-    /// `=`
+    /// Equality, `=`.
     Equal,
-    /// `!=`
+    /// Inequality, `!=`.
     NotEqual,
-    /// `=~`
+    /// Match of the whole value against a regular expression, `=~`.
     Regex,
-    /// `!~`
+    /// Negated match against a regular expression, `!~`.
     NotRegex,
 }
 

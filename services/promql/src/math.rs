@@ -2,8 +2,7 @@
 
 use crate::ast::BinaryOp;
 
-/// Returns the larger number. Positive infinity takes precedence over NaN, and NaN over everything
-/// else.
+/// Returns the larger number. Positive infinity takes precedence over NaN, and NaN over all other values.
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -14,7 +13,7 @@ pub(crate) fn max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Returns the smaller number. Negative infinity takes precedence over NaN, and NaN over everything else.
+/// Returns the smaller number. Negative infinity takes precedence over NaN, and NaN over all other values.
 pub(crate) fn min(a: f64, b: f64) -> f64 {
     if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
         f64::NEG_INFINITY

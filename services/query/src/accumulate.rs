@@ -148,7 +148,8 @@ impl Accumulator {
         }
     }
 
-    /// Returns true if the values of a timeline, whatever their types, must be added as one sequence in time order.
+    /// Returns true if the values of a timeline must be added as one sequence in time order, regardless of their
+    /// types.
     pub fn needs_sequence(&self) -> bool {
         matches!(
             self,

@@ -13,7 +13,7 @@ use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 
 use crate::error::{QueryError, Result};
 
-/// Limits of one query. Excesses that can be computed in advance are refused before the first point is read.
+/// Limits of one query. A query that is known in advance to exceed a limit is refused before the first point is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Maximum number of selected timelines. Default 1,000,000.
@@ -102,7 +102,7 @@ impl Cancel {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Returns the progress of the queries that were given this flag.
+    /// Returns the progress of the queries that share this flag.
     pub fn progress(&self) -> Progress {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Progress {
@@ -198,7 +198,7 @@ impl Watch {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`] with `what` if the query holds more than [`Budget::held_bytes_max`],
-    /// [`QueryError::Memory`] if the memory account of the process has no room.
+    /// [`QueryError::Memory`] if the memory account of the process has too little free memory.
     pub fn hold_of(&self, what: &'static str, before: u64, now: u64) -> Result<()> {
         let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
             self.held.fetch_sub(before - now, Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Memory`] if the memory account of the process has no room.
+    /// [`QueryError::Memory`] if the memory account of the process has too little free memory.
     pub fn hold_beside(&self, before: u64, now: u64) -> Result<()> {
         let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
             self.beside.fetch_sub(before - now, Ordering::Relaxed);

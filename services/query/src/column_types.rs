@@ -1,4 +1,4 @@
-//! Types of the result columns, for formats that state them first.
+//! Types of the result columns, for formats that declare the types before the rows.
 //!
 //! A column can have values of several types, in one measurement or in several. Its type is the one that holds them
 //! all; a column with values of several kinds (numbers, booleans, strings, histograms) has no type.

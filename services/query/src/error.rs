@@ -59,7 +59,7 @@ pub enum QueryError {
         /// Actual or required amount; if reading was stopped, the amount at that time.
         actual: u64,
     },
-    /// The memory account of the process has no room for the data that the query holds.
+    /// The memory account of the process has too little free memory for the data that the query holds.
     #[error(transparent)]
     Memory(#[from] MemoryFull),
     /// The query reached its time limit.

@@ -1,8 +1,8 @@
 //! Query engine over points: plans a query, reads the points, and streams the result.
 //!
 //! [`Querier`] runs two kinds of query: [`PointQuery`] (raw rows, or aggregates by window and group) and
-//! [`LatestQuery`] (the newest value of each field). Both select timelines by a condition or by ids and are bounded by
-//! a [`Budget`]. They stop when their client disconnects, and end with a [`Summary`] of what was read.
+//! [`LatestQuery`] (the newest value of each field). Both select timelines by a condition or by ids and are bounded
+//! by a [`Budget`]. They stop when their client disconnects, and end with a [`Summary`], which reports the read cost.
 //!
 //! # Path of a query
 //!

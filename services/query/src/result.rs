@@ -25,7 +25,7 @@ pub trait RowSink: Send {
         false
     }
 
-    /// Returns true if the header must state types. Costs a lookup in the schema of the table.
+    /// Returns true if the header must list types. Costs a lookup in the schema of the table.
     fn needs_types(&self) -> bool {
         false
     }
@@ -63,7 +63,7 @@ impl From<SinkClosed> for QueryError {
     }
 }
 
-/// Columns and tags that a result may have, for formats that state them first.
+/// Columns and tags that a result may have, for formats that declare them before the rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Header {
     /// True if each series is one timeline with all its tags, false if it is a group.
@@ -114,7 +114,7 @@ impl<'a> ValueRef<'a> {
     ///
     /// # Panics
     ///
-    /// If there is no such row.
+    /// If `row` is out of bounds.
     pub fn at(values: &'a ColumnData, row: usize) -> Self {
         match values {
             ColumnData::Float(values) => Self::Float(values[row]),
@@ -166,14 +166,14 @@ impl<'a> From<&'a Value> for ValueRef<'a> {
 pub struct Summary {
     /// Number of rows passed to the sink.
     pub rows: u64,
-    /// True if rows were left out because of a limit.
+    /// True if rows were omitted because of a limit.
     pub more: bool,
     /// Token of the next page, if the query has pages and more rows.
     pub next: Option<String>,
-    /// Columns with at least one estimated value, and columns computed from such columns, in the order of the header.
+    /// Columns with at least one estimated value, and columns computed from them, in the order of the header.
     pub estimated: Vec<String>,
-    /// Columns in which some integer sum is missing because its type cannot hold it, and columns computed from such
-    /// columns, in the order of the header.
+    /// Columns in which some integer sum is missing because its type cannot hold it, and columns computed from them,
+    /// in the order of the header.
     pub overflowed: Vec<String>,
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,

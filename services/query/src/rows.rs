@@ -34,7 +34,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Validates a query. Returns an error if one can be detected before a point is read.
+    /// Validates a query. Returns any error that can be detected before a point is read.
     pub(crate) fn new(context: &Context<'_>, query: &PointQuery, shape: &Rows) -> Result<Self> {
         let Context { table, watch, .. } = context;
         match shape.sample {

@@ -45,7 +45,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     ///
-    /// The error of a failed call of `work`. Shares that have not started then are skipped.
+    /// Returns the error of a failed call of `work`. Shares that have not started by then are skipped.
     pub fn shares<I: Sync>(
         &self,
         items: &[I],

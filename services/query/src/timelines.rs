@@ -10,11 +10,11 @@ use tideline_engine::points::{ReadCost, ScanReader, Selection};
 use crate::error::Result;
 use crate::querier::Context;
 
-/// Reader that charges its points to the query, run by run, and its cold bytes to the rate of cold reads.
+/// Reader that charges its points to the query, run by run, and counts its cold bytes against the read-rate limit.
 pub(crate) struct TimelineReader<'r> {
     context: &'r Context<'r>,
     reader: ScanReader<'r>,
-    /// Bytes already charged to the rate.
+    /// Cold bytes already counted against the read-rate limit.
     metered: u64,
 }
 

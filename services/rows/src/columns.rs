@@ -1,8 +1,8 @@
 //! Pages of the columns of rows with many columns.
 //!
-//! Columns are returned in the order of their names. A row that has more columns than a page returns the name of the
-//! next one, so a client can continue without state in the server. A page of a large row reads only the stored
-//! fragments with its columns.
+//! Columns are returned in the order of their names. If a row has more columns than a page, the page includes the name
+//! of the next column. A client can therefore continue, and the server keeps no state. Reading a page of a large row
+//! reads only the stored fragments with the columns of the page.
 
 use tideline_engine::rows::{ColumnSpan, Mutation};
 use tideline_engine::{Engine, WideTable};
@@ -15,7 +15,7 @@ use crate::value;
 /// Maximum number of columns of a page of a row.
 pub const COLUMNS_MAX: u32 = 10_000;
 
-/// Columns of each row that a request returns.
+/// Range and maximum number of the columns that a request returns from each row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnPages {
     from: String,
@@ -28,8 +28,8 @@ impl ColumnPages {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if `column_limit` is 0 or the request selects columns by name or revisions as well;
-    /// [`RowsError::OverLimit`] for a `column_limit` above [`COLUMNS_MAX`].
+    /// [`RowsError::Invalid`] if `column_limit` is 0, or if the request also selects columns by name or requests
+    /// revisions; [`RowsError::OverLimit`] for a `column_limit` above [`COLUMNS_MAX`].
     pub fn new(request: &GetRows) -> Result<Option<Self>> {
         if request.column_range.is_none() && request.column_limit.is_none() {
             return Ok(None);
@@ -92,7 +92,7 @@ impl ColumnPages {
             declared: &declared,
             from: &self.from,
             to: self.to.as_deref(),
-            // One more column shows whether others follow.
+            // One extra column is read, to detect whether more columns follow.
             limit: self.limit + 1,
         };
         let (mut found, mut json) = (0, Vec::new());
@@ -127,7 +127,7 @@ impl ColumnPages {
     ) -> Result<()> {
         let mut columns = Vec::with_capacity(row.columns.len());
         for column in row.columns {
-            // A declared column that was removed from the settings has no name.
+            // A column has no name if its declaration was removed from the settings.
             if let Some(name) = table.name_of(&column.name) {
                 columns.push((name.to_owned(), column));
             }

@@ -1,8 +1,8 @@
 //! Conditions on the newest values of a row and on its key.
 //!
 //! Values are compared by the declared types of their columns: timestamps as nanoseconds, and decimals and bytes as
-//! texts whose order is the order of the values. Literals are converted in the same way, once per request. Values of
-//! undeclared columns are compared if they are texts, numbers or booleans.
+//! texts that sort like the values. Literals are converted in the same way, once per request. Values of undeclared
+//! columns are compared if they are texts, numbers or booleans.
 
 use std::cell::OnceCell;
 
@@ -43,8 +43,7 @@ impl RowMatcher {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if a value does not fit the type of its column, and the errors of
-    /// [`Matcher::compile`].
+    /// [`RowsError::Invalid`] if a value does not have the type of its column, and the errors of [`Matcher::compile`].
     pub fn new(engine: &Engine, table: &WideTable, condition: &ValueCondition) -> Result<Self> {
         let mut targets = HashMap::new();
         let condition = convert(table, &condition.0, &mut targets)?;
@@ -72,7 +71,7 @@ impl RowMatcher {
     }
 }
 
-/// Row as the input of a condition.
+/// Row on which a condition is tested.
 struct RowRecord<'r, 'm> {
     matcher: &'r RowMatcher,
     layout: &'r KeyLayout,
@@ -126,7 +125,7 @@ fn compared(
     }
 }
 
-/// Returns the digits of bytes in hexadecimal, whose order is the order of the bytes.
+/// Returns bytes as hexadecimal digits, which sort like the bytes.
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
@@ -136,7 +135,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Returns the encoded key of a decimal in hexadecimal. The order of these texts is the order of the decimals.
+/// Returns the encoded key of a decimal in hexadecimal. These texts sort like the decimals.
 fn decimal_text(number: Decimal) -> String {
     let mut key = Vec::new();
     let column = KeyColumn {

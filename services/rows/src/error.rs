@@ -5,7 +5,7 @@ use std::io;
 use tideline_engine::EngineError;
 use tideline_engine::key_codec::layout::LayoutError;
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, RowsError>;
 
 /// Failure of a request for rows.

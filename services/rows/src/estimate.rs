@@ -1,16 +1,19 @@
 //! Estimated counts: exact for small results, sampled for large ones, with an interval.
 //!
-//! 1. Rows are counted until the limit of exact counts is reached. If the ranges end before, the count is exact.
+//! 1. Rows are counted until the limit of exact counts is reached. If the ranges end before the limit, the count is
+//!    exact.
 //! 2. Otherwise, the ranges are the first strata of a sample. A stratum is estimated by random descents: the keys of a
-//!    range form a tree by their half bytes; a descent chooses one of the `n` branches at each node, and ends at a range of
-//!    at most [`LEAF_ROWS`] rows, which is counted. The count times all `n` on the way is an unbiased estimate
-//!    (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
+//!    range form a tree by their half bytes. A descent chooses one of the `n` branches at each node, and ends at a
+//!    range of at most [`LEAF_ROWS`] rows, which is counted. The count multiplied by all `n` on the path is an unbiased
+//!    estimate (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
 //! 3. The stratum with the largest standard error is split into its branches, until the error is small or the effort is
-//!    used up. The error of a stratum counts as at least a quarter of its estimate, because few descents can agree by
-//!    chance. The interval is the sum of the estimates ± 3 standard errors, and never below the rows that were counted.
+//!    used up. The error of a stratum is assumed to be at least a quarter of its estimate, because a few descents can
+//!    agree by chance. The interval is the sum of the estimates ± 3 standard errors. Its lower end is at least the
+//!    number of rows that were counted.
 //!
-//! The interval describes the spread of the samples. It is not a guarantee: a dense range behind a rarely chosen branch
-//! can lie outside. Random numbers are seeded by the request, so that a repeated request gives the same estimate.
+//! The interval describes the spread of the samples. It is not a guarantee: if a dense range is under a rarely chosen
+//! branch, the true count can be outside the interval. Random numbers are seeded by the request, so that a repeated
+//! request gives the same estimate.
 
 use std::sync::Arc;
 
@@ -24,21 +27,22 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Result, RowsError};
 use crate::read::Scan;
 
-/// Number of rows of a range up to which a descent counts them.
+/// Maximum number of rows of a range at which a descent ends and counts the rows.
 const LEAF_ROWS: usize = 64;
 /// Number of descents into a stratum.
 const DESCENTS: usize = 4;
-/// Least standard error of a stratum, as a share of its estimate. Few descents can agree by chance.
+/// Minimum standard error of a stratum, as a share of its estimate. Without a minimum, a few descents that agree by
+/// chance would give an error of 0.
 const STRATUM_ERROR_MIN: f64 = 0.25;
-/// Number of branches after which a descent ends, whatever the number of rows.
+/// Number of branches after which a descent ends, regardless of the number of rows.
 const DEPTH_MAX: usize = 64;
-/// Number of strata after which none is split. It bounds the memory of an estimate.
+/// Number of strata after which no stratum is split. This limit bounds the memory of an estimate.
 const STRATA_MAX: usize = 512;
 /// Relative standard error below which a sample ends.
 const ERROR_MIN: f64 = 0.01;
-/// Number of standard errors on both sides of an estimate.
+/// Number of standard errors by which the interval extends on each side of an estimate.
 const ERRORS_IN_INTERVAL: f64 = 3.0;
-/// Cost of a read in addition to that of its rows, in rows.
+/// Cost of a read in addition to the cost of its rows, in rows.
 const READ_COST: u64 = 10;
 
 /// Effort of an estimate.
@@ -78,7 +82,7 @@ pub struct Estimate {
     pub is_exact: bool,
 }
 
-/// Part of the ranges that is estimated by itself.
+/// Part of the ranges that is estimated separately.
 struct Stratum {
     branches: Vec<KeyRange>,
     mean: f64,
@@ -86,11 +90,11 @@ struct Stratum {
     variance: f64,
 }
 
-/// Rows of a range.
+/// Node of the tree of keys: the rows of a range.
 enum Node {
-    /// Few rows, of which this number matches.
+    /// At most [`LEAF_ROWS`] rows; holds the number of rows that match.
     Leaf(u64),
-    /// Many rows, in these ranges.
+    /// More than [`LEAF_ROWS`] rows; holds the ranges of the branches.
     Branches(Vec<KeyRange>),
 }
 
@@ -109,7 +113,7 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// As [`count`](Self::count).
+    /// The errors of [`count`](Self::count).
     pub fn estimate(
         &self,
         engine: &Engine,
@@ -174,7 +178,8 @@ impl Sampler<'_> {
         Ok((count, true))
     }
 
-    /// Samples all ranges. Returns the rows of ranges that were counted, and the other strata.
+    /// Samples all ranges. Returns the number of matching rows in the ranges that were counted, and the strata of the
+    /// other ranges.
     fn sample(&mut self, cost_max: u64) -> Result<(u64, Vec<Stratum>)> {
         let mut exact = 0;
         let mut strata = Vec::new();
@@ -200,7 +205,8 @@ impl Sampler<'_> {
         Ok((exact, strata))
     }
 
-    /// Adds a range as a stratum. Returns the number of its rows if they were counted instead.
+    /// Adds a range as a stratum. If the range is small enough to be counted, returns its number of matching rows
+    /// instead; otherwise returns 0.
     fn add(&mut self, range: &KeyRange, strata: &mut Vec<Stratum>) -> Result<u64> {
         let branches = match self.node(range)? {
             Node::Leaf(count) => return Ok(count),
@@ -237,7 +243,7 @@ impl Sampler<'_> {
         Ok(factor)
     }
 
-    /// Reads the first rows of a range, and its branches if it has more.
+    /// Reads the first rows of a range. If it has more than [`LEAF_ROWS`] rows, also determines its branches.
     fn node(&mut self, range: &KeyRange) -> Result<Node> {
         let rows = self.read(range, Direction::Ascending, LEAF_ROWS + 1)?;
         if rows.len() <= LEAF_ROWS {
@@ -320,7 +326,8 @@ impl Sampler<'_> {
             .scan_rows(Arc::clone(self.table), ranges, direction, None, wanted)
     }
 
-    /// Returns a random number below `bound`, by xorshift. Samples only have to be spread, not secret.
+    /// Returns a random number below `bound`, by xorshift. Samples must be evenly distributed, but need not be
+    /// unpredictable.
     fn below(&mut self, bound: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -342,8 +349,8 @@ fn common_halves(one: &[u8], other: &[u8]) -> usize {
     }
 }
 
-/// Returns the first key after all keys that begin with the first `common + 1` half bytes of a key; after the key alone
-/// if it has no more half bytes. `None` if there is no such key.
+/// Returns the first key after all keys that begin with the first `common + 1` half bytes of `key`. If `key` has only
+/// `common` half bytes, returns the next key after `key`. Returns `None` if no such key exists.
 fn after_half(key: &[u8], common: usize) -> Option<Vec<u8>> {
     let byte = common / 2;
     let Some(own) = key.get(byte) else {

@@ -1,7 +1,8 @@
 //! Explanations of reads: access path, ranges, estimated rows, and advice on the key.
 //!
-//! An explanation plans the read like the read itself, so it refuses what the read refuses, except for a scan of the
-//! whole table, which it reports. Sizes are averages of the first rows of the result.
+//! An explanation plans the read exactly as the read itself does. It therefore refuses every request that the read
+//! refuses, except a scan of the whole table, which it reports instead. Sizes are averages over the first rows of the
+//! result.
 
 use std::sync::Arc;
 
@@ -22,24 +23,24 @@ use crate::selection::Selection;
 const MEASURED_ROWS: u64 = 200;
 /// Average length of keys, in bytes, above which shorter keys are advised.
 const KEY_BYTES_ADVISED: f64 = 1_024.0;
-/// Average length of keys, in bytes, up to which their share of a row does not matter.
+/// Average length of keys, in bytes, up to which the share of the key in a row is ignored.
 const KEY_BYTES_SMALL: f64 = 64.0;
 /// Share of the key in a row above which shorter keys are advised.
 const KEY_SHARE_ADVISED: f64 = 0.5;
-/// Number of buckets above which fewer are advised.
+/// Number of buckets above which fewer buckets are advised.
 const BUCKETS_ADVISED: u16 = 64;
 
-/// Sizes of some rows.
+/// Total sizes of the measured rows.
 #[derive(Debug, Default)]
 struct Sizes {
     rows: u64,
     key_bytes: u64,
     row_bytes: u64,
-    /// True if a text of a key is a JSON object or list.
+    /// True if a key contains a text in the form of a JSON object or list.
     has_json: bool,
 }
 
-/// Explains a read. The id of the request is empty in the result.
+/// Explains a read. The request id in the result is empty.
 ///
 /// # Errors
 ///
@@ -165,7 +166,7 @@ fn explain_scan(
     Ok(explained)
 }
 
-/// Returns an explanation with the parts that all reads have.
+/// Returns an explanation with the members that are common to all reads.
 fn explained(
     table: &WideTable,
     access: AccessPath,

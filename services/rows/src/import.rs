@@ -1,10 +1,11 @@
 //! Files as writes of rows: CSV, lines of JSON, Arrow streams and Parquet files.
 //!
-//! 1. A reader takes one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
-//! 2. [`FileColumns`] maps the columns of the file to key columns and columns, by name, and converts each value to the JSON
-//!    form that writes have. So the types of the table decide, and a value is refused with the words of a write.
-//! 3. Records are collected in entries, which are written one after the other. A record that is not valid is refused by
-//!    itself: unlike in a write, other rows of its partition are written.
+//! 1. A reader reads one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
+//! 2. [`FileColumns`] maps the columns of the file to key columns and columns, by name, and converts each value to the
+//!    JSON form that writes accept. Values are therefore checked against the types of the table, with the same error
+//!    messages as in a write.
+//! 3. Records are collected in entries, which are written one after the other. Only a record that is not valid is
+//!    refused: unlike in a write, the other rows of its partition are written.
 //!
 //! | module | holds |
 //! |---|---|
@@ -50,7 +51,7 @@ pub enum ImportSource {
     Lines(Box<dyn Read + Send>),
     /// Arrow IPC stream.
     Arrow(Box<dyn Read + Send>),
-    /// Parquet file. Its directory is at its end, so it is held as a whole.
+    /// Parquet file, held in memory as a whole, because its metadata is at the end.
     Parquet(Bytes),
 }
 
@@ -59,27 +60,27 @@ pub enum ImportSource {
 pub struct ImportSettings {
     /// Settings of the writes.
     pub write: WriteSettings,
-    /// Names of columns of the table by names of columns of the file; `None` for columns that are ignored. Other
-    /// columns keep their names.
+    /// Names of columns of the table, by names of columns of the file; `None` for columns that are ignored. Columns
+    /// that are not in the map keep their names.
     pub map: BTreeMap<String, Option<String>>,
-    /// True if records change the columns they have, false if they replace rows.
+    /// True if a record changes only the columns that it contains, false if it replaces the row.
     pub is_update: bool,
 }
 
 /// Outcome of an import.
 #[derive(Debug, Default)]
 pub struct Imported {
-    /// Numbers of records by outcome.
+    /// Number of records for each outcome.
     pub counts: RowCounts,
-    /// Error that ended the import before the end of the input, after rows had been written.
+    /// Error that ended the import before the end of the input, after entries had been written.
     pub stopped: Option<RowsError>,
 }
 
-/// Record of a file: the write, or why it is refused.
+/// Record of a file: its write, or the reason why it is refused.
 type Record = std::result::Result<RowWrite, String>;
 
 /// Imports the records of a source. Passes the outcome of each record that was not written to `reject`; its index is
-/// the number of the record, from 0, without the header line.
+/// the number of the record, starting at 0 and not counting the header line.
 ///
 /// If the writes have an idempotency key, it covers each entry separately, so a repeated import writes each entry once.
 ///
@@ -166,7 +167,8 @@ impl Entries<'_> {
         }
         let (first, count) = (self.next, records.len() as u64);
         let mut outcomes = self.write(records.clone(), first, "")?;
-        // A row that is too large keeps its partition from being written. The rest is written without it.
+        // A row that is too large prevents its partition from being written. The other rows of the partition are
+        // written again without it.
         let again: Vec<usize> = (0..records.len())
             .filter(|at| {
                 outcomes

@@ -1,7 +1,7 @@
-//! Keys, prefixes and bounds, given by the names of the key columns.
+//! Keys, prefixes and bounds in requests, given by the names of the key columns.
 //!
-//! Requests name logical key columns only. The layout of the key computes the other stored key columns, whose names do
-//! not occur here.
+//! Requests contain logical key columns only. The layout of the key computes the other stored key columns, whose names
+//! never occur in requests.
 
 use std::ops::Bound;
 
@@ -63,12 +63,13 @@ pub(crate) fn parse_value(
     value::parse_key(json, kind).map_err(|found| format!("key column {name:?} has the type {kind}; {found}"))
 }
 
-/// Returns the ranges of stored keys of a prefix and bounds. Without both, `everything` must be true; `member` is the
-/// name of the request member that sets it.
+/// Returns the ranges of stored keys selected by a prefix and bounds. If neither is given, `everything` must be true;
+/// `member` is the name of the request member that sets it.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] if the values do not fit the key, or if they select all rows and `everything` is false.
+/// [`RowsError::Invalid`] if the values are not valid for the key, or if they select all rows and `everything` is
+/// false.
 pub fn ranges(
     table: &WideTable,
     prefix: &Members,

@@ -1,7 +1,8 @@
 //! Rows of wide tables in JSON: conversion of requests to engine calls, and of rows to JSON.
 //!
-//! The engine stores typed values under encoded keys and handles conditions as functions. This crate defines the JSON
-//! forms. It does not depend on HTTP: results are Rust values, or bytes that are passed to the caller row by row.
+//! The engine stores typed values under encoded keys and takes conditions as functions. This crate defines the JSON
+//! forms of values, keys and conditions. It does not depend on HTTP: results are Rust values, or bytes that are passed
+//! to the caller row by row.
 //!
 //! | module | holds |
 //! |---|---|

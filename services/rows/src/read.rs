@@ -30,7 +30,7 @@ pub const PAGE_ROWS_MAX: u64 = 10_000;
 pub const PAGE_ROWS: u64 = 100;
 /// Maximum number of rows that are read for a page.
 pub const PAGE_SCANNED_MAX: u64 = 100_000;
-/// Size of the rows of a page, in bytes of JSON, at which the page ends.
+/// Total size of the rows of a page, in bytes of JSON, at which the page ends.
 pub const PAGE_BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of rows that are read for one count request.
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
@@ -41,7 +41,8 @@ const MANY_ROWS: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for keys that do not fit the table, and [`RowsError::OverLimit`] for more than [`KEYS_MAX`].
+/// [`RowsError::Invalid`] for keys that are not valid for the table, and [`RowsError::OverLimit`] for more than
+/// [`KEYS_MAX`].
 pub fn keys_of(table: &WideTable, request: &GetRows) -> Result<Vec<Vec<u8>>> {
     match (&request.keys, &request.lists) {
         (Some(keys), None) => {
@@ -91,11 +92,11 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
-/// Reads rows by their stored keys and passes those that exist to `take`.
+/// Reads rows by their stored keys and passes the existing rows to `take`.
 ///
 /// # Errors
 ///
-/// As [`get`].
+/// The errors of [`get`].
 pub fn get_stored(
     engine: &Engine,
     table: &WideTable,
@@ -165,7 +166,7 @@ pub struct ScanTerms<'a> {
     pub prefix: &'a Members,
     /// Bounds of the next key column.
     pub range: Option<&'a KeyBounds>,
-    /// Direction.
+    /// Direction of the scan.
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a ValueCondition>,
@@ -175,14 +176,14 @@ pub struct ScanTerms<'a> {
     pub allow_scan: bool,
 }
 
-/// Terms of a scan of given ranges.
+/// Parameters of a scan of given ranges.
 #[derive(Debug, Clone, Copy)]
 pub struct RangeTerms<'a> {
-    /// Direction.
+    /// Direction of the scan.
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a ValueCondition>,
-    /// Token of the page before.
+    /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// Bytes that identify the form of the rows in page tokens.
     pub encoder_terms: &'a [u8],
@@ -199,7 +200,7 @@ pub struct PageLimits {
     pub bytes: Option<u64>,
 }
 
-/// End of a page.
+/// Summary of a page: counts of rows, and position of the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Number of rows that were read, including deleted ones.
@@ -208,7 +209,7 @@ pub struct Page {
     pub returned: u64,
     /// Token of the next page; `None` at the end of the scan.
     pub next: Option<String>,
-    /// Reason why the page ended before the scan; `None` at the end of the scan.
+    /// Reason why the page ended before the end of the scan; `None` at the end of the scan.
     pub reason: Option<PageEnd>,
     /// Revision of the range, if the selection has revisions and the page is a complete forward scan within one
     /// partition.
@@ -227,7 +228,7 @@ pub struct Count {
 }
 
 impl Scan {
-    /// Plans a scan. `selection` is the selection of its rows.
+    /// Plans a scan. `selection` selects the columns and versions that the scan returns.
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl Scan {
     }
 
     /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
-    /// keys without the bucket.
+    /// keys, ignoring the bucket.
     ///
     /// # Errors
     ///
@@ -293,7 +294,8 @@ impl Scan {
 
     fn begin<'e>(&self, engine: &'e Engine, table: &Arc<WideTable>, wanted: Option<u64>) -> RowScan<'e> {
         let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
-        // One more row shows whether the scan ends with the page. A condition rejects an unknown number of rows.
+        // One extra row is requested, to detect whether the scan ends with the page. A condition rejects an unknown
+        // number of rows, so a scan with a condition expects [`MANY_ROWS`].
         let wanted = wanted
             .filter(|_| self.matcher.is_none())
             .map_or(MANY_ROWS, |wanted| wanted.saturating_add(1));
@@ -306,7 +308,7 @@ impl Scan {
         )
     }
 
-    /// Returns true if a row meets the condition.
+    /// Returns true if a row matches the condition.
     pub(crate) fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let Some(matcher) = &self.matcher else {
             return Ok(true);
@@ -354,7 +356,7 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// As [`page`](Self::page).
+    /// The errors of [`page`](Self::page).
     pub fn stored_page(
         &self,
         engine: &Engine,
@@ -385,7 +387,7 @@ impl Scan {
                 return Err(RowsError::Cancelled);
             }
             let Some(row) = scan.next_row()? else { break None };
-            // The scan goes on after this row, so the page ends here if it is full.
+            // Another row exists, so a page that is already full ends before this row.
             let is_over = |limit: Option<u64>, actual| limit.is_some_and(|limit| actual >= limit);
             if is_over(limits.rows, returned) {
                 break Some(PageEnd::Limit);

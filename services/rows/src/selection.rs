@@ -1,7 +1,7 @@
 //! Selection of columns and versions, and rows as JSON.
 //!
-//! A row is appended to a buffer as JSON, column by column, so that a response needs no tree of values. Values have the
-//! forms that a write accepts.
+//! A row is appended to a buffer as JSON, column by column, without building a tree of values. Values have the forms
+//! that writes accept.
 
 use hashbrown::HashSet;
 use tideline_engine::WideTable;
@@ -109,7 +109,7 @@ impl Selection {
         });
         let has_versions = versions.is_some() || range.is_some();
         if has_versions {
-            // Relative times are not resolved here, because the request of the next page resolves them to other times.
+            // Relative times are stored unresolved, because the request of the next page resolves them to later times.
             terms.push(2);
             terms.extend_from_slice(&versions.unwrap_or(0).to_le_bytes());
             terms.extend_from_slice(&serde_json::to_vec(&range).unwrap_or_default());
@@ -182,7 +182,7 @@ impl RowEncoder for Selection {
         out.extend_from_slice(b",\"columns\":{");
         let mut is_first = true;
         for column in &row.columns {
-            // A declared column that was removed from the settings has no name.
+            // A column has no name if its declaration was removed from the settings.
             let Some(name) = table.name_of(&column.name).filter(|name| self.has(name)) else {
                 continue;
             };

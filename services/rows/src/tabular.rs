@@ -1,13 +1,13 @@
 //! Rows as a table with fixed columns: CSV, Arrow streams and Parquet files.
 //!
-//! These formats have one schema for all rows. [`TableColumns`] chooses it from the declarations and the request before
-//! the first row is read, and [`TabularWriter`] writes rows one by one, so memory is bounded by a batch.
+//! These formats have one schema for all rows. [`TableColumns`] determines the schema from the declared columns and the
+//! request, before the first row is read. [`TabularWriter`] writes rows one by one, so memory is bounded by a batch.
 //!
-//! The columns are the key columns, then one column per requested name, then one JSON column per requested prefix,
-//! named like the prefix, such as `seen_*`. It holds an object with the columns of the row that begin with the prefix
-//! and have no column of their own. Without a list of columns, the table has all declared columns and the prefix `*`,
-//! so nothing is left out. A value whose type is not the declared one is stored in the JSON column; without one, it is
-//! an error.
+//! The columns are the key columns, then one column per requested name, and one JSON column per requested prefix, named
+//! like the prefix, such as `seen_*`. A JSON column contains an object with the columns of the row that begin with the
+//! prefix and have no column of their own. Without a list of columns, the table has all declared columns and the prefix
+//! `*`, so no column of a row is omitted. A value that does not have the declared type is stored in the JSON column. If
+//! the table has no matching JSON column, this value is an error.
 
 use std::io::Write;
 
@@ -28,14 +28,14 @@ use crate::value;
 
 /// Maximum number of columns of a table.
 pub const TABLE_COLUMNS_MAX: usize = 1_000;
-/// Largest magnitude, excluded, that a decimal column of 38 digits holds.
+/// Exclusive upper bound of the magnitudes that a decimal column of 38 digits can hold.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(38);
 
 /// Columns of a table of rows.
 #[derive(Debug)]
 pub struct TableColumns {
     columns: Vec<TableColumn>,
-    /// Number of the column of each name that has one.
+    /// Number of each column, by name.
     numbers: HashMap<String, usize>,
     /// Numbers and prefixes of the JSON columns.
     prefixes: Vec<(usize, String)>,
@@ -46,7 +46,7 @@ pub struct TableColumns {
 #[derive(Debug)]
 struct TableColumn {
     name: String,
-    /// Type of the values; `None` for a column that is not declared, whose values of any type become text.
+    /// Type of the values; `None` for a column that is not declared. Its values, of any type, are converted to text.
     declared: Option<ColumnType>,
     form: Form,
 }
@@ -60,7 +60,7 @@ enum Form {
 }
 
 impl TableColumns {
-    /// Chooses the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and
+    /// Determines the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and
     /// one JSON column for others. With `decimal_scale`, decimals are numbers of 38 digits with this number of digits
     /// after the point; without, they are text.
     ///
@@ -196,7 +196,7 @@ enum Output<W: Write + Send> {
     Columnar(Box<ColumnarWriter<W>>),
 }
 
-/// Value of a cell that owns what its column does not borrow from the row.
+/// Value of a cell, either borrowed from the row or owned.
 enum Field<'v> {
     Nothing,
     Value(CellValue<'v>),
@@ -245,8 +245,8 @@ impl<W: Write + Send> TabularWriter<W> {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Damaged`] for a damaged row, [`RowsError::Invalid`] for a value that does not fit its column, and
-    /// [`RowsError::Output`].
+    /// [`RowsError::Damaged`] for a damaged row, [`RowsError::Invalid`] for a value that cannot be stored in its
+    /// column, and [`RowsError::Output`] if writing fails.
     pub fn row(&mut self, table: &WideTable, row: &StoredRow) -> Result<u64> {
         let damaged = |reason: String| RowsError::Damaged {
             table: table.table().name().to_string(),
@@ -261,7 +261,7 @@ impl<W: Write + Send> TabularWriter<W> {
         fields.extend(key.iter().map(|value| Field::Value(value::cell_of(value))));
         fields.resize_with(self.columns.columns.len(), || Field::Nothing);
         for column in &stored.columns {
-            // A declared column that was removed from the settings has no name.
+            // A column has no name if its declaration was removed from the settings.
             let Some((name, newest)) = table.name_of(&column.name).zip(column.newest()) else {
                 continue;
             };
@@ -395,7 +395,7 @@ fn digits_at(decimal: Decimal, scale: u8) -> Option<i128> {
     (digits.unsigned_abs() < DECIMAL_LIMIT).then_some(digits)
 }
 
-/// Returns a value as text: texts as they are, bytes in base64, times as RFC 3339.
+/// Returns a value as text: texts unchanged, bytes in base64, times as RFC 3339.
 fn text_of(value: &CellValue<'_>) -> String {
     match value {
         CellValue::String(text) | CellValue::Json(text) => text.to_string(),

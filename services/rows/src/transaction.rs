@@ -1,7 +1,7 @@
 //! Optimistic transactions: revisions of rows and ranges that were read, and the requirement that they are unchanged.
 //!
-//! A revision is the digest of the stored content, as text. It needs no state in the server, so it survives restarts,
-//! and readers block no writers. All rows and ranges of a transaction belong to one partition.
+//! A revision is the digest of the stored content, as text. The server keeps no state for a revision, so revisions
+//! survive restarts, and reads do not block writes. All rows and ranges of a transaction belong to one partition.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -59,7 +59,7 @@ impl Transaction {
     }
 }
 
-/// Parses one element; returns its partition as well.
+/// Parses one element. Also returns its partition.
 fn parse(table: &WideTable, element: &RequiredRead) -> Result<(Vec<u8>, Unchanged)> {
     let layout = table.layout();
     let invalid = |text: &str| RowsError::Invalid(text.to_owned());
@@ -90,12 +90,12 @@ fn partition_of(layout: &KeyLayout, key: &[u8]) -> Option<usize> {
     layout.partition_len(key).ok()
 }
 
-/// Returns the only range of a scan with the length of the prefix that names its partition; `None` if the scan is not
-/// within one partition.
+/// Returns the only range of a scan, with the length of the key prefix that identifies its partition; `None` if the
+/// scan is not within one partition.
 pub(crate) fn one_partition(layout: &KeyLayout, ranges: Vec<KeyRange>) -> Option<(KeyRange, usize)> {
     let [range] = <[KeyRange; 1]>::try_from(ranges).ok()?;
     let partition = partition_of(layout, &range.start)?;
-    // The keys of the partition begin with its name, and no other keys do.
+    // `name` is a prefix of all keys of the partition, and of no other keys.
     let name = &range.start[..partition];
     let end = range.end.as_deref()?;
     let is_inside = end.starts_with(name) || KeyRange::prefix(name).end.as_deref() == Some(end);

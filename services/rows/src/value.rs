@@ -1,8 +1,8 @@
 //! JSON forms of values.
 //!
 //! A value is parsed by the declared type of its column. In an undeclared column, the JSON form determines the type.
-//! The *typed form* `{"type": …, "value": …, "version": …}` states both; a list of typed forms has several versions.
-//! The written forms are parsed to the same values.
+//! The *typed form* `{"type": …, "value": …, "version": …}` gives the type and the version explicitly; a list of typed
+//! forms gives several versions. Every written form is parsed back to the same value.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -17,9 +17,9 @@ use tideline_engine::rows::CellValue;
 use tideline_openapi::TimeInput;
 use tideline_openapi::row::RowIntegers;
 
-/// Largest integer up to which all integers are exact as doubles.
+/// Largest magnitude up to which doubles represent all integers exactly.
 const EXACT_MAX: u64 = 1 << 53;
-/// Maximum number of characters that a message quotes.
+/// Maximum number of characters of a value that a message quotes.
 const QUOTED_CHARS_MAX: usize = 40;
 
 /// Value of a column in a request.
@@ -208,7 +208,7 @@ pub fn type_of(kind: KeyKind) -> ColumnType {
     }
 }
 
-/// Returns the value of a key column as the value of a column.
+/// Converts the value of a key column to a [`CellValue`].
 pub fn cell_of<'v>(value: &'v KeyValue<'_>) -> CellValue<'v> {
     match value {
         KeyValue::String(text) => CellValue::String(Cow::Borrowed(text)),
@@ -221,7 +221,7 @@ pub fn cell_of<'v>(value: &'v KeyValue<'_>) -> CellValue<'v> {
     }
 }
 
-/// Appends a value in the plain form of its column if that is parsed to the same value, and in the typed form
+/// Appends a value in the plain form of its column if this form is parsed to the same value, and in the typed form
 /// otherwise.
 pub fn write_value(
     value: &CellValue<'_>,
@@ -261,7 +261,7 @@ fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIn
     }
 }
 
-/// Returns true if an integer is written as text.
+/// Returns true if an integer with this magnitude is written as text.
 fn is_text(magnitude: u64, integers: RowIntegers) -> bool {
     integers == RowIntegers::Text && magnitude > EXACT_MAX
 }
@@ -295,12 +295,12 @@ pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u
     }
 }
 
-/// Appends a JSON text.
+/// Appends a text as a JSON string.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a vector takes all bytes");
 }
 
-/// Returns the content of a JSON text; `None` for other values.
+/// Returns the content of a JSON string; `None` for other values.
 fn text_of(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     match inner.contains('\\') {
@@ -313,7 +313,7 @@ fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// Removes the white space outside of texts, so that a document has one line.
+/// Removes the white space outside of JSON strings, so that a document has one line.
 fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut is_inside, mut is_escaped) = (false, false);

@@ -1,8 +1,8 @@
 //! Writes of rows: from JSON to one entry of the engine, and an outcome per row.
 //!
 //! 1. Each row is parsed by the types of the table. A row that is not valid is refused. The other rows of its partition
-//!    are then not applied, because partitions are written all or not at all.
-//! 2. The remaining rows are written together. The engine decides conditions and assigns versions and ids.
+//!    are then not applied, because the rows of a partition are written atomically.
+//! 2. The remaining rows are written together. The engine evaluates conditions and assigns versions and ids.
 //! 3. The outcomes of all rows are returned in the order of the request. If the request has an idempotency key, they
 //!    are also stored with it.
 //!
@@ -35,7 +35,7 @@ use crate::selection::{RowEncoder, Selection, write_key};
 use crate::transaction::Transaction;
 use crate::value::{GivenValue, parse_column};
 
-/// Maximum number of rows of a request that is not a body of lines.
+/// Maximum number of rows of a request with a single JSON body.
 pub const ROWS_MAX: usize = 10_000;
 /// Maximum number of rows with the member `return` in a request, or in an entry of a body of lines. The returned rows
 /// are held in memory until the response is sent.
@@ -44,8 +44,8 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Maximum size in bytes of all returned rows of an entry that are stored with an idempotency key. If they are larger,
-/// the outcomes are stored without them.
+/// Maximum size in bytes of all returned rows of an entry that are stored with an idempotency key. If the returned rows
+/// are larger, the outcomes are stored without them.
 const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 
 /// Settings of a write.
@@ -57,7 +57,7 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
-    /// True if a row that is not valid does not keep the other rows of its partition from being written.
+    /// True if a row that is not valid does not prevent the other rows of its partition from being written.
     pub is_independent: bool,
     /// Rows and ranges that must be unchanged; `None` = no requirement.
     pub transaction: Option<Transaction>,
@@ -66,7 +66,7 @@ pub struct WriteSettings {
 /// Outcomes of a write.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
-    /// Numbers of rows by outcome.
+    /// Number of rows for each outcome.
     pub counts: RowCounts,
     /// Outcomes in the order of the rows.
     pub rows: Vec<RowOutcome>,
@@ -90,9 +90,9 @@ struct Draft {
 
 /// Key of a row.
 struct DraftKey {
-    /// Values of the logical key columns; `None` for an id that the server assigns.
+    /// Values of the logical key columns; `None` for an id assigned by the server.
     values: Vec<Option<KeyValue<'static>>>,
-    /// Bytes that identify the partition; `None` if it depends on an id that the server assigns.
+    /// Bytes that identify the partition; `None` if it depends on an id assigned by the server.
     partition: Option<Vec<u8>>,
 }
 
@@ -123,14 +123,14 @@ struct Condition {
     matcher: Option<RowMatcher>,
 }
 
-/// Writes the rows of a request. `body` identifies the request of an idempotency key.
+/// Writes the rows of a request. `body` identifies the content of the request if it has an idempotency key.
 ///
 /// # Errors
 ///
 /// [`RowsError::OverLimit`] for too many rows, [`RowsError::Invalid`] if a row does not belong to the partition of the
 /// transaction, [`RowsError::Changed`] if a row or range of the transaction has changed, and the errors of
-/// [`Engine::begin_row_request`] and [`Engine::write_rows`]. Nothing is written then, except after an error of kind
-/// `Unavailable`.
+/// [`Engine::begin_row_request`] and [`Engine::write_rows`]. If an error is returned, nothing was written. Only after
+/// an error of kind `Unavailable` may the rows have been written.
 pub fn write(
     engine: &Engine,
     table: &WideTable,
@@ -333,7 +333,7 @@ fn counts_of(rows: &[RowOutcome]) -> RowCounts {
     counts
 }
 
-/// Refuses rows of other partitions than that of a transaction.
+/// Returns an error if a row belongs to another partition than the transaction.
 fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
     let other = drafts.iter().find(|draft| {
         let key = draft.key.as_ref();
@@ -403,7 +403,7 @@ impl Draft {
         }
     }
 
-    /// Returns the key and the changes of a row that is to be written; `None` for other rows.
+    /// Returns the key and the changes of a row that is passed to the engine; `None` for other rows.
     fn ready(&self) -> Option<(&DraftKey, &Prepared)> {
         match (&self.key, &self.state) {
             (Some(key), State::Ready(prepared)) => Some((key, prepared)),
@@ -435,7 +435,7 @@ impl DraftKey {
                 ));
             }
         }
-        // Stands for an assigned id.
+        // The partition is computed with 0 as a placeholder for an id that is not assigned yet.
         let complete: Vec<KeyValue<'_>> = values
             .iter()
             .map(|value| value.clone().unwrap_or(KeyValue::Signed(0)))
@@ -589,7 +589,7 @@ impl Prepared {
     }
 }
 
-/// Refuses members that the operation does not have.
+/// Returns an error if a row has a member that its operation does not allow.
 fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
     let members = [
         ("columns", !row.columns.is_empty(), row.op != RowOperation::Delete),
@@ -682,7 +682,7 @@ fn to_write<'w>(
     })
 }
 
-/// Returns the outcomes of all rows. `writes` and `outcomes` are those of the rows that were written.
+/// Returns the outcomes of all rows. `writes` and `outcomes` belong to the rows that were passed to the engine.
 fn outcomes_of(
     table: &WideTable,
     drafts: &[Draft],
@@ -782,7 +782,7 @@ fn outcome(index: u64, status: RowStatus) -> RowOutcome {
     }
 }
 
-/// Returns bytes that were written as JSON as a JSON value.
+/// Converts bytes that contain JSON to a JSON value; `None` if the JSON is not valid.
 fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(json).ok()?).ok()
 }

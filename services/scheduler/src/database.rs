@@ -9,7 +9,7 @@ use tideline_engine::time::TrustedNow;
 
 use crate::maintenance::WorkError;
 
-/// Database as used by the runner. Calls block.
+/// Operations of the database that the runner uses. Calls block.
 pub trait Database: Send + Sync + 'static {
     /// Returns the models for which tables can be created. Each model requires a registered maintenance.
     fn models(&self) -> &[TableModel];
@@ -32,7 +32,7 @@ pub trait Database: Send + Sync + 'static {
     /// Returns an error if the rows cannot be committed.
     fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError>;
 
-    /// Accepts the clock of the machine as right from now on.
+    /// Accepts the clock of the machine as correct from now on.
     fn confirm_clock(&self);
 
     /// Returns the clock for throttles and retries.

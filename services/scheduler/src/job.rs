@@ -64,17 +64,17 @@ pub struct JobTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// Waiting for other jobs, its schedule, its next attempt or a request.
+    /// The job waits for other jobs, its schedule, its next attempt or a request.
     Planned,
-    /// Running.
+    /// The job is running.
     Running,
-    /// Paused by a user, alone or with all jobs of its kind and table.
+    /// A user paused the job, alone or with all jobs of its kind and table.
     Paused,
-    /// Completed.
+    /// The job completed.
     Done,
-    /// Failed. Planned work is planned again and waits before its next attempt.
+    /// The job failed. Planned work is planned again and waits before its next attempt.
     Failed,
-    /// Ended early: cancelled, overtaken by other changes, or interrupted by the end of the process.
+    /// The job ended early: it was cancelled, overtaken by other changes, or interrupted by the end of the process.
     Cancelled,
 }
 

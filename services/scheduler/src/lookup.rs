@@ -72,7 +72,7 @@ impl Shared {
         )
     }
 
-    /// Returns a waiting job as shown to users. After a failure, it is due at the next attempt at the earliest.
+    /// Returns a waiting job as shown to users. After a failure, the job is due no earlier than its next attempt.
     fn waiting(&self, state: &State, entry: &Entry) -> Job {
         let mut job = entry.job(&state.journal);
         if let Some(RepeatedFailure { failures, left }) = state.queue.trouble(entry, self.clock.monotonic()) {

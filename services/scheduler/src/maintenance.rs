@@ -190,7 +190,7 @@ pub struct Amount {
 /// Result of completed work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Description of what was done, for users.
+    /// Description of the completed work, for users.
     pub text: String,
     /// False if there was nothing to do. A round (a job kind that usually finds nothing) is then recorded only if it
     /// was requested.
@@ -218,7 +218,7 @@ pub struct Unplanned {
     pub cost: JobCost,
     /// Reason for the work, for users.
     pub reason: &'static str,
-    /// Description of what was done, for users.
+    /// Description of the completed work, for users.
     pub outcome: String,
 }
 

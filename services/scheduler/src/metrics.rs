@@ -8,7 +8,7 @@ use crate::job::{Job, JobState};
 use crate::runner::State;
 use crate::throttle::JobCost;
 
-/// Values of one moment. `ended` and `moved` count since the start.
+/// Metrics at one moment. `ended` and `moved` count since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
     /// Number of waiting units of work that are due or requested, by kind. Paused work and work that waits after a

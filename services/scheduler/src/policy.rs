@@ -15,7 +15,7 @@ const LETTERS_PER_ERROR: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("policy.{member}: {reason}")]
 pub struct ContradictoryPolicy {
-    /// Member of the policy that is wrong.
+    /// Contradictory member of the policy.
     pub member: &'static str,
     /// Reason, with an example of a valid value.
     pub reason: String,

@@ -23,7 +23,7 @@ const PLANNED_MAX: usize = 1_000;
 const RETRY_MIN: Duration = Duration::from_secs(5);
 /// Longest wait after a failure, short enough to resume soon after a full disk has space again.
 const RETRY_MAX: Duration = Duration::from_secs(600);
-/// Wait after a cancel of work without a schedule: time to change the cause of the work.
+/// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
 /// Interval at which the time of a served schedule is stored although there was nothing to do, nanoseconds.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
@@ -51,9 +51,9 @@ type BackoffKey = (TableModel, JobKind, Option<TableId>, Option<Slot>);
 enum Backoff {
     /// Number of failures in a row, and monotonic time of the next attempt.
     Failed(u32, Duration),
-    /// Cancelled; monotonic end of the wait.
+    /// The work was cancelled. Holds the monotonic end of the wait.
     Cancelled(Duration),
-    /// Cancelled; next time of the schedule, in trusted time.
+    /// The work was cancelled. Holds the next time of the schedule, in trusted time.
     CancelledUntil(i64),
 }
 
@@ -145,8 +145,8 @@ impl JobQueue {
         }
     }
 
-    /// Marks planned work of a kind as requested: it runs before other planned work, whatever its schedule. Returns the
-    /// ids, also of work requested before.
+    /// Marks planned work of a kind as requested: it runs before other planned work, regardless of its schedule.
+    /// Returns the ids, including those of work requested before.
     pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         let is_meant = |work: &Planned| work.is_of(kind, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
@@ -301,7 +301,7 @@ impl JobQueue {
         self.holds.insert(entry.backoff_key(), hold);
     }
 
-    /// Records as served each schedule whose time has passed and that has no due work left. Removes dropped tables.
+    /// Marks each schedule as served if its time has passed and it has no due work left. Removes dropped tables.
     /// Returns the rows to store and to remove.
     pub(crate) fn serve(&mut self, overview: &Overview, served: &Served, journal: &mut Journal) -> Edit {
         let mut edit = Edit::default();

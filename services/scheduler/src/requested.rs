@@ -140,7 +140,7 @@ impl RequestedJob {
         *self.begun.command.lock() == JobCommand::Continue
     }
 
-    /// Returns the ending of a job that ends early. `came` describes what was done; `is_stopping` is true if the
+    /// Returns the ending of a job that ends early. `came` describes the completed work; `is_stopping` is true if the
     /// process is about to end.
     pub fn cut_short(&self, came: &str, is_stopping: bool) -> JobEnding {
         let command = *self.begun.command.lock();
@@ -201,7 +201,7 @@ impl RunningRequest {
         job
     }
 
-    /// Sets the command. Nothing overrides a stop.
+    /// Sets the command. A stop is never overridden.
     fn command(&self, command: JobCommand) {
         let mut current = self.command.lock();
         if *current != JobCommand::Stop {

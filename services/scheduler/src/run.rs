@@ -1,4 +1,4 @@
-//! Running unit of work: reports its progress, and is throttled, paused and cancelled.
+//! Handle of a running unit of work: reports its progress, and applies throttling, pauses and cancels.
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,8 @@ impl<'a> Run<'a> {
         self.throttle.step(cost)
     }
 
-    /// Completes a part of the work; the cost of later parts is added to it. Returns the cost of all completed parts.
+    /// Completes a part of the work; the cost of later parts is added to its cost. Returns the cost of all completed
+    /// parts.
     pub fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.shared.state.lock().totals.moved(self.kind, cost);
         self.throttle.part_done(cost)

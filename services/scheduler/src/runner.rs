@@ -1,8 +1,8 @@
 //! The runner: surveys, plans, selects the next unit of work, calls its model to perform it and records the outcome.
 //!
-//! One thread runs one job at a time, whatever the model of its table. The thread plans every few seconds and again
-//! after each job, so each job is selected from a plan made after the previous job. Requests change the state under a
-//! lock that is never held while work is done.
+//! One thread runs one job at a time, for tables of all models. The thread plans every few seconds and again after
+//! each job, so each job is selected from a plan made after the previous job. Requests change the state under a lock
+//! that is never held while work is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -88,7 +88,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if `models` does not maintain a model of which tables can be created, or if the thread cannot be started.
+    /// Panics if `models` lacks a model of which tables can be created, or if the thread cannot be started.
     pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
         let mut scheduler = Self::without_thread(database, models, settings);
@@ -115,7 +115,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if `models` does not maintain a model of which tables can be created.
+    /// Panics if `models` lacks a model of which tables can be created.
     pub fn without_thread(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(database, models, settings)),
@@ -135,7 +135,7 @@ impl Scheduler {
             .count()
     }
 
-    /// Returns jobs: the running one, jobs run by requests, waiting ones in their order, then past ones, newest first.
+    /// Returns the running job, jobs run by requests, waiting jobs in their order, then past jobs, newest first.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
         self.shared.note_unplanned();
         self.shared.list(filter)
@@ -146,9 +146,9 @@ impl Scheduler {
         self.shared.find(&mut self.shared.state.lock(), id)
     }
 
-    /// Plans work of a kind and runs it before other planned work, whatever its schedule and pauses; `table` = `None`
-    /// means all tables. Returns the ids of the jobs, including a running one unless it is a seal; empty without such
-    /// work.
+    /// Plans work of a kind and runs it before other planned work, regardless of its schedule and pauses; `table` =
+    /// `None` means all tables. Returns the ids of the jobs, including a running one unless it is a seal. The list is
+    /// empty if there is no work of this kind.
     ///
     /// # Errors
     ///
@@ -292,8 +292,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Waits until a job has ended, the scheduler is stopped or `timeout` has passed. Returns the job in its state
-    /// then; `None` if it does not exist.
+    /// Waits until a job has ended, the scheduler is stopped or `timeout` has passed. Returns the job in its current
+    /// state; `None` if it does not exist.
     pub fn wait(&self, id: u64, timeout: Duration) -> Option<Job> {
         let deadline = std::time::Instant::now().checked_add(timeout);
         let mut state = self.shared.state.lock();
@@ -315,7 +315,7 @@ impl Scheduler {
         }
     }
 
-    /// Accepts the machine's clock as right, on behalf of an operator.
+    /// Accepts the machine's clock as correct, on behalf of an operator.
     pub fn confirm_clock(&self) {
         self.shared.database.confirm_clock();
         self.shared.wake_up();

@@ -61,13 +61,13 @@ impl AddAssign for JobCost {
 /// Command to the running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobCommand {
-    /// Continue.
+    /// The job continues.
     Continue,
-    /// Wait.
+    /// The job waits.
     Pause,
-    /// End the job for good.
+    /// The job ends for good.
     Cancel,
-    /// End the job because the process ends.
+    /// The job ends because the process ends.
     Stop,
 }
 
@@ -189,7 +189,8 @@ impl<'a> JobThrottle<'a> {
         }
     }
 
-    /// Completes a part of the job; the cost of later parts is added to it. Returns the cost of all completed parts.
+    /// Completes a part of the job; the cost of later parts is added to its cost. Returns the cost of all completed
+    /// parts.
     pub(crate) fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.before += *cost;
         self.control.report(&self.before);

@@ -31,7 +31,7 @@ pub use sources::{Origin, Problem, Sources};
 use crate::error::{Result, ServerError};
 use sources::Given;
 
-/// Validated configuration. Units and defaults are those of the keys; see [`reference`].
+/// Validated configuration. [`reference`] lists the units and defaults of the keys.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Address to listen on. With port 0 the system chooses one.
@@ -213,8 +213,8 @@ impl Resolved {
     ///
     /// # Errors
     ///
-    /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. Without such
-    /// problems, it contains the contradictions between keys: a public address without a token, OTLP lists without
+    /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
+    /// is found, it contains the contradictions between keys: a public address without a token, OTLP lists without
     /// effect, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();

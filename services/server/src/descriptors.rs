@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors reserved for uses that neither the store's setting nor the connection limit counts: journals,
 /// the index, archive files, log and listener, reserved connections, threads of the runtime.
 const RESERVED: u64 = 256;
-/// Minimum number of connections, however few descriptors there are.
+/// Minimum number of connections, even if fewer descriptors remain.
 const CONNECTIONS_MIN: usize = 16;
 
 /// Raises the soft limit of open files to the hard limit. Returns the resulting limit; `None` = unlimited.

@@ -85,7 +85,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Returns true if the configuration has to be changed.
+    /// Returns true if the configuration is invalid and has to be changed.
     pub const fn is_config(&self) -> bool {
         matches!(self, Self::Config { .. })
     }

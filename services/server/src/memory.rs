@@ -21,7 +21,7 @@ pub struct MemoryLimit {
 /// Source of a [`MemoryLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {
-    /// Control group of the process or one of its ancestors, as of a container or a systemd unit.
+    /// Control group of the process or one of its ancestors, for example that of a container or a systemd unit.
     ControlGroup,
     /// Memory of the machine.
     Machine,
@@ -87,8 +87,8 @@ fn group_bytes(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// Returns the lowest limit of a group and its ancestors. In a container the path may be that of the host; then only
-/// the mount itself has the file. `None` without a limit.
+/// Returns the lowest limit of a group and its ancestors. In a container the path may be the path on the host; then
+/// only the mount itself has the file. `None` without a limit.
 fn lowest(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let around = group.ancestors().take_while(|group| group.starts_with(mount));

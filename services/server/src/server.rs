@@ -187,7 +187,7 @@ impl Server {
         })
     }
 
-    /// Returns the listen address, with the port that was chosen.
+    /// Returns the listen address, including the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -201,7 +201,7 @@ impl Server {
     /// the database.
     ///
     /// After the stop request, this takes at most the drain timeout plus 1.7 s, by default less than 5 s. Data
-    /// acknowledged as synced is safe, whatever this returns.
+    /// acknowledged as synced is safe, even if this returns an error.
     ///
     /// # Errors
     ///
@@ -393,7 +393,7 @@ fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> R
             scheduler.stop();
             let outcome = engine.close();
             drop((scheduler, engine));
-            // After the timeout the receiver is gone and the outcome is not needed.
+            // After the timeout, the receiver is dropped and the outcome is not needed.
             let _ = done.send(outcome);
         })
         .map_err(ServerError::Threads)?;

@@ -1,6 +1,6 @@
 //! Types of columns in SQL, and the `CREATE TABLE` statement of a table.
 //!
-//! Parsing the statement gives the settings again.
+//! Parsing the statement returns the same settings.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, W
 
 use crate::statement::quoted;
 
-/// Returns the type of a column.
+/// Returns the column type for a type in SQL.
 ///
 /// # Errors
 ///
-/// A message for types without a counterpart, and for lengths, which are not enforced.
+/// A message for types without a matching column type, and for types with a length, because lengths are not enforced.
 pub fn type_of(data_type: &DataType) -> Result<ColumnType, String> {
     use ExactNumberInfo::None as Any;
     Ok(match data_type {
@@ -89,7 +89,7 @@ pub fn key_columns(spec: &WideSpec) -> Vec<(&str, ColumnType, KeyOrder)> {
     columns
 }
 
-/// Returns a column of the key as it is written in a primary key.
+/// Returns the text of a key column in a primary key.
 pub fn key_column_text(column: &KeyColumnSpec) -> String {
     let list = |names: &[String]| {
         names

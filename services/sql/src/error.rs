@@ -1,6 +1,6 @@
 //! Errors of statements.
 //!
-//! An error states the line and column of the statement, if it belongs to one place.
+//! An error includes its line and column in the statement, if it has one position.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use tideline_engine::EngineError;
 use tideline_engine::key_codec::layout::LayoutError;
 use tideline_rows::RowsError;
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, SqlError>;
 
-/// Place in a statement.
+/// Position in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// Line, from 1; 0 if the place is unknown.
+    /// Line, starting at 1; 0 if the position is unknown.
     pub line: u64,
-    /// Column in characters, from 1; 0 if the place is unknown.
+    /// Column in characters, starting at 1; 0 if the position is unknown.
     pub column: u64,
 }
 
@@ -51,7 +51,7 @@ pub enum SqlError {
     /// The statement is not valid.
     #[error("{at}{message}")]
     Invalid {
-        /// Place.
+        /// Position in the statement.
         at: Position,
         /// Description of the error and of its remedy.
         message: String,
@@ -59,9 +59,9 @@ pub enum SqlError {
     /// The statement is valid SQL, but it has no plan.
     #[error("{at}{message}")]
     Refused {
-        /// Place.
+        /// Position in the statement.
         at: Position,
-        /// Why, and what to do.
+        /// Reason and remedy.
         message: String,
     },
     /// The statement exceeds a limit.

@@ -1,9 +1,9 @@
 //! SQL for rows of wide tables.
 //!
-//! `sqlparser` splits statements into tokens and parses expressions and types. The statements themselves have a grammar
-//! of their own ([`parse`](mod@parse)): a clause that this crate does not evaluate is a syntax error or is refused by
-//! name, and never ignored. A parsed [`Statement`] is planned against a table ([`plan`]) and executed by the same
-//! functions as the JSON requests of `tideline-rows` ([`run`]).
+//! `sqlparser` splits statements into tokens and parses expressions and types. The grammar of statements is defined in
+//! this crate ([`parse`](mod@parse)). A clause that this crate does not evaluate is never ignored: it is a syntax
+//! error, or it is refused with an error that contains its name. A parsed [`Statement`] is planned against a table
+//! ([`plan`]) and executed by the same functions as the JSON requests of `tideline-rows` ([`run`]).
 //!
 //! ```text
 //!  text, parameters ──► parse ──► Statement ──► plan ──► ReadPlan ──► run::read
@@ -11,9 +11,9 @@
 //!                                     └───────────────────────────► run::table
 //! ```
 //!
-//! A plan reads rows by whole keys, by ranges of keys, or reads the whole table. There is no sort and no join: a
-//! statement whose result does not come out of one access path in order is refused, with the reason and what to do.
-//! Each kind of access path is a variant of [`plan::AccessPath`].
+//! A plan reads rows by whole keys, by ranges of keys, or reads the whole table. Plans neither sort nor join. A
+//! statement is refused if one access path cannot return its result in the required order; the error contains the
+//! reason and a remedy. Each kind of access path is a variant of [`plan::AccessPath`].
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! Values of statements and parameters.
 //!
-//! A value is converted to the JSON form of the rows crate, whose declared type then parses it: so SQL and JSON
-//! requests accept the same values. SQL adds numbers such as `.5`, bytes as `X'00ff'`, and times such as `'2026-11-20
-//! 12:00:00'`, in UTC.
+//! A value is converted to the JSON form of the rows crate, which is then parsed by the declared type of the column.
+//! SQL and JSON requests therefore accept the same values. SQL also accepts numbers such as `.5`, bytes as `X'00ff'`,
+//! and times such as `'2026-11-20 12:00:00'`, in UTC.
 
 use std::fmt;
 
@@ -21,18 +21,18 @@ use crate::error::{Position, Result, SqlError};
 pub struct Literal {
     /// The value.
     pub value: LiteralValue,
-    /// Place.
+    /// Position in the statement.
     pub at: Position,
     /// True if the value is a parameter.
     pub is_parameter: bool,
 }
 
-/// Forms of values.
+/// Form of a value.
 #[derive(Debug, Clone)]
 pub enum LiteralValue {
     /// `NULL`.
     Null,
-    /// Truth value.
+    /// Boolean.
     Boolean(bool),
     /// Number in the syntax of JSON.
     Number(String),
@@ -80,7 +80,7 @@ impl Literal {
                 let document: &RawValue = serde_json::from_str(text).map_err(|error| {
                     SqlError::invalid(self.at, format!("the text is not a JSON document: {error}"))
                 })?;
-                // The typed form, because a document may look like one.
+                // Use the typed form, because the document itself may have the syntax of a typed form.
                 format!("{{\"type\":\"json\",\"value\":{document}}}")
             }
             (LiteralValue::Binary(bytes), None) => {
@@ -91,11 +91,11 @@ impl Literal {
         Ok(Some(raw(json)))
     }
 
-    /// Returns the JSON form of the value of a key column, for a request that names keys.
+    /// Returns the JSON form of the value of a key column, for a request with keys.
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for `NULL` and for forms that keys cannot have.
+    /// [`SqlError::Invalid`] for `NULL` and for values that keys cannot hold.
     pub fn to_key_json(&self, column: &str, kind: KeyKind) -> Result<Box<RawValue>> {
         if self.is_null() {
             return Err(SqlError::invalid(
@@ -121,7 +121,7 @@ impl Literal {
         })
     }
 
-    /// Returns the value that a column is compared with.
+    /// Returns the value with which a column is compared.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl fmt::Display for Literal {
     }
 }
 
-/// Returns JSON that this module has written.
+/// Converts JSON text that this module has built; `null` if the text is not valid JSON.
 fn raw(json: String) -> Box<RawValue> {
     RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -230,7 +230,7 @@ fn number(digits: &str) -> ConditionLiteral {
     signed.or_else(|_| unsigned()).unwrap_or_else(|_| float())
 }
 
-/// Returns a number of SQL in the syntax of JSON; `None` if it is not a decimal number.
+/// Converts a number from the syntax of SQL to the syntax of JSON; `None` if it is not a decimal number.
 pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -260,7 +260,7 @@ pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
     Some(json)
 }
 
-/// Returns the RFC 3339 form of a date, or of a date and a time without a zone, in UTC; `None` for other texts.
+/// Converts a date, or a date with a time, to RFC 3339. Without a zone, it is in UTC. Returns `None` for other texts.
 fn utc(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_date = bytes.len() >= 10

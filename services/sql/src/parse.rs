@@ -1,10 +1,10 @@
-//! Text to [`Statement`].
+//! Parser of statements: converts text to a [`Statement`].
 //!
-//! 1. The tokenizer of `sqlparser` splits the text. Placeholders are numbered, and comments that begin with `+` are read
+//! 1. The tokenizer of `sqlparser` splits the text. Placeholders are numbered. Comments that begin with `+` are parsed
 //!    as hints.
-//! 2. Bounds are checked on the tokens. The nesting of the parser is bounded by its own limit, but a chain such as
-//!    `a OR b OR c` gives a tree that is as deep as it is long. So the number of tokens of one expression is bounded,
-//!    which bounds every recursion over the tree.
+//! 2. Limits are checked on the tokens. The parser has its own limit of nesting, but a chain such as `a OR b OR c` is
+//!    parsed to a tree that is as deep as the chain is long. The number of tokens of one expression is therefore
+//!    limited, which bounds every recursion over the tree.
 //! 3. Each statement has its own grammar, in the modules below, over a [`Cursor`]; `sqlparser` parses expressions and
 //!    types.
 
@@ -36,8 +36,8 @@ pub const ROWS_MAX: usize = tideline_rows::write::ROWS_MAX;
 /// Maximum nesting of an expression.
 const NESTING_MAX: usize = 32;
 
-/// Returns a bound of the memory that parsing a statement of `bytes` bytes takes, in bytes: a token with its value was
-/// measured at up to 400 bytes.
+/// Returns an upper bound of the memory, in bytes, that parsing a statement of `bytes` bytes takes. A token with its
+/// value was measured at up to 400 bytes.
 pub const fn memory_bytes(bytes: usize) -> u64 {
     let tokens = if bytes < TOKENS_MAX { bytes } else { TOKENS_MAX };
     2 * bytes as u64 + 400 * tokens as u64
@@ -50,7 +50,7 @@ pub type Parameters = [Box<RawValue>];
 ///
 /// # Errors
 ///
-/// [`SqlError::Invalid`] with the place, [`SqlError::Refused`] for syntax that is valid SQL but has no plan, and
+/// [`SqlError::Invalid`] with the position, [`SqlError::Refused`] for syntax that is valid SQL but has no plan, and
 /// [`SqlError::OverLimit`] for a statement that is too large.
 pub fn parse(text: &str, parameters: &Parameters) -> Result<Statement> {
     if text.len() > STATEMENT_BYTES_MAX {
@@ -134,12 +134,12 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
 }
 
-/// Returns true if an unquoted name would be read as a part of the grammar.
+/// Returns true if a name is in the list of words that are written in backticks.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// Words that are names only in backticks, or would be hard to read as names.
+/// Keywords that can be names only in backticks, and words that would be confusing as unquoted names.
 #[rustfmt::skip]
 const RESERVED: [&str; 46] = [
     "ALL", "ALLOW", "ALTER", "AND", "ANY", "AS", "BETWEEN", "BY", "COLUMN", "CREATE", "CURRENT_CATALOG", "CURRENT_DATE",

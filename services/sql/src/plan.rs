@@ -1,11 +1,11 @@
 //! Plans: access paths, orders and filters.
 //!
-//! 1. The conditions that `AND` joins are divided by columns. Conditions on key columns by `=` and `IN` give lists of
-//!    values, others give bounds.
+//! 1. The conditions that are joined by `AND` are grouped by column. On key columns, `=` and `IN` give lists of values,
+//!    and other comparisons give bounds.
 //! 2. The longest access path is chosen: whole keys if every key column has a list; otherwise the ranges of the longest
 //!    prefix of key columns with lists, with bounds on the next column; otherwise the whole table, if that is allowed.
-//! 3. Conditions that the path does not decide become the filter.
-//! 4. `ORDER BY` must be the order in which the path gives its rows, or its opposite.
+//! 3. Conditions that the path does not guarantee become the filter.
+//! 4. `ORDER BY` must be the order in which the path returns its rows, or the reverse order.
 
 mod filter;
 mod keys;
@@ -27,10 +27,10 @@ use crate::statement::{Predicate, Select, SelectColumns};
 pub use filter::condition as filter_condition;
 pub use keys::Access;
 
-/// Maximum number of ranges of a statement. Each range takes the memory of a page.
+/// Maximum number of ranges of a statement. Reading a range needs the memory of one page.
 pub const RANGES_MAX: u64 = 256;
 
-/// How the rows of a statement are found.
+/// Access path: selects the rows of a statement.
 #[derive(Debug)]
 pub enum AccessPath {
     /// Rows by their whole keys, sorted by the stored keys.
@@ -64,18 +64,18 @@ pub enum SelectResult {
 pub struct ReadPlan {
     /// The table.
     pub table: Arc<WideTable>,
-    /// The path.
+    /// Access path.
     pub path: AccessPath,
-    /// Conditions that the path decides, and those of the filter.
+    /// Conditions that the path guarantees, and those of the filter.
     pub access: Access,
     /// Condition on the rows of the path.
     pub filter: Option<ValueCondition>,
-    /// Direction.
+    /// Direction of the scan.
     pub direction: ScanDirection,
-    /// Order of the rows: the columns of the key that the path sorts by, with their directions; empty for a path that
-    /// is sorted by a hash.
+    /// Order of the rows: the key columns by which the path is sorted, each with true if it is descending. Empty for a
+    /// path that is sorted by a hash.
     pub order: Vec<(String, bool)>,
-    /// Result.
+    /// Form of the result.
     pub result: SelectResult,
     /// Maximum number of rows.
     pub limit: Option<u64>,
@@ -86,8 +86,8 @@ impl ReadPlan {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Refused`] with the reason if no access path serves the statement, and the errors of values that do
-    /// not fit their columns and of a table that does not exist.
+    /// [`SqlError::Refused`] with the reason if the statement has no access path, and the errors of values that do not
+    /// have the type of their columns and of a table that does not exist.
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
         let table = engine.wide_table(&select.table.text)?;
         let access = Access::new(&table, select.condition)?;
@@ -120,7 +120,7 @@ impl ReadPlan {
     }
 }
 
-/// Returns the condition of a filter; `None` if there is nothing to test.
+/// Returns the condition of a filter; `None` if `predicates` is empty.
 pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Result<Option<ValueCondition>> {
     let conditions = predicates
         .into_iter()

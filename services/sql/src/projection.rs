@@ -1,7 +1,7 @@
 //! Returned columns, and rows as flat JSON objects.
 //!
-//! `SELECT *` returns the key columns, then the other columns that the row has. Listed columns come in their order,
-//! under their names in the result, and are `null` if the row does not have them.
+//! `SELECT *` returns the key columns, then the other columns of the row. Listed columns are returned in the listed
+//! order under their result names, and are `null` if the row does not have them.
 
 use tideline_engine::WideTable;
 use tideline_engine::model::ColumnType;
@@ -16,7 +16,7 @@ use crate::statement::Name;
 #[derive(Debug, Clone)]
 pub struct Projection {
     columns: Vec<ProjectedColumn>,
-    /// True if other columns of the row follow.
+    /// True if the other columns of the row are returned after `columns`.
     has_others: bool,
     integers: RowIntegers,
 }
@@ -37,7 +37,7 @@ enum Source {
 }
 
 impl Projection {
-    /// Returns all columns.
+    /// Returns the projection on all columns.
     pub fn all(table: &WideTable) -> Self {
         let logical = table.layout().logical().iter().enumerate();
         let columns = logical.map(|(number, column)| ProjectedColumn {
@@ -51,7 +51,7 @@ impl Projection {
         }
     }
 
-    /// Returns listed columns with their names in the result.
+    /// Returns the projection on listed columns, each with its name in the result.
     pub fn listed(table: &WideTable, columns: &[(Name, String)]) -> Self {
         let columns = columns.iter().map(|(name, label)| ProjectedColumn {
             label: label.clone(),
@@ -70,7 +70,7 @@ impl Projection {
         }
     }
 
-    /// Returns the projection with a form of integers.
+    /// Returns the projection with the given form of integers.
     #[must_use]
     pub fn with_integers(self, integers: RowIntegers) -> Self {
         Self { integers, ..self }
@@ -123,7 +123,7 @@ impl RowEncoder for Projection {
             }
         }
         for column in row.columns.iter().filter(|_| self.has_others) {
-            // A declared column that was removed from the settings has no name.
+            // A column has no name if its declaration was removed from the settings.
             let (Some(label), Some(newest)) = (table.name_of(&column.name), column.newest()) else {
                 continue;
             };

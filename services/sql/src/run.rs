@@ -1,4 +1,4 @@
-//! Execution of statements, with the functions that execute JSON requests.
+//! Execution of statements by the functions that also execute JSON requests.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Parsed statements and conditions.
 //!
-//! `NOT` is moved into the tests of columns when a condition is parsed, so that a column without a value meets no
-//! comparison, negated or not, as in SQL.
+//! The parser moves `NOT` into the tests of columns. A column without a value therefore passes neither a comparison nor
+//! its negation, as in SQL.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub enum TableStatement {
     Drop {
         /// The table.
         table: Name,
-        /// True if a missing table is no error.
+        /// True if a missing table is not an error.
         if_exists: bool,
     },
 }
@@ -68,7 +68,7 @@ pub enum TableStatement {
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Place.
+    /// Position in the statement.
     pub at: Position,
 }
 
@@ -83,7 +83,7 @@ pub struct Select {
     pub condition: Option<Predicate>,
     /// `ORDER BY`; empty for any order.
     pub order: Vec<OrderItem>,
-    /// Place of `ORDER BY`.
+    /// Position of `ORDER BY`.
     pub order_at: Position,
     /// `LIMIT`.
     pub limit: Option<u64>,
@@ -120,18 +120,18 @@ pub struct Upsert {
     pub columns: Vec<Name>,
     /// One list of values per row, each as long as `columns`.
     pub rows: Vec<Vec<Literal>>,
-    /// Effect on rows that exist.
+    /// Effect on existing rows.
     pub on_duplicate: OnDuplicate,
 }
 
-/// Effect of an `UPSERT` on a row that exists.
+/// Effect of an `UPSERT` on an existing row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDuplicate {
-    /// Changes its columns.
+    /// Changes the columns of the row.
     Update,
-    /// Leaves it unchanged.
+    /// Leaves the row unchanged.
     Ignore,
-    /// Fails.
+    /// Leaves the row unchanged, and returns an error.
     Error,
 }
 
@@ -171,7 +171,7 @@ pub struct Delete {
 pub struct CreateTable {
     /// The table.
     pub table: Name,
-    /// True if an existing table is no error.
+    /// True if an existing table is not an error.
     pub if_not_exists: bool,
     /// Settings of the rows.
     pub rows: WideSpec,
@@ -184,9 +184,9 @@ pub struct CreateTable {
 pub struct AlterTable {
     /// The table.
     pub table: Name,
-    /// Columns to declare. The flag is true if an equal declaration is no error.
+    /// Columns to declare. The flag is true if an equal existing declaration is not an error.
     pub added: Vec<(ColumnSpec, bool)>,
-    /// Columns to remove. The flag is true if a missing column is no error.
+    /// Columns to remove. The flag is true if a missing column is not an error.
     pub dropped: Vec<(Name, bool)>,
     /// Settings to change.
     pub settings: TableOptions,
@@ -208,9 +208,9 @@ pub struct TableOptions {
 /// Condition. The lists of `And` and `Or` have at least two elements.
 #[derive(Debug, Clone)]
 pub enum Predicate {
-    /// All conditions.
+    /// All conditions must be true.
     And(Vec<Self>),
-    /// At least one condition.
+    /// At least one condition must be true.
     Or(Vec<Self>),
     /// Test of a column.
     Test(Name, ColumnTest),
@@ -234,7 +234,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Returns the comparison that is true where this one is false, for columns with a value.
+    /// Returns the negated comparison, which is true exactly if this one is false, for columns with a value.
     pub fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
@@ -296,7 +296,7 @@ impl Predicate {
         }
     }
 
-    /// Returns the conditions that `AND` joins at the top.
+    /// Returns the conditions that are joined by `AND` at the top level.
     pub fn into_conjuncts(self) -> Vec<Self> {
         match self {
             Self::And(conditions) => conditions.into_iter().flat_map(Self::into_conjuncts).collect(),
@@ -349,7 +349,8 @@ impl fmt::Display for ColumnTest {
     }
 }
 
-/// Returns a name as it is written in a statement: in backticks unless it consists of letters, digits and `_`.
+/// Returns a name as written in a statement: in backticks, unless it consists of letters, digits and `_`, does not
+/// begin with a digit, and is not reserved.
 pub fn quoted(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_word = !name.is_empty() && name.bytes().all(is_plain) && !name.as_bytes()[0].is_ascii_digit();

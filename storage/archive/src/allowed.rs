@@ -1,5 +1,5 @@
 //! Access control for targets: requests may use the configured targets, the addresses that the operator lists, and all
-//! addresses under one of these. Without a list, requests may use any address.
+//! addresses below them. Without a list, requests may use any address.
 //!
 //! The server accesses targets with its own credentials, and directories as its own user. Therefore requests must not
 //! be able to choose arbitrary addresses.
@@ -49,11 +49,12 @@ impl fmt::Display for TargetPrefix {
 impl FromStr for TargetPrefix {
     type Err = ArchiveError;
 
-    /// Parses an address in the same way as opening a target: schemes in lower case, `..` and backslashes resolved.
+    /// Parses an address with the normalization of opened targets: the scheme is lower-cased, `..` and backslashes are
+    /// resolved.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if the address is not valid, or has credentials or options. Also if a path segment
+    /// [`ArchiveError::BadTarget`] if the address is not valid, has credentials or options, or has a path segment that
     /// decodes to a dot segment, to invalid UTF-8, or to text with a slash, backslash or zero byte.
     fn from_str(address: &str) -> Result<Self> {
         let text = redacted(address);

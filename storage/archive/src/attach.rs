@@ -101,7 +101,7 @@ impl Archive {
 }
 
 /// Returns the origin and the segment number in the object name of a description; `None` if the last path segment does
-/// not have the form of such a name.
+/// not have the form of a description name.
 pub fn origin_of(key: &str) -> Option<(&str, SegmentId)> {
     name_of(key).map(|(origin, segment, _)| (origin, segment))
 }

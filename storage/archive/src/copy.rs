@@ -23,9 +23,9 @@ pub struct ArchiveCopy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
-    /// The files belong to the other database or to none. This database never removes them.
+    /// The files belong to the other database or to no database. This database never removes them.
     Foreign,
-    /// The files belong to this database from now on.
+    /// The ownership of the files has passed to this database.
     Owned,
 }
 

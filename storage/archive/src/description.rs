@@ -19,14 +19,14 @@ pub type DescribedFields = BTreeMap<String, Vec<DescribedField>>;
 pub struct DescribedField {
     /// Name of the field.
     pub name: String,
-    /// Types of its values in order of first use, by [`ValueType::name`].
+    /// Names of the types of its values ([`ValueType::name`]) in order of first use.
     pub types: Vec<String>,
 }
 
 /// Description of a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
-    /// Format number, [`FORMAT`](crate::FORMAT).
+    /// Format number; must be [`FORMAT`](crate::FORMAT).
     pub format: u32,
     /// Table of the segment.
     pub table: TableName,
@@ -43,7 +43,7 @@ pub struct Description {
 }
 
 impl DescribedField {
-    /// Returns the types of the values; `None` if this build does not have a type of one of these names.
+    /// Returns the types of the values; `None` if this build does not support one of the types.
     pub fn known_types(&self) -> Option<Vec<ValueType>> {
         let known = |name: &String| ValueType::ALL.into_iter().find(|of| of.name() == name);
         self.types.iter().map(known).collect()

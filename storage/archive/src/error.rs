@@ -121,7 +121,7 @@ impl ArchiveError {
 
 /// Runs a decoder that may panic on damaged files. Converts a panic to a fixed human-readable reason.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    // Every caller discards the state that a panic leaves behind.
+    // This is unwind-safe, because every caller discards the state that a panic leaves behind.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
         .map_err(|_| "it cannot be decoded".to_owned())
 }
@@ -129,8 +129,8 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, S
 /// Maximum length of a reported reason in bytes, without the ellipsis that marks a truncated reason.
 const REASON_MAX: usize = 300;
 
-/// Removes possible credentials from a message of a target: queries and user parts of URLs, and everything but code and
-/// message of an XML response. Limits the length.
+/// Removes possible credentials from a message of a target: queries and user parts of URLs, and the parts of an XML
+/// response other than code and message. Limits the length.
 pub(crate) fn redacted(text: &str) -> String {
     let text = text.split_once("<?xml").map_or_else(
         || text.to_owned(),

@@ -1,16 +1,16 @@
 //! Location of a run of one timeline in the files of a segment.
 //!
-//! The local store keeps an extent instead of a chunk. An extent takes about twenty bytes per run of up to some
-//! thousand points. Summaries of the numeric columns are stored with the extent: per hour, or per day if hours have few
-//! points. Finding a timeline in the archive therefore costs no request, nor does an aggregate over whole hours or days
-//! that have summaries. Both work while the target is not reachable.
+//! The local store keeps an extent instead of a chunk. An extent takes about twenty bytes per run of up to a few
+//! thousand points. Summaries of the numeric columns are stored with the extent: per hour, or per day if hours have
+//! few points. Finding a timeline in the archive therefore costs no request, nor does an aggregate over whole hours or
+//! days that have summaries. Both work while the target is not reachable.
 //!
 //! ```text
 //! format    1 byte    1; 2 with dense summaries; 3 with sparse summaries, which older builds reject
 //! first     8 bytes   first timestamp, little-endian
 //! file      varint    index in the file list of the segment
 //! row       varint    first row in that file
-//! rows      varint    number of rows there
+//! rows      varint    number of rows from this row on
 //! span      varint    last − first timestamp
 //! points    varint
 //! values    varint
@@ -42,9 +42,9 @@ pub struct Extent {
     pub last: i64,
     /// Number of points.
     pub points: u32,
-    /// Number of field values; `u32::MAX` stands for this number or more.
+    /// Number of field values; `u32::MAX` means this number or more.
     pub values: u32,
-    /// Sequence numbers of the writes that the points come from.
+    /// Range of the journal sequence numbers of the points.
     pub sequences: SequenceSpan,
 }
 
@@ -54,8 +54,8 @@ const FORMAT_PLAIN: u8 = 1;
 const FORMAT_DENSE: u8 = 2;
 /// Format with summaries of buckets with any number of rows.
 const FORMAT: u8 = 3;
-/// Widths of summary buckets, in nanoseconds. Hours are the same as in cold chunks, so that archiving hardly changes
-/// the cost of aggregates. Runs with few rows per hour use days.
+/// Widths of summary buckets, in nanoseconds. Cold chunks also use hours, so archiving hardly changes the cost of
+/// aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
 /// Maximum bytes of the summaries of an extent, unless they are dense. Larger summaries that are not dense (from about
 /// thirty fields on) are omitted, because they would be about as large as the rows.

@@ -19,7 +19,7 @@ const MEASUREMENT_MAX: usize = 160;
 /// Number of hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
 
-/// Maximum size of a description, in bytes. The description of a hundred thousand files takes a third of it.
+/// Maximum size of a description, in bytes. The description of a hundred thousand files takes a third of this size.
 pub(crate) const DESCRIPTION_BYTES_MAX: u64 = 128 << 20;
 
 /// Folder of descriptions and files of timelines.
@@ -53,7 +53,7 @@ impl SegmentTarget {
     }
 }
 
-/// Day, as the number of days since 1970-01-01; negative before it.
+/// Day, as the number of days since 1970-01-01; negative for earlier days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i64);
 
@@ -206,7 +206,7 @@ pub(crate) fn is_sidecar(key: &str) -> bool {
 }
 
 /// Returns the table, the first folder below it, and the last path segment of an object of this target; `None` for
-/// other names. Objects of another target below this one have similar names with further folders in front.
+/// other names. Objects of another target below this one have similar names with additional leading folders.
 fn parse_location(key: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
@@ -246,7 +246,7 @@ pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
 }
 
 /// Returns the part of an object name after the last slash. This part is unique across databases and targets, because
-/// it has the origin, the segment and the checksum.
+/// it contains the origin, the segment and the checksum.
 pub fn file_name(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or(key)
 }

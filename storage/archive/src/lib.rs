@@ -1,10 +1,10 @@
 //! The archive: old points as Parquet files on an object store.
 //!
-//! Files are the third storage of segments, in addition to the hot and the cold tier. For such a segment, the local
-//! database stores a manifest row that lists the files ([`ArchiveCopy`]). For each run of a timeline, it stores the
-//! location of the rows ([`Extent`]) and summaries. A query therefore finds its rows without requests to the target.
-//! The query then fetches the footers that are not cached, and the file blocks with the pages of these rows. One
-//! request may also fetch the gap between two blocks.
+//! The archive is a third tier of segments, in addition to the hot and the cold tier. For an archived segment, the
+//! local database stores a manifest row that lists the files ([`ArchiveCopy`]). For each run of a timeline, it stores
+//! the location of the rows ([`Extent`]) and summaries. A query therefore finds its rows without requests to the
+//! target. The query then fetches the footers that are not cached, and the file blocks with the pages of these rows.
+//! One request may fetch two blocks together with the gap between them.
 //!
 //! | module | holds |
 //! |---|---|
@@ -102,8 +102,8 @@ pub struct ArchiveSettings {
     pub own_file_rows: usize,
     /// Targets by name, each with its address and options. A target can also be used by its address, without a name.
     pub targets: HashMap<String, (String, TargetOptions)>,
-    /// Addresses under which requests may use targets, in addition to `targets`. `None` = any, for programs that choose
-    /// the targets themselves.
+    /// Addresses under which requests may use targets, in addition to `targets`. `None` allows all addresses, for
+    /// programs that choose the targets themselves.
     pub allowed: Option<Vec<TargetPrefix>>,
 }
 
@@ -308,7 +308,8 @@ impl Archive {
 
     /// Returns a reader of a segment for the given fields, or for all fields if `fields` is `None`.
     ///
-    /// `ahead` is the maximum number of bytes to fetch ahead. Use zero to read some timelines, and more to read all.
+    /// `ahead` is the maximum number of bytes to fetch ahead. Use zero to read a few timelines, and a larger number to
+    /// read all of them.
     ///
     /// # Errors
     ///
@@ -361,7 +362,7 @@ impl Archive {
                 }
                 Err(error) => {
                     verified.unread.push(error.to_string());
-                    // The next reads would wait as long and fail as well.
+                    // Further reads would wait just as long and also fail.
                     if error.is_retryable() {
                         break;
                     }

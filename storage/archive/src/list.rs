@@ -1,7 +1,7 @@
-//! Lists that are stored apart from the row that references them.
+//! Lists that are stored separately from the row that references them.
 //!
 //! A manifest row is limited in size, but a segment may have any number of files. A long list is therefore split into
-//! pages, which the store keeps with the segment. The row has the size and checksum of the list.
+//! pages, which the store keeps with the segment. The row contains the size and checksum of the list.
 
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
@@ -14,7 +14,7 @@ use crate::error::{ArchiveError, Result};
 /// Size in bytes at which a page is complete, far below the row limit of a backend.
 const PAGE_BYTES: usize = 256 << 10;
 
-/// Size and checksum of a list stored apart.
+/// Size and checksum of a list that is stored in separate pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagedList {
     /// Number of items in all pages.

@@ -24,7 +24,7 @@ pub(crate) fn send(
     let content = Bytes::from(content);
     let summed = content.get(..file.sums.end() as usize);
     if summed.is_none_or(|summed| file.sums.first_wrong(0, summed).is_some()) {
-        // Otherwise the damaged bytes would get a valid checksum and be accepted.
+        // Without this check, bytes damaged on the disk would get a valid checksum and be accepted.
         let changed = std::io::Error::other("the disk returned bytes that differ from those written");
         return Err(ArchiveError::local("reading")(changed));
     }

@@ -15,7 +15,7 @@ use crate::layout::{self, ObjectContent, named, settings_key, settings_prefix};
 /// Settings of a table after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSettings {
-    /// Format number, [`SETTINGS_FORMAT`].
+    /// Format number; must be [`SETTINGS_FORMAT`].
     pub format: u32,
     /// Name of the table in the database that wrote the settings.
     pub table: TableName,

@@ -123,8 +123,8 @@ impl Target {
             match self.put_once(key, content, PutMode::Create) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // The put may have succeeded anyway. An "exists" error may also be returned although no object was
-                    // stored.
+                    // The put may have succeeded despite the error. An "exists" error may also be returned although no
+                    // object was stored.
                     match self.holds(key, content) {
                         Ok(true) => return Ok(()),
                         Ok(false) => {}
@@ -265,7 +265,8 @@ impl Target {
         Ok(())
     }
 
-    /// Removes the folders of a deleted object that are now empty; only local directories have such folders.
+    /// Removes the folders of a deleted object that are now empty. Applies only to local directories, because other
+    /// stores have no folders.
     fn remove_empty_folders(&self, key: &str) {
         let base = FilePath::new("/").join(self.prefix.as_ref());
         let folders = FilePath::new(key).ancestors().skip(1);

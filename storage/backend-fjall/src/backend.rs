@@ -90,7 +90,7 @@ struct Inner {
     shard_state: Mutex<ShardState>,
     journals: Journals,
     high_water: HighWater,
-    /// Failure of a journal that accepts no appends, if there is one.
+    /// Failure of the journal; `None` if the journal accepts appends.
     journal_failure: Mutex<Option<JournalFailure>>,
     /// Description of missing acknowledged data. If data is missing, writes are refused until an operator accepts the
     /// loss.
@@ -118,8 +118,8 @@ impl JournalFailure {
         }
     }
 
-    /// Returns the health of the backend. Reads need no journal; each round of the maintenance thread tries to repair
-    /// the journal.
+    /// Returns the health of the backend while the journal is broken. Reads do not use the journal, so they still
+    /// succeed. Each round of the maintenance thread tries to repair the journal.
     fn health(&self, interval: Duration) -> Health {
         Health::Poisoned {
             reason: format!("the journal: {}", self.reason),
@@ -198,7 +198,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the rows of both stores durable that were written with [`Durability::Buffered`].
+    /// Makes all rows durable that were written to either store with [`Durability::Buffered`].
     fn sync_rows(&self) -> Result<()> {
         self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let commits = self.shard_state.lock().commits();
@@ -257,7 +257,7 @@ impl Inner {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
-        // A failed write may have left an edit in the log, which is read only when the store is reopened.
+        // A failed write may have left an edit in the log that becomes visible only when the store is reopened.
         self.hot.check(SpaceDemand::Little)?;
         let engine = self.engine()?;
         // The lock of the shard state keeps epoch, version and rows consistent with each other.

@@ -1,7 +1,7 @@
 //! Store of cold segments and parts, and its folder: inside the data folder, or on another disk.
 //!
-//! The store is created for the first cold segment or part. The steps are ordered so that a kill between any two leaves
-//! a folder that opens:
+//! The store is created before the first cold segment or part is stored. The steps are ordered so that the folder
+//! still opens if the process is killed between any two of them:
 //!
 //! 1. The data folder gets its id.
 //! 2. The cold folder gets the same id.
@@ -53,11 +53,11 @@ pub(crate) struct Cold {
 /// State of a cold folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ColdFolderState {
-    /// There is no store, and none is expected.
+    /// No store exists, and none is expected.
     Unmade,
-    /// There is a store, and it belongs to this data folder.
+    /// The store exists and belongs to this data folder.
     Made,
-    /// There is no store, but a store with content is expected.
+    /// No store exists, although a store with content is expected.
     Missing(Missing),
 }
 
@@ -184,8 +184,8 @@ impl Cold {
         Ok(())
     }
 
-    /// Writes rows of parts. The first write creates the store. A write is counted like a load, in the batch of the
-    /// rows.
+    /// Writes rows of parts. The first write creates the store. Like a load, a write is counted; the count is in the
+    /// same batch as the rows.
     pub(crate) fn write_part(
         &self,
         rows: Vec<Change>,
@@ -202,7 +202,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Makes the rows of parts durable that were written with [`Durability::Buffered`].
+    /// Makes all rows of parts durable that were written with [`Durability::Buffered`].
     pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
         let number = self.shard_state.lock().commits();
         self.store.sync_rows()?;
@@ -211,7 +211,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Returns the count of loads and of writes to parts. After a close all of them are durable.
+    /// Returns the count of loads and of writes to parts. After a close, all counted loads and writes are durable.
     pub(crate) fn counted(&self) -> u64 {
         self.shard_state.lock().commits()
     }
@@ -244,7 +244,7 @@ impl Cold {
         }
     }
 
-    /// Continues the count of the data folder or of the store, whichever is higher.
+    /// Continues counting from the count of the data folder or the count of the store, whichever is higher.
     pub(crate) fn count_from(&self, remembered: u64) -> Result<()> {
         let mut shard_state = match self.store.engine()? {
             Some(engine) => ShardState::read(&engine)?,

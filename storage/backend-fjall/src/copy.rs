@@ -1,6 +1,7 @@
-//! Copy of a data folder for fjall, which writes whenever it opens a folder.
+//! Copy of a data folder, in which fjall opens a store whose original must stay unchanged.
 //!
-//! Tables are almost all of the data and never change, so they are only linked. Logs and small files are copied.
+//! fjall writes to every folder that it opens. Tables hold almost all of the data and never change, so they are
+//! linked. Logs and small files are copied.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -117,7 +118,7 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a log of fjall without the hole that fills most of it.
+/// Copies a log of fjall without the hole that makes up most of the file.
 fn copy_log(from: &Path, to: &Path) -> io::Result<()> {
     let source = File::open(from)?;
     let end = data_end(&source)?;

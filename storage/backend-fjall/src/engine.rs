@@ -1,8 +1,8 @@
 //! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
 //!
-//! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each write
-//! of rows is one batch. A *synced* batch becomes visible only after its sync. A *buffered* batch becomes visible
-//! without a sync. fjall panics on keys and values of invalid sizes, so callers check all sizes before.
+//! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each
+//! write of rows is one batch. A *synced* batch becomes visible only after its sync. A *buffered* batch becomes
+//! visible without a sync. fjall panics on keys and values of invalid sizes, so callers check all sizes first.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,11 +28,13 @@ use crate::files::list;
 use crate::keys::{Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix};
 use crate::options::Setup;
 
-/// Block size of hot chunks: a few chunks per block, so that an index entry is worth its cost.
+/// Block size of hot chunks. A block holds several chunks, which keeps the number of index entries low.
 const HOT_BLOCK_BYTES: u32 = 16 << 10;
-/// Block size of cold chunks, which have 2 to 20 KiB. Measured over a segment of 1 GiB: compared with 16 KiB, a scan is
-/// a sixth faster with half the system calls. Compared with 64 KiB, a scan is a tenth slower. However, a read of one
-/// timeline takes 49 KiB instead of 79 KiB, both from the disk and in the cache.
+/// Block size of cold chunks, which are 2 to 20 KiB long. Measured with a segment of 1 GiB:
+///
+/// - Compared with blocks of 16 KiB, a scan is a sixth faster and needs half the system calls.
+/// - Compared with blocks of 64 KiB, a scan is a tenth slower. However, a read of one timeline takes 49 KiB instead
+///   of 79 KiB, both from the disk and in the cache.
 const COLD_BLOCK_BYTES: u32 = 32 << 10;
 /// Block size of rows, which are small and read one by one.
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
@@ -43,12 +45,12 @@ const WAL_BYTES_MAX: u64 = 128 << 20;
 /// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Number of sequence numbers that an open uses up if an earlier build may have dropped keyspaces; see
-/// [`Engine::pass_dropped_sequences`]. Takes a few milliseconds.
+/// [`Engine::pass_dropped_sequences`]. This takes a few milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
 /// Key of the manifest keyspace that never has a row.
 const NO_ROW: &[u8] = b"-";
-/// Maximum length of values that are copied, in bytes. A reference to a short value would keep its whole block in
-/// memory.
+/// Maximum length of a value that is copied instead of referenced, in bytes. A reference to a short value would keep
+/// its whole block in memory.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
 /// Open fjall database and its keyspaces.
@@ -93,7 +95,7 @@ pub(crate) enum Table {
 }
 
 impl Engine {
-    /// Opens the database in a folder, and creates what is missing.
+    /// Opens the database in a folder. Creates it, and its keyspaces of rows and manifest, if they are missing.
     pub(crate) fn open(folder: &Path, setup: &Setup) -> fjall::Result<Self> {
         let database = Database::builder(folder)
             .cache_size(setup.cache_bytes)
@@ -143,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns number and name of every keyspace. The number is the name of its folder.
+    /// Returns the number and the name of every keyspace. The number is also the name of the keyspace's folder.
     pub(crate) fn keyspaces(&self) -> Vec<(u64, String)> {
         let keyspaces = self.all_keyspaces();
         let keyspaces = keyspaces.iter();
@@ -403,19 +405,20 @@ impl Engine {
             if batch.is_empty() {
                 return Ok(());
             }
-            // fjall derives its next sequence number from the existing keyspaces. An earlier build may drop this
-            // keyspace while its log holds this batch. Later batches would then get lower numbers than this batch.
+            // fjall derives its next sequence number from the existing keyspaces. If an earlier build drops this
+            // keyspace while the log holds this batch, later batches would get lower numbers than this batch. So the
+            // batch also writes to the manifest keyspace, which is never dropped.
             batch.remove(&self.manifest, NO_ROW);
             self.sync_before_uncounted()?;
             batch.commit()?;
         }
     }
 
-    /// Lets fjall delete the files of dropped tables. Files that a snapshot still reads are left to a later call. Costs
-    /// one small write, or nothing if no tables were dropped.
+    /// Makes fjall delete the files of dropped tables. Files that a snapshot still reads are deleted by a later call.
+    /// Costs one small write, or nothing if no tables were dropped.
     ///
-    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. fjall checks whether those versions
-    /// are still in use only when it rotates a non-empty memtable (of any keyspace).
+    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. Only when fjall rotates a non-empty
+    /// memtable (of any keyspace), it checks whether those versions are still in use.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
         let waiting = std::mem::take(&mut *self.unfreed.lock());
         if waiting.is_empty() {

@@ -12,9 +12,9 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Operation during which an error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum During {
-    /// Nothing has changed.
+    /// A read. After a failure, the data is unchanged.
     Read,
-    /// The change may have happened.
+    /// A write. After a failure, the data may have changed.
     Write,
 }
 
@@ -63,7 +63,8 @@ pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendE
     }
 }
 
-/// Returns a converter for file system errors at a path. Failed operations count as having changed nothing.
+/// Returns a converter for file system errors at a path. The errors are converted as errors of reads: a failed
+/// operation has changed nothing.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> BackendError + '_ {
     move |error| from_io(&error, &path.display().to_string(), During::Read)
 }

@@ -17,7 +17,8 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Gives all named files the same new content, in order. Each file always has either its old or its new content.
+/// Replaces the content of all named files with `content`, in order. Each file always has either its old or its new
+/// content.
 pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Result<()> {
     let fresh = |name: &str| with_suffix(&folder.join(name), NEW);
     for name in names {

@@ -1,9 +1,11 @@
 //! The files `FORMAT`: the format of a data folder, and the data folder that a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment or its first part. Before the first cold segment or cold
-//! part, the data folder gets an id. Unless it has format 3, it also gets format 2, so that builds without a cold store
-//! refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before the first part, hot
-//! or cold, the data folder gets format 3, with or without an id. So builds without parts refuse it.
+//! A new data folder has format 1. The format is raised before data is stored that earlier builds cannot read, so
+//! that those builds refuse the folder:
+//!
+//! - Before the first cold segment or cold part, the data folder gets an id, and format 2 unless it has format 3. The
+//!   cold folder gets the same id, so that no other folder is mistaken for it.
+//! - Before the first part, hot or cold, the data folder gets format 3, with or without an id.
 
 use std::fmt;
 use std::fs;
@@ -24,12 +26,12 @@ const TIERED_TITLE: &str = "tideline-fjall 2\n";
 const PARTS_TITLE: &str = "tideline-fjall 3\n";
 const COLD_TITLE: &str = "tideline-fjall-cold 1\n";
 
-/// Format of a data folder. The default is that of a new folder.
+/// Format of a data folder. The default is the format of a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Format {
     /// Id of the folder, shared with its cold folder; `None` until cold data is stored.
     pub(crate) id: Option<FolderId>,
-    /// True if the folder may hold parts, or a manifest that names some.
+    /// True if the folder may hold parts, or a manifest that names parts.
     pub(crate) has_parts: bool,
 }
 

@@ -67,8 +67,8 @@ struct Slots {
 pub(crate) enum StoredMarks {
     /// At least this much had been acknowledged.
     Marks(Marks),
-    /// The file did not exist, or holds only zeros. Earlier builds created it empty and wrote the first mark after
-    /// that.
+    /// The file did not exist, or holds only zeros. Earlier builds created an empty file and wrote the first mark
+    /// later.
     Missing,
     /// Neither slot can be read.
     Damaged,
@@ -273,7 +273,7 @@ fn encode(counter: u64, marks: &Marks) -> [u8; SLOT_BYTES] {
     slot[..8].copy_from_slice(&MAGIC);
     slot[8..16].copy_from_slice(&counter.to_le_bytes());
     slot[16..24].copy_from_slice(&marks.commits.to_le_bytes());
-    // The newest epochs are last and matter most.
+    // The newest epochs are last and matter most, so the first marks are skipped if there are too many.
     let skipped = marks.journals.len().saturating_sub(MARKS_MAX);
     let kept = marks.journals.iter().skip(skipped);
     slot[24..MARKS_AT].copy_from_slice(&(kept.len() as u32).to_le_bytes());
@@ -384,7 +384,7 @@ mod tests {
         let path = folder.path().join(FILE_NAME);
         let (high_water, _) = HighWater::open(folder.path()).expect("open");
         assert!(!path.exists(), "an open writes nothing");
-        // Left by builds that created the file before they wrote to it.
+        // Earlier builds created the file before they wrote to it, so a file of zeros may exist.
         for length in [0, SLOT_BYTES, 2 * SLOT_BYTES] {
             fs::write(&path, vec![0; length]).expect("write");
             let (_, remembered) = HighWater::open(folder.path()).expect("open");

@@ -155,7 +155,7 @@ pub(crate) enum ManifestKey {
 }
 
 impl ManifestKey {
-    /// Parses a key; `None` if it has none of these forms.
+    /// Parses a key; `None` if the key has another form.
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         if key == COMMITS {
             return Some(Self::Commits);

@@ -1,10 +1,10 @@
 //! Embedded backend: fjall 3 for segments, parts, manifests and rows, with one database per tier, and own files for
 //! journals.
 //!
-//! This crate adds what fjall does not have:
+//! This crate adds features that fjall does not have:
 //!
 //! - journals that are freed file by file;
-//! - checks before each open, which could delete data otherwise;
+//! - checks before each open, because an open of a damaged store could delete data;
 //! - a high-water mark, which detects lost acknowledged writes;
 //! - automatic reopening of a failed store.
 //!

@@ -41,7 +41,7 @@ impl GroupLocks {
 pub(crate) enum LoadError {
     /// The rows were invalid, or their source failed. The rows loaded before are in the store.
     Rows(BackendError),
-    /// fjall failed. Tables that belong to nothing may remain until the store is opened again.
+    /// fjall failed. Tables that no version file names may remain until the store is opened again.
     Store(fjall::Error),
 }
 

@@ -136,7 +136,7 @@ impl ShardState {
     }
 
     /// Returns true if a keyspace lacks commits of another keyspace, but no promised commits. All keyspaces must then
-    /// get an equal count, so that the lacking commits do not count as a loss once a log is gone.
+    /// get an equal count, so that the missing commits do not count as a loss once a log is gone.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
@@ -246,7 +246,7 @@ impl ShardState {
         self.shards.get(&shard).copied().unwrap_or(none)
     }
 
-    /// Returns an error if `epoch` is not the owner's.
+    /// Returns an error if `epoch` is not the epoch of the shard's owner.
     pub(crate) fn check_owner(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         let owner = self.head(shard).epoch;
         if epoch == owner && owner.0 > 0 {

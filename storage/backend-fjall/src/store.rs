@@ -90,8 +90,8 @@ pub(crate) enum SpaceDemand {
 pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
 
 impl Store {
-    /// Creates the value of a store that is not open, and may not exist on disk yet. `disk` is a folder on the disk of
-    /// the store.
+    /// Creates a store that is not open, and that may not exist on disk yet. `disk` is a folder on the disk of the
+    /// store.
     pub(crate) fn unmade(location: StoreLocation, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
         Self {
             keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
@@ -194,7 +194,7 @@ impl Store {
         };
         match failure {
             LoadError::Rows(error) => cleaned.and(Err(error)),
-            // The next open removes tables that belong to nothing.
+            // The next open removes tables that no version file names.
             LoadError::Store(error) => Err(self.failed(error)),
         }
     }

@@ -1,12 +1,12 @@
 //! Reader of fjall's write-ahead log: distinguishes damage from a torn end, and rewrites logs.
 //!
-//! fjall truncates its log at the first record that it cannot read, whatever follows. Most batches of this backend are
-//! synced one by one. An intact batch after a bad batch therefore means that synced writes are about to be dropped
-//! silently. A buffered (not synced) batch records how many commits were durable when it was written. If fewer commits
-//! precede the bad batch, durable commits are lost, and the log is damaged.
+//! fjall truncates its log at the first unreadable record, even if intact records follow. Most batches of this
+//! backend are synced one by one. An intact batch after a bad batch therefore means that synced writes are about to
+//! be dropped silently. A buffered (not synced) batch records how many commits were durable when it was written. If
+//! fewer commits precede the bad batch, durable commits are lost, and the log is damaged.
 //!
-//! A torn end is truncated here and not by fjall, which can never open logs with some torn ends. The layout is that of
-//! fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//! A torn end is truncated here, because fjall cannot open logs with certain torn ends. The layout is that of fjall 3
+//! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
 //! The bytes that are read may be in memory only, because Linux marks pages as clean after a failed write-back. fjall
 //! would append to such a file. The next power cut would then leave a hole before the appended batches. So a log is
@@ -316,7 +316,7 @@ impl LogFile {
 }
 
 impl Damage {
-    /// Returns the error of an open that must not lose anything.
+    /// Returns the error of an open for which no loss is accepted.
     pub(crate) fn error(&self) -> BackendError {
         BackendError::corrupt(format!(
             "{self}. Restore the folder, or start once with accept_loss to continue without these bytes"
@@ -364,7 +364,7 @@ impl fmt::Display for LostPart {
 }
 
 impl Found {
-    /// Returns true if there is no content, so that the log simply ends.
+    /// Returns true if the part has no content: the log ends before this part.
     fn is_zero(&self) -> bool {
         self.batches == 0 && self.unreadable.is_empty()
     }
@@ -463,7 +463,7 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
         let header = array::<ITEM_HEADER_BYTES>(reader)?;
         let key_bytes = usize::from(u16::from_le_bytes([header[10], header[11]]));
         let value_bytes = u32::from_le_bytes([header[16], header[17], header[18], header[19]]) as usize;
-        // Keys of this backend are slightly longer than the contract allows, by the prefix of the partition.
+        // The prefix of the partition makes keys of this backend longer than the limit of the contract.
         if key_bytes > 2 * KEY_BYTES_MAX || value_bytes > 2 * VALUE_BYTES_MAX {
             return Ok(None);
         }

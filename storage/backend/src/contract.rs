@@ -90,7 +90,7 @@ pub struct Row {
     pub value: Bytes,
 }
 
-/// Part of the result of a scan.
+/// One page of a scan result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Rows in scan order.
@@ -270,9 +270,9 @@ pub struct Usage {
     pub free_bytes: u64,
     /// Free bytes of the disk of cold segments; the same number if both tiers share a disk.
     pub cold_free_bytes: u64,
-    /// Cache of hot segments, hot parts, rows and manifests.
+    /// Usage of the cache of hot segments, hot parts, rows and manifests.
     pub hot_cache: CacheUsage,
-    /// Cache of cold segments and cold parts.
+    /// Usage of the cache of cold segments and cold parts.
     pub cold_cache: CacheUsage,
 }
 
@@ -285,7 +285,7 @@ pub struct CacheUsage {
     pub used_bytes: u64,
     /// Requested blocks that were not in the cache.
     pub misses: u64,
-    /// Bytes of these blocks, read from files.
+    /// Bytes of the missing blocks, which were read from files.
     pub read_bytes: u64,
 }
 
@@ -300,7 +300,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- ownership -------------------------------------------------------------------------------------
 
-    /// Makes the caller the owner of a shard, in an epoch higher than all before.
+    /// Makes the caller the owner of a shard, in a new epoch that is higher than all earlier ones.
     ///
     /// Later `append` and `edit` calls with lower epochs are refused. If the lease is limited in time, its owner must
     /// renew it before it expires. After it has expired, the owner must serve neither writes nor reads until a renewal
@@ -460,7 +460,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Appends entries to the journal of an epoch. At most one call at a time per shard.
     ///
-    /// After `Ok`, each later `replay` of the epoch returns every entry, with the requested durability.
+    /// After `Ok`, the entries have the requested durability, and each later `replay` of the epoch returns them.
     ///
     /// # Errors
     ///
@@ -570,7 +570,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         self.health()
     }
 
-    /// Returns sizes. May cost a few system calls.
+    /// Returns the sizes of stored data and caches. May cost a few system calls.
     fn usage(&self) -> Usage;
 
     /// Syncs and closes the backend. Idempotent; later calls of other methods that return a `Result` fail as `Refused`.

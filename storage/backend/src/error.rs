@@ -1,6 +1,6 @@
 //! Errors of a backend, classified by the reaction of the caller.
 //!
-//! The kinds are few because callers react to them: each kind determines whether a call may be repeated, and how.
+//! Each kind determines whether a call may be repeated, and how. Errors with the same reaction share a kind.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub enum BackendError {
     /// See [`ErrorKind::Timeout`].
     #[error("timed out after {after:?}")]
     Timeout {
-        /// Time waited.
+        /// Duration of the wait.
         after: Duration,
     },
     /// See [`ErrorKind::TooLarge`].
@@ -109,7 +109,7 @@ impl BackendError {
         }
     }
 
-    /// Creates the error of damaged stored data.
+    /// Creates an error for damaged stored data.
     pub fn corrupt(reason: impl Into<String>) -> Self {
         Self::Corrupt {
             reason: reason.into(),

@@ -1,8 +1,8 @@
 //! Interface between Tideline and the storage engine that keeps its data.
 //!
 //! Two kinds of engines can implement [`Backend`]: an embedded engine (fjall), and a cluster (such as Cassandra or
-//! ScyllaDB) for data sets larger than one machine. The trait has only guarantees that both kinds can give; differences
-//! are *declared* in [`Capabilities`]. Callers may use a declared extra only for speed, never for correctness.
+//! ScyllaDB) for data sets larger than one machine. The trait makes only guarantees that both kinds can give.
+//! Differences are *declared* in [`Capabilities`], which callers may use only for speed, never for correctness.
 //!
 //! | module | holds |
 //! |---|---|

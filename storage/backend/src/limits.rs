@@ -1,4 +1,4 @@
-//! Checks that every backend makes before a call has any effect.
+//! Argument checks that every backend runs before a call takes effect.
 //!
 //! All backends share the checks, so that limits and their errors are the same everywhere.
 
@@ -45,8 +45,8 @@ pub fn check_write(partition: Partition, changes: &[RowChange]) -> Result<()> {
     check("bytes of a write", bytes, WRITE_BYTES_MAX)
 }
 
-/// Checks the sizes of journal entries, and that their sequence numbers increase. The first must be above
-/// `acknowledged`, the highest acknowledged sequence number of the epoch.
+/// Checks the sizes of journal entries, and that their sequence numbers increase. The first sequence number must be
+/// above `acknowledged`, the highest acknowledged sequence number of the epoch.
 ///
 /// # Errors
 ///

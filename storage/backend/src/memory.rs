@@ -1,9 +1,9 @@
 //! In-memory backend for tests, with two behaviors.
 //!
-//! [`Character::Embedded`] behaves like the engine in this process, [`Character::Distributed`] like a cluster,
-//! including outcomes that only a cluster has. Faults are random only if a test enables this, with a seed. A
-//! [`MemoryDisk`] outlives the backend. In the embedded character, reopening the disk is a restart: the older handle
-//! then fails, like a killed process.
+//! [`Character::Embedded`] behaves like the embedded engine, [`Character::Distributed`] like a cluster, including
+//! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. A [`MemoryDisk`]
+//! outlives the backend. In the embedded character, opening the disk again simulates a restart: all older handles then
+//! fail, as if their process had been killed.
 
 mod journal;
 mod rows;
@@ -52,7 +52,8 @@ use rows::Rows;
 pub struct MemoryBackend {
     disk: Arc<MemoryDisk>,
     capabilities: Capabilities,
-    /// Number of the opening of the disk that this handle belongs to; `0` after `close`.
+    /// Value of [`State::opening`] when this handle was opened; 0 after `close`. The handle is dead if the values
+    /// differ.
     opening: AtomicU64,
 }
 

@@ -1,6 +1,7 @@
 //! Size and speed of chunks, summaries and deltas for typical workloads.
 //!
-//! Run with `cargo bench -p tideline-chunk`. Throughput is in values. Prints the size of each chunk and delta.
+//! Run with `cargo bench -p tideline-chunk`. Throughput is in values per second. Prints the size of each chunk and
+//! delta.
 
 use std::hint::black_box;
 

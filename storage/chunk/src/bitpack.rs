@@ -1,8 +1,8 @@
 //! Packs integers of equal width, and unpacks them with a fused sum or prefix sum.
 //!
 //! Value `i` of width `w` occupies bits `i·w .. (i+1)·w` of a little-endian bit string, so eight values fill exactly
-//! `w` bytes. Every kernel is specialised by width and processes such groups of eight. Offsets and shifts are then
-//! constants, and unpacking a value costs one unaligned load, a shift and a mask.
+//! `w` bytes. Every kernel is specialised by width and processes these groups of eight values. Offsets and shifts are
+//! then constants, and unpacking a value costs one unaligned load, a shift and a mask.
 
 /// Number of values in a full block.
 pub(crate) const BLOCK: usize = 128;
@@ -84,7 +84,7 @@ pub(crate) fn unpack(packed: &[u8], count: usize, width: usize, base: i64, block
 }
 
 /// Unpacks `count` differences of `width` bits, adds `base` to each, and computes their prefix sums. `first` is the
-/// value of slot 0, whose own difference is `base`.
+/// value of slot 0, whose difference must be `base`.
 pub(crate) fn unpack_deltas(
     packed: &[u8],
     count: usize,

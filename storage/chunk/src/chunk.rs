@@ -15,12 +15,11 @@ use crate::wire::Damaged;
 /// Magic bytes at the start of every chunk.
 const MAGIC: [u8; 2] = *b"TC";
 
-/// Version without summaries and without entropy-coded columns. Builds from before the cold tier read only this
-/// version.
+/// Version without summaries and without entropy coding. Builds older than the cold tier read only this version.
 const VERSION_PLAIN: u8 = 1;
 
-/// Version with summaries, entropy-coded columns and entropy-coded timestamps, which also store their time span.
-/// Written only if a chunk needs one of these features.
+/// Version that can hold summaries, entropy-coded columns, and entropy-coded timestamps with their time span. Written
+/// only if a chunk needs one of these features.
 const VERSION: u8 = 2;
 
 /// Length of magic, version and checksum.

@@ -12,7 +12,7 @@ use crate::strings::{self, Strings};
 use crate::timestamps::TimestampEncoder;
 use crate::wire::{Damaged, Reader};
 
-/// Codecs of all types with reusable buffers.
+/// Encoders of all types with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnEncoder {
     pub(crate) integers: IntegerEncoder,

@@ -98,14 +98,14 @@ pub struct RequestRecord {
     pub outcome: Vec<u8>,
 }
 
-/// Timeline at its first use.
+/// Timeline that the delta introduces, because it is used for the first time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTimeline {
     /// Id of the timeline.
     pub id: TimelineId,
     /// Number assigned by the catalog.
     pub ordinal: Ordinal,
-    /// Identity in stored form.
+    /// Encoded identity.
     pub identity: Vec<u8>,
 }
 

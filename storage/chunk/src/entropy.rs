@@ -6,7 +6,7 @@
 //! of these bits. An encoder computes the same transitions backwards, from the last symbol of a sequence to the first.
 
 /// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by only
-/// another thousandth, which does not pay for building the table.
+/// another thousandth, which does not justify the cost of building the table.
 pub(crate) const LOG_MAX: usize = 10;
 
 /// Number of slots of the largest table.
@@ -89,7 +89,8 @@ impl EncodeTable {
         self.symbols.clear();
         let mut start = 0u32;
         for count in counts.iter().map(|count| u32::from(*count)) {
-            // A state is in slots..2·slots. Reducing it to count..2·count removes `most` or `most` − 1 bits.
+            // A state is in the range slots..2·slots. Reducing it to the range count..2·count removes `most` bits, or
+            // one bit less.
             let most = log as u32 - (count - 1).checked_ilog2().unwrap_or(0);
             self.symbols.push(EncodeSymbol {
                 bits: (most << 16).wrapping_sub(count << most),
@@ -114,7 +115,7 @@ impl EncodeTable {
         }
     }
 
-    /// Returns the initial state. Its slot is slot 0, in which the decoder ends.
+    /// Returns the initial state, which is slot 0. The decoder ends in this slot.
     pub(crate) fn start(&self) -> u32 {
         1 << self.log
     }

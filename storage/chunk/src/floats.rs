@@ -1,12 +1,13 @@
 //! Codec of columns of doubles. All values are restored bit for bit.
 //!
 //! Most measured values are short decimals. They are multiplied by a power of ten and stored as integers. If division
-//! by the power does not restore a value exactly (NaN, infinities, −0.0, long fractions), the value is an exception and
-//! is stored separately. The idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point
-//! Compression", 2023), here with a true division, so that every decimal of up to 15 digits is exact.
+//! by the power does not restore a value exactly (NaN, infinities, −0.0, long fractions), the value is an exception
+//! and is stored separately. The method is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point
+//! Compression", 2023), but divides instead of multiplying by the inverse, so that every decimal of up to 15 digits is
+//! exact.
 //!
-//! Other columns are packed as the integers of their bits: neighbouring values share sign and exponent. Doubles
-//! converted from narrower floats also share trailing zeros, which are shifted out.
+//! The values of other columns are packed as 64-bit integers with the same bits, because neighbouring values share
+//! sign and exponent. Doubles converted from narrower floats also share trailing zeros, which are shifted out.
 
 use std::ops::Range;
 
@@ -36,8 +37,8 @@ const SCALED_MAX: f64 = 2_251_799_813_685_248.0;
 /// Maximum number of values that are sampled to choose the exponent.
 const SAMPLE: usize = 32;
 
-/// Encoded size of decimals, in bytes per value, above which shifted bits are also tried. The threshold of a column is
-/// 16 bytes higher than that of its values.
+/// Encoded size of decimals, in bytes per value, above which shifted bits are also tried. For the entire column, the
+/// threshold is this size times the number of values, plus 16 bytes.
 pub(crate) const DECIMAL_WIDE_BYTES: usize = 5;
 
 /// Encoder of float columns with reusable buffers.

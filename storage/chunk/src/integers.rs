@@ -40,7 +40,8 @@ const CODED_VALUES_MIN: usize = 64;
 pub(crate) trait PackedInt: Copy {
     /// Returns the stored integer.
     fn into_packed(self) -> i64;
-    /// Returns the value of a stored integer. Integers that no value produces give an arbitrary value.
+    /// Returns the value of a stored integer. The result is arbitrary for integers that [`PackedInt::into_packed`]
+    /// never returns.
     fn from_packed(packed: i64) -> Self;
 }
 

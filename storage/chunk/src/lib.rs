@@ -9,8 +9,8 @@
 //!
 //! Modules from the lowest to the highest layer: `wire` (numbers and checked reading), `bitpack` (kernels),
 //! `packed_array` (random access to elements), `entropy` (tANS codes), one codec per kind of column (`integers`,
-//! `floats`, `strings`, `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and
-//! `delta`.
+//! `floats`, `strings`, `timestamps`, `presence`), `column` (selects the codec by type), then `run`, `summaries`,
+//! `chunk` and `delta`.
 //!
 //! # Examples
 //!

@@ -165,7 +165,8 @@ impl Bitmap {
         }
     }
 
-    /// Iterates over the rows at which absent and present alternate. Rows before the first flip are absent.
+    /// Iterates over the flips: the rows whose presence differs from that of the previous row. Rows before the first
+    /// flip are absent.
     fn flips(&self) -> impl Iterator<Item = i64> + Clone {
         (0..self.length)
             .filter(|row| self.get(*row) != (*row > 0 && self.get(*row - 1)))

@@ -31,9 +31,10 @@ mod state {
 
 /// Bits of the first byte of a column.
 mod flag {
-    /// At least one bucket has no known summary; the states follow.
+    /// At least one bucket has a state other than `KNOWN`; the states follow.
     pub(super) const PARTIAL: u8 = 1;
-    /// In at least one known bucket a row has no value; gap counts and the offsets of first and last value follow.
+    /// At least one bucket with state `KNOWN` has a row without a value; gap counts and the offsets of the first and
+    /// last value follow.
     pub(super) const SPARSE: u8 = 2;
     /// At least one stored sum needs more than 64 bits.
     pub(super) const WIDE: u8 = 4;
@@ -41,7 +42,7 @@ mod flag {
     pub(super) const RESERVED: u8 = 0xf8;
 }
 
-/// Form byte of floats that are not short decimals. Lower values are the exponent of decimals.
+/// Form byte of floats that are not short decimals. Lower form bytes are the exponent of decimals.
 const BITS: u8 = 64;
 
 /// Number of low bits that are dropped from the correction of a float sum. The stored correction keeps thirteen
@@ -70,7 +71,7 @@ pub enum ColumnSummary {
     /// The bucket has values but no summary, so the values must be decoded. Applies if the values include a NaN or an
     /// infinity, if their sum exceeds the range of doubles, or if the summaries of the column are damaged.
     Unknown,
-    /// There are values, and this is their summary.
+    /// Summary of the values, of which there is at least one.
     Known(ValueSummary),
 }
 

@@ -18,8 +18,8 @@
 //! | `reverse` | a text with its characters in reverse order | values that differ at their end | yes | refused |
 //! | `splice` | several values, joined by a delimiter | partitions by several values | yes, also of its first values | yes, on the next value |
 //!
-//! The bytes are described under [Key modifiers](mod@crate::tuple#key-modifiers). Rows are found by the bytes and the
-//! hashes, so neither ever changes.
+//! The bytes are described under [Key modifiers](mod@crate::tuple#key-modifiers). Stored rows are found by these bytes
+//! and hashes, so neither may ever change.
 //!
 //! ```
 //! use std::ops::Bound;
@@ -107,7 +107,8 @@ pub struct KeyLayout {
 }
 
 impl KeyLayout {
-    /// Returns the logical columns in the order of the stored columns. The columns of a splice take its position.
+    /// Returns the logical columns in the order of the stored columns. The columns of a splice are at the position of
+    /// the splice.
     pub fn logical(&self) -> &[LogicalKeyColumn] {
         &self.logical
     }

@@ -19,12 +19,11 @@
 //! The missing numbers are reserved and have never been used. Rows of wide tables, feeds and indexes are stored in
 //! parts, not in a key space: a part is dropped as a whole.
 //!
-//! Tables, segments, parts, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
-//! by a fenced edit. The rows of a segment are in partitions of their own, so a late chunk never replaces a chunk of
-//! another segment.
+//! Tables, segments, parts, cursors and jobs are rows of the shard's manifest, not of a key space: they change only by
+//! a fenced edit. Each segment has its own partitions, so a late chunk never replaces a chunk of another segment.
 //!
-//! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format. [`layout`] computes them
-//! from the columns that users write and read.
+//! Key columns of wide tables are encoded by [`mod@tuple`], whose documentation specifies the byte format. [`layout`]
+//! computes the key columns from the columns that users write and read.
 //!
 //! # Examples
 //!
@@ -32,7 +31,7 @@
 //! use tideline_key_codec::{chunk_key, chunks_of, parse_chunk_key, timeline_id};
 //! use tideline_model::TimeRange;
 //!
-//! // Timelines of one machine share the first half of their ids.
+//! // Timelines with the same source share the first half of their ids.
 //! let cpu = timeline_id(Some("web-1"), b"cpu", 0);
 //! let memory = timeline_id(Some("web-1"), b"memory", 0);
 //! assert_eq!(cpu.0[..8], memory.0[..8]);
@@ -54,7 +53,7 @@ use tideline_model::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Numbers of the key spaces; the crate documentation has the table.
+/// Numbers of the key spaces; the crate documentation lists them in a table.
 pub mod space {
     use tideline_model::Space;
 
@@ -111,7 +110,7 @@ pub fn table_name(id: TableId) -> [u8; 4] {
     id.0.to_be_bytes()
 }
 
-/// Encodes a signed number so that byte order is number order.
+/// Encodes a signed number so that byte order is numeric order.
 pub fn ordered_i64(value: i64) -> [u8; 8] {
     (value as u64 ^ (1 << 63)).to_be_bytes()
 }
@@ -154,8 +153,8 @@ pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
 /// Maximum number of leading timeline id bits that select a segment's bucket.
 pub const BUCKET_BITS_MAX: u8 = 12;
 
-/// Returns the bucket of a segment that holds a timeline's chunks: the leading `bits` of the id, at most
-/// [`BUCKET_BITS_MAX`]. The order of buckets is the order of ids.
+/// Returns the bucket that holds a timeline's chunks in a segment: the leading `bits` of the id, at most
+/// [`BUCKET_BITS_MAX`]. Buckets sort in the order of the ids.
 pub fn chunk_bucket(id: TimelineId, bits: u8) -> u16 {
     let [first, second, ..] = id.0;
     let leading = u32::from(u16::from_be_bytes([first, second]));

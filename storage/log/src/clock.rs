@@ -40,7 +40,7 @@ impl LogClock {
         shown
     }
 
-    /// Accepts the wall clock as right, as confirmed by an operator.
+    /// Accepts the wall clock as correct, because an operator has confirmed it.
     pub(crate) fn confirm(&self) {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
         let mut trusted = self.trusted.lock();
@@ -54,7 +54,7 @@ impl LogClock {
         self.trusted.lock().note_stored(newest);
     }
 
-    /// Returns how often the trusted time went back since the start.
+    /// Returns the number of times that the trusted time went back since the start.
     pub(crate) fn regressions(&self) -> u64 {
         self.regressions.load(Ordering::SeqCst)
     }

@@ -33,12 +33,12 @@ const THREAD: &str = "committer";
 /// Interval of the checks for old generations while nothing is written, and pause after a failed sync. While flushes
 /// fail, writers continue after this time without a notification from the flusher.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay from the append of the first buffered entry to the sync, with and without load. The guide promises that a
+/// Delay from the append of the first buffered entry to the sync, with and without load. According to the guide, a
 /// power cut loses at most one second of buffered writes; the remaining half second is reserved for the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Number of sequences that each run but the first skips before its first write. It exceeds the number of sequences
-/// that the previous run can have given to lost entries, such as buffered entries in a power cut. A watcher that
+/// that the previous run can have assigned to lost entries, such as buffered entries in a power cut. A watcher that
 /// received such an entry has a cursor after it, and would miss new entries with the same sequences.
 const START_LEAP: u64 = 1 << 24;
 /// Epoch of the first run.
@@ -88,7 +88,7 @@ struct Worker {
     receiver: Receiver<Message>,
     pending_bytes: Arc<AtomicUsize>,
     next: SequenceNumber,
-    /// True if `next` is above every sequence that earlier runs may have given.
+    /// True if `next` is above every sequence that earlier runs may have assigned.
     has_leapt: bool,
     /// Latest time of the next sync; `None` while everything is synced.
     sync_due: Option<Instant>,
@@ -120,8 +120,8 @@ impl Committer {
         }
     }
 
-    /// Sends a message and waits for its reply. Fails if the thread has ended, or if a supervised thread of the
-    /// database had panicked before the call.
+    /// Sends a message and waits for its reply. Returns an error if the thread has ended, or if a supervised thread of
+    /// the database had panicked before the call.
     fn request(&self, message: Message, answer: &Receiver<Result<SequenceNumber>>) -> Result<SequenceNumber> {
         self.log.check_threads()?;
         let sent = self.sender.send(message);
@@ -221,8 +221,8 @@ impl Worker {
         })
     }
 
-    /// Collects `first` and the writes that already wait, until they reach the budget or an entry ends its group.
-    /// Returns these writes, and a message of another kind if one ended the group.
+    /// Collects `first` and the writes that are already waiting, until they reach the budget or an entry ends its
+    /// group. Returns these writes, and a message of another kind if one ended the group.
     fn gather(&self, first: Write) -> (Vec<Write>, Option<Message>) {
         let (mut bytes, mut is_over) = (first.bytes(), first.entry.ends_group());
         let mut group = vec![first];
@@ -263,8 +263,8 @@ impl Worker {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Skips to a sequence above all that earlier runs may have given. Stores it in the manifest, because the journal
-    /// may have lost all entries of a run. Does nothing after the first success.
+    /// Skips to a sequence above all sequences that earlier runs may have assigned. Stores it in the manifest, because
+    /// the journal may have lost all entries of a run. Does nothing after the first success.
     fn leap(&mut self) -> Result<()> {
         if self.has_leapt {
             return Ok(());
@@ -351,7 +351,8 @@ impl Worker {
             let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
             self.log.requests.remember(entry.table(), request, now, settings);
         }
-        // Precedes the reply: once the writer has the reply, the sequence after this one must be a valid cursor.
+        // This must happen before the reply: once the writer has the reply, the sequence after this entry must be a
+        // valid cursor.
         self.log.recent.push(RecentEntry {
             sequence,
             table: entry.table(),

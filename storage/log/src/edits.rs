@@ -1,4 +1,4 @@
-//! Edits of the manifest: one at a time. The state in memory follows the durable state.
+//! Edits of the manifest, one at a time. The state in memory changes after the durable state.
 //!
 //! 1. *Settle*: if the outcome of an earlier edit is unknown, read the manifest. While the read fails, no edit is made.
 //! 2. *Edit*: change a copy of the manifest in memory, and submit the same change as rows.
@@ -8,9 +8,9 @@
 //! If the backend cannot report whether an edit was applied, the edit is *open*. The manifest is then read back at
 //! once. If that fails as well, the flusher and each later edit retry the read. Until a read succeeds, a table that the
 //! edit drops is *in doubt*: writes to it are refused as retryable, because an acknowledged write would be lost if the
-//! drop was applied. For a table that the edit creates, [`Log::settle_name`] fails. If a retried read shows that the
-//! edit was applied, the stored manifest replaces the whole state in memory: tables, segments, settings and the cursor
-//! of the journal.
+//! drop was applied. For a table that the edit creates, [`Log::settle_name`] returns an error. If a retried read shows
+//! that the edit was applied, the stored manifest replaces the whole state in memory: tables, segments, settings and
+//! the cursor of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ pub(crate) struct OpenEdit {
 pub struct Edit {
     /// Shared rows after the change.
     pub manifest: Manifest,
-    /// The whole change as rows.
+    /// The complete change, as rows.
     pub changes: Vec<ManifestChange>,
     /// Segments that the change adds.
     pub adds: Vec<SegmentRef>,
@@ -199,7 +199,8 @@ impl Log {
         Ok(is_made)
     }
 
-    /// Forgets the open edit and ends the doubt about its tables. Frees the segments of the edit if it was not applied.
+    /// Removes the open edit; its tables are then no longer in doubt. Frees the segments of the edit if it was not
+    /// applied.
     fn close_edit(&self, open: &mut Option<OpenEdit>, is_made: bool) {
         let edit = open.take();
         self.has_open_edit.store(false, Ordering::Release);
@@ -217,7 +218,7 @@ impl Log {
         }
     }
 
-    /// Replaces the manifest in memory by a stored one that is newer, and updates the models.
+    /// Replaces the manifest in memory with a newer stored manifest, and updates the models.
     fn take_over(&self, stored: &StoredManifest) -> Result<()> {
         let manifest = Arc::new(Manifest::read(stored)?);
         *self.manifest.write() = Arc::clone(&manifest);

@@ -1,7 +1,7 @@
-//! Log entries: writes on their way through the log.
+//! Log entries: writes that the log journals and applies.
 //!
 //! The log handles entries of all models through the trait [`LogEntry`]. Only the first two bytes of an encoded entry
-//! have a common meaning.
+//! are common to all models.
 
 use bytes::Bytes;
 use tideline_model::{Durability, SequenceNumber, TableId, TableName};
@@ -35,18 +35,18 @@ pub trait LogEntry: Send {
         false
     }
 
-    /// Checks that the entry can still be written. Called right before its group is numbered.
+    /// Checks that the entry can still be written. Called immediately before its group is numbered.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`]: nothing of the entry is written.
+    /// A [`Refusal`] if the entry must not be written; nothing is written then.
     fn check(&self) -> Result<(), Refusal>;
 
     /// Makes an entry that is in the journal visible to readers. Called in the order of sequences, one entry at a time.
     ///
     /// # Errors
     ///
-    /// An error of the model: the entry is visible as far as possible, and a restart applies all of it.
+    /// An error of the model. The entry is then visible as far as possible, and a restart applies it completely.
     fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError>;
 }
 

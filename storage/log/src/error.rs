@@ -10,10 +10,10 @@ use tideline_runtime::ThreadFailure;
 
 use crate::entry::{ModelError, Refusal};
 
-/// Result of a call of the log.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, LogError>;
 
-/// Failed call of the log.
+/// Failure of a call of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The backend failed. Its [`ErrorKind`] determines the reaction of the caller.

@@ -1,4 +1,4 @@
-//! Fail points: steps at which tests make the store fail, wait, panic or exit.
+//! Fail points: positions in the code at which tests make the store fail, wait, panic or exit.
 //!
 //! A fail point is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Builds with debug assertions have
 //! fail points, so that a development build and the tests share their compiled crates. In other builds a fail point is
@@ -10,7 +10,7 @@ use tideline_backend::BackendError;
 ///
 /// # Errors
 ///
-/// Never; with debug assertions, an injected error.
+/// Never returns an error. With debug assertions, returns the error that a test injects.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Result<(), E> {
@@ -21,7 +21,7 @@ pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Res
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), allow(dead_code))]
 pub enum When {
-    /// Before the step: nothing of it is done.
+    /// Before the step begins.
     Before,
     /// After the step.
     After,

@@ -1,6 +1,6 @@
 //! Flusher: writes frozen generations to segments and rows, and publishes them.
 //!
-//! 1. Each model writes its part of the generation, invisible to readers, and rows for all other state that only the
+//! 1. Each model writes its share of the generation, invisible to readers, and rows for all other state that only the
 //!    journal holds. All rows are synced at once.
 //! 2. Publish: one edit of the manifest adds the output of all models and moves the cursor of the journal. Once the
 //!    edit is durable, the readers of each model switch from the generation in memory to the published data.
@@ -84,7 +84,8 @@ impl Log {
         self.flushing.lock().error.clone()
     }
 
-    /// Waits until all entries below `end` are flushed. Fails if a flush fails, the flusher stops or a thread panics.
+    /// Waits until all entries below `end` are flushed. Returns an error if a flush fails, the flusher stops or a
+    /// thread panics.
     pub(crate) fn wait_flushed(&self, end: SequenceNumber) -> Result<()> {
         let mut progress = self.flushing.lock();
         progress.error = None;
@@ -151,13 +152,13 @@ impl Worker {
             }
             let idle = log.frozen.lock().is_empty();
             if failed || idle {
-                // After the timeout, failed work is retried, and models free data that its last readers have released.
+                // After the timeout, failed work is retried, and models free data that readers no longer hold.
                 log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
             }
         }
     }
 
-    /// Frees parts that the manifest did not name at the start. The next start retries failures.
+    /// Frees parts that the manifest did not reference at the start. The next start retries failures.
     fn reclaim_orphans(&self) {
         let orphans = std::mem::take(&mut *self.log.orphans.lock());
         for part in orphans {

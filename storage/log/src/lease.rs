@@ -2,9 +2,9 @@
 //!
 //! A backend inside this process grants a lease that holds until the backend is closed. A backend that other processes
 //! can reach grants a lease for a limited time, and a thread renews it in time. If renewals fail until the lease has
-//! expired, reads and writes are refused until a renewal succeeds. If the shard has a newer owner, they are refused for
-//! good. The lease is checked again after the backend has acknowledged an append, before the reply to the writer: a
-//! newer owner may have replayed the journal without the appended entries.
+//! expired, reads and writes are refused until a renewal succeeds. If the shard has a newer owner, they are refused
+//! permanently. The lease is checked again after the backend has acknowledged an append, before the reply to the
+//! writer: a newer owner may have replayed the journal without the appended entries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ use crate::log::{Log, SHARD};
 
 /// Name of the thread.
 const THREAD: &str = "lease";
-/// Divisor of the lease time. Renewals happen at intervals of a quarter of the lease, so two failures in a row do no
-/// harm.
+/// Divisor of the lease time. Renewals happen at intervals of a quarter of the lease, so the lease survives two
+/// failures in a row.
 const RENEWED_AFTER: u32 = 4;
 /// Value of `holds_until` of a lease without an end.
 const FOR_EVER: u64 = u64::MAX;
@@ -87,7 +87,7 @@ impl Ownership {
         let _first_stays = self.on_loss.set(Box::new(listener));
     }
 
-    /// Fails unless the lease holds now. Costs one atomic load if the lease has no end.
+    /// Returns an error unless the lease holds now. Takes one atomic load if the lease has no end.
     pub(crate) fn check(&self) -> Result<()> {
         let until = self.holds_until.load(Ordering::Acquire);
         if until == FOR_EVER || nanos(self.clock.monotonic()) < until {
@@ -184,13 +184,13 @@ impl Renewer {
 }
 
 impl Log {
-    /// Fails if this process does not own the shard now. The reads of this process may then be outdated, and a newer
-    /// owner may lack the data that this process writes.
+    /// Returns an error if this process does not own the shard now. Its reads may then be outdated, and a newer owner
+    /// may lack the data that it writes.
     ///
     /// # Errors
     ///
-    /// [`LogError::LeaseExpired`] until the lease is renewed; [`LogError::LeaseLost`] for good if there is a newer
-    /// owner.
+    /// [`LogError::LeaseExpired`] until an expired lease is renewed; [`LogError::LeaseLost`], permanently, if there is
+    /// a newer owner.
     pub fn check_lease(&self) -> Result<()> {
         self.ownership.check()
     }

@@ -22,7 +22,7 @@
 //! # Journal
 //!
 //! An entry begins with the two bytes of its [`ModelTag`]; the model defines the other bytes. All models of a shard
-//! share one series of rising sequences. A build refuses to open a journal with entries of a model that it does not
+//! share one increasing series of sequences. A build refuses to open a journal with entries of a model that it does not
 //! support.
 
 mod clock;

@@ -23,7 +23,7 @@ use crate::requests::{RequestKey, Requests};
 use crate::settings::LogSettings;
 use crate::stamps::Stamps;
 
-/// The only shard of a single process.
+/// Shard of the log. A process has only one shard.
 pub const SHARD: Shard = Shard(0);
 
 /// Log of a shard. It numbers, journals and applies the writes of the models, and publishes their flushed generations.
@@ -48,7 +48,7 @@ pub struct Log {
     pub(crate) flushing_changed: Condvar,
     /// Renews the lease; `None` if the lease has no end.
     pub(crate) renewer: Mutex<Option<Renewer>>,
-    /// Parts that no row of the manifest named at the start. Empty once the flusher has tried to free them.
+    /// Parts that no row of the manifest referenced at the start. Empty once the flusher has tried to free them.
     pub(crate) orphans: Mutex<Vec<PartRef>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
     stamps: Stamps,
@@ -155,11 +155,11 @@ impl Log {
         }
     }
 
-    /// Fails if a thread that the database depends on has panicked.
+    /// Returns an error if a thread on which the database depends has panicked.
     ///
     /// # Errors
     ///
-    /// [`LogError::Failed`].
+    /// [`LogError::Failed`] if a thread has panicked.
     pub fn check_threads(&self) -> Result<()> {
         match self.settings.supervisor.failure() {
             Some(failure) => Err(LogError::Failed(failure.clone())),
@@ -172,7 +172,7 @@ impl Log {
         self.check_threads().err().unwrap_or(LogError::Closed)
     }
 
-    /// Refuses changes while the backend is read-only, which preserves a damaged database.
+    /// Returns an error while the backend is read-only. Callers then refuse changes, to preserve a damaged database.
     ///
     /// # Errors
     ///
@@ -205,13 +205,14 @@ impl Log {
         self.clock.note_stored(instant);
     }
 
-    /// Returns how often the trusted time went back since the start. Each time, expired data may become visible again.
+    /// Returns the number of times that the trusted time went back since the start. Each time, expired data may have
+    /// become visible again.
     pub fn clock_regressions(&self) -> u64 {
         self.clock.regressions()
     }
 
-    /// Accepts the wall clock as right, as confirmed by an operator. Stores the new trusted time at once, so that the
-    /// clock is not in doubt again after a crash.
+    /// Accepts the wall clock as correct, because an operator has confirmed it. Stores the new trusted time
+    /// immediately, so that the clock is not in doubt again after a crash.
     pub fn confirm_clock(&self) {
         self.clock.confirm();
         self.store_clock();
@@ -251,7 +252,7 @@ impl Log {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns `current` with another `sealed_to`, the next id and the trusted time. An edit that adds rows with new
+    /// Returns `current` with the given `sealed_to`, the next id and the trusted time. An edit that adds rows with new
     /// ids must publish this cursor as well.
     pub fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
         let mut cursor = current;
@@ -265,7 +266,7 @@ impl Log {
 
     // --- requests ----------------------------------------------------------------------------------------
 
-    /// Returns the outcome of an earlier request with this idempotency key; `None` if none is remembered.
+    /// Returns the outcome of an earlier request with this idempotency key; `None` if no outcome is remembered.
     pub fn request_outcome(&self, table: TableId, key: RequestKey) -> Option<Bytes> {
         self.requests.outcome(table, key)
     }

@@ -20,7 +20,7 @@ pub mod stored;
 
 use stored::{sequence, table};
 
-/// Shared rows of the manifest in one version. A value is never changed once it is shared.
+/// Shared rows of the manifest in one version. A shared value is immutable.
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
     /// Version of the shard's manifest.
@@ -47,7 +47,7 @@ pub struct TableRow {
     /// Time of creation, nanoseconds since the epoch.
     pub created: i64,
     /// Time of the last change of the policy, nanoseconds since the epoch. Data hidden by the change is kept for a
-    /// while.
+    /// limited time.
     #[serde(default)]
     pub policy_changed: i64,
     /// Objects of the table that were written by other databases and now belong to this database. Garbage collection
@@ -75,7 +75,7 @@ pub struct TableCounts {
 /// Objects that another database wrote and that now belong to this database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adopted {
-    /// Archive target, as named by the segments.
+    /// Archive target, as named in the segments.
     pub target: String,
     /// Name of the table in the other database.
     pub table: TableName,
@@ -143,7 +143,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the stored time that a start compares the wall clock with.
+    /// Returns the stored time with which a start compares the wall clock.
     pub fn stored_clock(&self) -> StoredClock {
         StoredClock {
             now: self.trusted_now,
@@ -173,10 +173,10 @@ impl Default for Cursor {
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
 /// - a build of format 1 would show deleted points again;
-/// - a build of format 2 would take row positions in files for damaged chunks;
+/// - a build of format 2 would treat row positions in files as damaged chunks;
 /// - a build of format 3 would free the data of copies, and remove files of other databases;
-/// - a build of format 4 would take segments with listed files for segments without files;
-/// - a build of format 5 would search all chunks in the first bucket, and take tables of other models for tables of
+/// - a build of format 4 would treat segments with listed files as segments without files;
+/// - a build of format 5 would search all chunks in the first bucket, and treat tables of other models as tables of
 ///   points.
 pub const FORMAT: u8 = 6;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.

@@ -39,11 +39,12 @@ pub struct Replayed {
 /// Memory pressure of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// The model has room.
+    /// The active generation is neither full nor old.
     Low,
-    /// The active generation is full or old: it is to be frozen.
+    /// The active generation is full or old, and must be frozen.
     Full,
-    /// The active generation is full, and frozen generations use the remaining budget: writers wait.
+    /// The active generation is full, and frozen generations use the remaining budget. Writers wait until the pressure
+    /// drops.
     Over,
 }
 
@@ -59,8 +60,8 @@ pub trait LogModel: Send + Sync {
     /// Freezes the active generation, which ends before `next`, and begins a new one.
     fn freeze(&self, next: SequenceNumber);
 
-    /// Writes the generations that end at or before `end` to the backend, invisible to readers, together with all other
-    /// state of the model that only the journal holds up to `end`. Rows may be written as buffered: the flusher syncs
+    /// Writes the generations that end at or before `end` to the backend, invisible to readers. Also writes all other
+    /// state of the model up to `end` that only the journal holds. Rows may be written as buffered: the flusher syncs
     /// the rows of all models at once, and then calls [`Flushed::synced`]. Returns `None` if the flush has nothing to
     /// publish and nothing to do after the sync. Called again after a failure.
     ///
@@ -76,9 +77,9 @@ pub trait LogModel: Send + Sync {
     /// flush.
     fn tidy(&self);
 
-    /// Replaces the state of the model by the state of a manifest that was changed without the model, such as by an
-    /// edit with an unknown outcome. `rows` are all rows of the manifest. At the same moment, readers switch from the
-    /// flushed generations to the published data.
+    /// Replaces the state of the model with the state of a manifest that was changed without the model, for example by
+    /// an edit with an unknown outcome. `rows` are all rows of the manifest. At the same moment, readers switch from
+    /// the flushed generations to the published data.
     ///
     /// # Errors
     ///
@@ -88,13 +89,13 @@ pub trait LogModel: Send + Sync {
     /// Sets the tables that may have been dropped by an edit with an unknown outcome. Replaces the earlier set.
     fn doubt(&self, tables: &[TableId]);
 
-    /// Frees segments of an edit that was not applied. No manifest names these segments.
+    /// Frees segments of an edit that was not applied. No manifest references these segments.
     fn abandon(&self, loads: &[SegmentRef]);
 }
 
 /// Generation that was written to the backend and is not published yet.
 pub trait Flushed {
-    /// Notes that all rows written by the flush are durable. Not called if the sync failed; the next flush then writes
+    /// Called once all rows written by the flush are durable. Not called if the sync failed; the next flush then writes
     /// the rows again.
     ///
     /// # Errors

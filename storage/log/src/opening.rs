@@ -1,13 +1,13 @@
 //! Opening of a log: from the stored state to the running threads.
 //!
 //! 1. *Begin*: take the shard in a new epoch, so that writes still sent by an older process are refused. Read the
-//!    manifest and the remembered requests. The models read their own rows.
+//!    manifest and the remembered requests. Each model then reads its own rows.
 //! 2. *Replay*: pass each entry of an older epoch at or above the published cursor to its model. Sequences continue
 //!    after the highest one found, even if the table of that entry was dropped.
 //! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
 //!    reads precede it.
-//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1. Such parts remain after a
-//!    crash before the edit that adds them, or after the edit that removes them and before they were freed.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row referenced in step 1. A crash leaves these
+//!    parts if it happens before the edit that adds them, or between the edit that removes them and their release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Opening {
     manifest: Manifest,
     rows: Vec<ManifestRow>,
     segments: Vec<SegmentRef>,
-    /// Parts that no row of the manifest names.
+    /// Parts that no row of the manifest references.
     orphans: Vec<PartRef>,
     requests: Requests,
 }
@@ -121,7 +121,7 @@ impl Opening {
         &self.segments
     }
 
-    /// Returns the parts of the shard that no row of the manifest named. The flusher frees them.
+    /// Returns the parts of the shard that no row of the manifest references. The flusher frees them.
     pub fn orphans(&self) -> &[PartRef] {
         &self.orphans
     }
@@ -220,7 +220,7 @@ impl Entries<'_, '_> {
         };
         let replayed = self.models[*at].apply(sequence, &entry);
         let replayed = replayed.map_err(LogError::Model)?;
-        // Entries of dropped tables are kept as well: cursors of other tables may precede them.
+        // Entries of dropped tables are kept as well, because cursors of other tables may precede them.
         self.recent.push(RecentEntry {
             sequence,
             table: replayed.table,
@@ -283,7 +283,7 @@ impl Replayed {
     }
 }
 
-/// Returns the parts that no row of the manifest names.
+/// Returns the parts that no row of the manifest references.
 fn unnamed(parts: Vec<PartRef>, rows: &[ManifestRow]) -> Vec<PartRef> {
     let rows = rows.iter().filter(|row| row.kind == ManifestKind::Part);
     let named: BTreeSet<PartId> = rows.filter_map(|row| parse_part_name(&row.name)).collect();
@@ -328,7 +328,7 @@ impl LogThreads {
     ///
     /// # Errors
     ///
-    /// A [`LogError`]; [`LogError::is_not_written`] reports whether it is certain that nothing was written.
+    /// A [`LogError`]; [`LogError::is_not_written`] returns true if it is certain that nothing was written.
     ///
     /// # Examples
     ///

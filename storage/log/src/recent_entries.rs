@@ -2,8 +2,8 @@
 //!
 //! An entry is kept in its encoded form without a copy: the buffer shares the bytes with the committer. The watch
 //! decodes the entry. The oldest entries are evicted when the budget is full. A watcher that is too slow, or was
-//! disconnected for too long, then gets an error that entries are missing. A start fills the buffer from the journal
-//! that it replays.
+//! disconnected for too long, then receives an error, because entries are missing. At a start, the buffer is filled
+//! from the replayed journal.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,8 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_model::{SequenceNumber, TableId};
 
-/// Approximate memory per entry in addition to its bytes. Counted so that the budget also bounds the number of small
-/// entries.
+/// Approximate memory per entry in addition to its bytes. It is counted so that the budget also bounds the number of
+/// small entries.
 const ENTRY_BYTES: usize = 128;
 
 /// Buffer of the newest journal entries.
@@ -36,8 +36,8 @@ struct Entries {
     from: SequenceNumber,
     /// Sequence after the newest entry.
     end: SequenceNumber,
-    /// Sequences skipped at the first write of this process: the previous process may have assigned them to writes
-    /// that were lost unsynced. Excludes the end before the skip, which is a valid cursor.
+    /// Sequences skipped at the first write of this process: the previous process may have assigned them to writes that
+    /// were lost before a sync. The range excludes the end before the skip, which is a valid cursor.
     passed_over: Range<u64>,
 }
 
@@ -68,7 +68,8 @@ pub enum RecentError {
     /// The entries from this sequence on are no longer all in memory.
     #[error("data written after this cursor is not kept any more")]
     TooOld,
-    /// The journal does not reach this sequence: the cursor is of another store, or of writes that were lost unsynced.
+    /// The journal does not reach this sequence: the cursor belongs to another store, or to writes that were lost
+    /// before a sync.
     #[error("the journal does not reach as far as this cursor")]
     NotReached,
 }

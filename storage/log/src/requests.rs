@@ -1,8 +1,8 @@
 //! Outcomes of requests with an idempotency key: a repeated request gets the stored outcome and is not executed again.
 //!
 //! The outcome is part of the entry of its request. Before a journal generation is deleted, the outcomes in it are
-//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, in the order of their commits;
-//! outcomes loaded at a start are in this order only within a table.
+//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, in the order of their commits.
+//! Outcomes that were loaded at the start are in this order only within a table.
 
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ struct State {
     /// Keys of `outcomes`. New keys are appended in the order of their commits; loaded keys precede them, sorted by
     /// time per table.
     order: VecDeque<(TableId, RequestKey)>,
-    /// Evicted keys whose rows are still to be deleted.
+    /// Evicted keys whose rows are not deleted yet.
     expired: Vec<(TableId, RequestKey)>,
 }
 
@@ -217,7 +217,7 @@ impl Requests {
         })
     }
 
-    /// Notes that written rows are durable.
+    /// Marks written rows as durable.
     pub(crate) fn synced(&self, written: &WrittenRequests) {
         let mut state = self.state.lock();
         for key in &written.saved {

@@ -1,7 +1,7 @@
 //! Retired segments: no longer in the manifest, but possibly still read.
 //!
-//! A reader pins one version of the manifest and may hold it over many edits. A segment is free once every manifest
-//! that names it has been released, not only the last one before the edit that removed it.
+//! A reader pins one version of the manifest and may hold it over many edits. A segment can be freed once all manifests
+//! that reference it have been released, not only the last manifest before the edit that removed it.
 
 use std::sync::{Arc, Weak};
 
@@ -26,7 +26,7 @@ struct State<M, G> {
 }
 
 impl<M: Versioned, G> Retired<M, G> {
-    /// Creates the list with segments that no manifest names, such as those of a load that a crash interrupted.
+    /// Creates the list with segments that no manifest references, such as those of a load that a crash interrupted.
     pub fn new(orphans: Vec<G>) -> Self {
         Self(Mutex::new(State {
             replaced: Vec::new(),
@@ -39,7 +39,7 @@ impl<M: Versioned, G> Retired<M, G> {
         self.0.lock().replaced.push(Arc::downgrade(manifest));
     }
 
-    /// Adds segments that the manifests from `version` on no longer name.
+    /// Adds segments that the manifests from `version` on do not contain.
     pub fn add(&self, version: u64, segments: Vec<G>) {
         self.0.lock().waiting.push((version, segments));
     }

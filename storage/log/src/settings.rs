@@ -8,8 +8,8 @@ use tideline_runtime::Supervisor;
 /// Settings of a [`Log`](crate::Log).
 #[derive(Debug, Clone)]
 pub struct LogSettings {
-    /// Maximum bytes of encoded entries that wait for the committer. Further writes are refused as overload. A larger
-    /// entry is accepted if no other one waits.
+    /// Maximum bytes of encoded entries that wait for the committer. Further writes are refused as overload. An entry
+    /// above this limit is accepted if no other entry waits.
     pub pending_bytes_max: usize,
     /// Group size in bytes at which the committer stops collecting entries and writes the group.
     pub group_bytes_max: usize,
@@ -22,7 +22,7 @@ pub struct LogSettings {
     /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so
     /// a clock that is before this time is not trusted.
     pub clock_floor: Timestamp,
-    /// Starts the threads of the log, and records a panic of any of them.
+    /// Supervisor that starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,
 }
 

@@ -1,4 +1,4 @@
-//! Rising stamps for rows that are changed in place.
+//! Strictly increasing stamps for rows that are changed in place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::lease::Ownership;
 /// Retry delay that is reported if the lease does not cover the next stamp yet.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The only source of stamps of a shard: wall-clock microseconds, strictly rising, within the bounds of the lease.
+/// Only source of stamps of a shard: wall-clock microseconds, strictly increasing, within the bounds of the lease.
 #[derive(Debug)]
 pub struct Stamps {
     last: AtomicU64,

@@ -14,9 +14,9 @@
 //! At a start, the wall clock is accepted at once if it is not before the stored time and exceeds it by at most the
 //! tolerance: the process was stopped in between. Otherwise the start is a reading like any other. A machine that was
 //! off for a weekend is therefore in doubt until the clock settles or is confirmed. The very first start has no stored
-//! time and accepts the wall clock, unless it is before the *floor*, which a correct clock never is. A clock before the
-//! floor is in doubt until it reaches the floor or is confirmed; it never settles. Doubt itself is not stored: a
-//! restart begins the settling time anew. The time at which the clock last settled is stored.
+//! time. It accepts the wall clock unless it is before the *floor*, the earliest time that a correct clock can show. A
+//! clock before the floor is in doubt until it reaches the floor or is confirmed; it never settles. Doubt itself is not
+//! stored: a restart begins the settling time anew. The time at which the clock last settled is stored.
 //!
 //! # Time of new points
 //!
@@ -38,7 +38,7 @@
 //! So if the trusted time was right and the wall clock jumps once, the lead is at most one hour, however often the
 //! process restarts. It is larger only if the jumped clock settles or is confirmed. For each further hour of lead, the
 //! wall clock must move ahead by another hour, followed by a start or a hundred hours of running. Once the wall clock
-//! is right again and within the tolerance, a lead is removed in twice its length.
+//! is right again and within the tolerance, removing a lead takes twice its length.
 //!
 //! The protection depends on monotonic time, which stands still while a machine is suspended. A wake-up is
 //! therefore handled like a jump of the wall clock.
@@ -59,7 +59,7 @@ pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
 pub const SLEW_PARTS: i64 = 100;
 
 /// Largest forward jump of the wall clock that is attributed to a machine that was off or suspended: a weekend and some
-/// holidays. Wrong clocks usually go back to an epoch or far ahead.
+/// holidays. Wrong clocks usually show an epoch or a time in the far future.
 pub const SLEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 const TOLERANCE_NANOS: i64 = TOLERANCE.as_nanos() as i64;
@@ -195,7 +195,7 @@ impl TrustedClock {
         Timestamp::from_nanos_clamped(self.now)
     }
 
-    /// Takes a reading of both clocks. Cheap; should be called at least every few minutes.
+    /// Takes a reading of both clocks. Takes constant time, and should be called at least every few minutes.
     pub fn observe(&mut self, wall: Timestamp, monotonic: Duration) -> TrustedNow {
         let passed = self.pass(monotonic);
         if !self.is_set && wall.nanos() >= self.floor {
@@ -217,7 +217,7 @@ impl TrustedClock {
         self.newest_stored = self.newest_stored.max(Some(newest));
     }
 
-    /// Accepts the wall clock, as confirmed by an operator. Ends doubt, and expiry resumes at once.
+    /// Accepts the wall clock, because an operator has confirmed it. Ends the doubt, and expiry resumes immediately.
     pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
         self.pass(monotonic);
         self.believe(wall);
@@ -230,8 +230,8 @@ impl TrustedClock {
         self.doubt = None;
     }
 
-    /// Advances monotonic time. Returns the time passed, in nanoseconds. Readings of racing threads may come in any
-    /// order.
+    /// Advances monotonic time. Returns the time passed, in nanoseconds. Readings of concurrent threads may arrive in
+    /// any order.
     fn pass(&mut self, monotonic: Duration) -> i64 {
         let passed = i64::try_from(monotonic.saturating_sub(self.monotonic).as_nanos()).unwrap_or(i64::MAX);
         self.monotonic = self.monotonic.max(monotonic);
@@ -578,7 +578,7 @@ mod tests {
             TrustedClock::new(StoredClock { now, settled: None }, floor, wall, monotonic)
         };
         let mut machine = Machine::at(START);
-        // A time near the floor is as wrong as one far from it.
+        // A time shortly before the floor is rejected like a time long before it.
         for wall in [0, floor.nanos() - MINUTE] {
             machine.wall = Wall::Stuck(wall);
             let mut clock = start(&machine, None);

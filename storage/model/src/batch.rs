@@ -1,4 +1,4 @@
-//! Decoded form of a write, the same for every protocol.
+//! Protocol-independent decoded form of a write.
 //!
 //! A decoder turns a request body into a [`PointBatch`]: rows grouped by *shape* (field names and types). Each group is
 //! stored in columns, and each row references its timeline by the catalog's [`Ordinal`]. Decoders are independent of
@@ -82,7 +82,7 @@ pub struct PointGroup {
     pub timelines: Vec<Ordinal>,
     /// Timestamp of each row in nanoseconds since the epoch, in the range of [`crate::Timestamp`].
     pub timestamps: Vec<i64>,
-    /// Line number, or element number, that each row was decoded from; starts at 1.
+    /// Number of the line or element that each row was decoded from; starts at 1.
     pub lines: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl PointGroup {
 /// Accounted bytes of a value, without the content of a string or histogram.
 const VALUE_BYTES: usize = 8;
 
-/// Values of one field, dense: one per row of a group, or one per present row of a run.
+/// Values of one field, without gaps: one per row of a group, or one per row of a run that has the field.
 #[derive(Debug, Clone)]
 pub enum ColumnData {
     /// See [`ValueType::Float`].

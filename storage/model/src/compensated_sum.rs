@@ -7,7 +7,7 @@
 
 /// Sum of doubles and the accumulated rounding error of its additions.
 ///
-/// The fields are public because formats store both and means scale both.
+/// The fields are public because storage formats store both and the computation of a mean scales both.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CompensatedSum {
     /// Result of the plain additions.
@@ -138,7 +138,8 @@ mod tests {
         assert!(sum_of(&[1.0, f64::NAN]).total().is_nan());
     }
 
-    /// Zeros of both signs, subnormal numbers, near and far magnitudes. Sums of a few thousand of them are finite.
+    /// Generates zeros of both signs, a subnormal number, and numbers of similar and of very different magnitudes. Sums
+    /// of a few thousand of these numbers are finite.
     fn number() -> impl Strategy<Value = f64> {
         let any_finite = any::<f64>().prop_filter("finite", |number| number.abs() < 1e300);
         prop_oneof![

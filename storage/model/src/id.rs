@@ -1,4 +1,4 @@
-//! Newtypes of ids. Unlike aliases of integers they cannot be mixed up.
+//! Newtypes of ids. Unlike integer aliases, they cannot be mixed up.
 //!
 //! Ids of segments and parts contain the shard that assigned them, so shards assign ids without coordination.
 
@@ -32,8 +32,8 @@ impl TimelineId {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// Returns the lower half as a number. The numbers are evenly spread even within one machine. They therefore select
-    /// the shard of the memtable and serve as precomputed hashes.
+    /// Returns the lower half as a number. These numbers are evenly distributed, even among the timelines of one
+    /// machine. They therefore select the shard of the memtable and serve as precomputed hashes.
     pub fn low(&self) -> u64 {
         let mut low = [0; 8];
         low.copy_from_slice(&self.0[8..]);

@@ -28,7 +28,7 @@ pub enum IdentityError {
     /// A key occurs twice.
     #[error("duplicate tag {0:?}")]
     DuplicateTag(String),
-    /// The stored bytes are truncated, have a surplus, or are not UTF-8.
+    /// The stored bytes are truncated, have surplus bytes, or are not UTF-8.
     #[error("stored identity is damaged")]
     Damaged,
 }
@@ -161,7 +161,7 @@ mod tests {
             Identity::decode(&first[..first.len() - 1]),
             Err(IdentityError::Damaged)
         );
-        // A key without a value at the end, also one that is not UTF-8.
+        // The last tag has a key without a value. The second key is also not UTF-8.
         for key in [b"k", b"\xff"] {
             let damaged = [&1u32.to_le_bytes()[..], b"m", &1u32.to_le_bytes()[..], key].concat();
             assert_eq!(Identity::decode(&damaged), Err(IdentityError::Damaged));

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum JobKind {
     /// Move of all unsealed points into segments. The store also seals by size and age; a job seals immediately.
     Seal,
-    /// Merge of several segments of one tier, in one window or in neighbouring windows, into one.
+    /// Merge of several segments of one tier, in one window or in neighbouring windows, into one segment.
     Fold,
     /// Move of the points of a time window from the hot to the cold tier.
     Migrate,
@@ -26,7 +26,7 @@ pub enum JobKind {
     Restore,
     /// Removal of segments whose points have all expired.
     Expire,
-    /// Release of the bytes of deleted points.
+    /// Release of the storage of deleted points.
     Purge,
     /// Removal of timelines without points, and of timelines without writes for too long, from the catalog.
     CleanCatalog,
@@ -82,7 +82,8 @@ impl JobKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns true if a job of this kind needs parameters from a request, so that the kind alone does not suffice.
+    /// Returns true if a job of this kind needs parameters from a request and therefore cannot be started from its kind
+    /// alone.
     pub const fn needs_parameters(self) -> bool {
         matches!(self, Self::Restore | Self::SetAttributes | Self::AttachArchive)
     }
@@ -94,7 +95,7 @@ impl JobKind {
     }
 
     /// Returns true if jobs of this kind usually find nothing to do. Planned jobs of these kinds are recorded only if
-    /// they have done something or have not succeeded; requested jobs are always recorded.
+    /// they did some work or did not succeed. Requested jobs are always recorded.
     pub const fn is_round(self) -> bool {
         matches!(
             self,

@@ -104,7 +104,7 @@ impl<B: Joined> JoinedColumn<B> {
     ///
     /// # Panics
     ///
-    /// Panics if the values exceed 4 GiB in total. Limits on request bodies are far below.
+    /// Panics if the values exceed 4 GiB in total. The limits on request bodies are far below 4 GiB.
     pub fn push(&mut self, value: &B::Value) {
         self.joined.append(value);
         self.end();
@@ -135,7 +135,7 @@ impl<B: Joined> JoinedColumn<B> {
         self.joined.bytes()
     }
 
-    /// Drops all values from row `rows` on.
+    /// Keeps the values of the first `rows` rows and drops the others.
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
         self.joined.cut(self.ends.last().map_or(0, |end| *end as usize));

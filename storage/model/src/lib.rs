@@ -24,7 +24,7 @@
 //!
 //! # Examples
 //!
-//! Time comes from a [`Clock`] that is passed in; [`ManualClock`] sets it in tests:
+//! The current time is read from a [`Clock`] that is passed as an argument. Tests use a [`ManualClock`]:
 //!
 //! ```
 //! use tideline_model::{Clock, ManualClock, Timestamp};

@@ -1,6 +1,6 @@
 //! Tags of journal entries: the models that share one log.
 //!
-//! The log handles entries of all models; only the tag at their start has a common meaning.
+//! The log handles entries of all models. Only the tag at the start of an entry is common to all models.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ pub const KEY_BYTES_MAX: usize = 8 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
-/// Segment with its group, in which a backend stores it, and its tier.
+/// Segment, with the group and the tier in which a backend stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRef {
     /// Id of the segment.
@@ -26,7 +26,7 @@ pub struct SegmentRef {
 
 /// Part: rows of one table that are changed in place. A manifest row publishes the part, which is dropped as a whole.
 ///
-/// A part has its own buckets. The manifest row records the number of buckets, which has no meaning to a backend.
+/// A part has its own buckets. The manifest row records the number of buckets, which backends ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartRef {
     /// Id of the part.
@@ -37,7 +37,7 @@ pub struct PartRef {
     pub tier: Tier,
 }
 
-/// Container that a partition is a bucket of.
+/// Container of buckets: a segment, a part or a key space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// Rows loaded once and never changed.
@@ -110,7 +110,7 @@ impl KeyRange {
         end: None,
     };
 
-    /// Returns the range from `start` to `end`, without `end`.
+    /// Returns the range from `start` (inclusive) to `end` (exclusive).
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self {
             start: start.into(),
@@ -143,7 +143,7 @@ impl KeyRange {
             .is_some_and(|end| end <= self.start.as_slice())
     }
 
-    /// Returns the part of the range above `key`; `None` if that part is empty.
+    /// Returns the subrange above `key`; `None` if it is empty.
     #[must_use]
     pub fn above(&self, key: &[u8]) -> Option<Self> {
         let rest = Self {
@@ -153,7 +153,7 @@ impl KeyRange {
         (!rest.is_empty()).then_some(rest)
     }
 
-    /// Returns the part of the range below `key`; `None` if that part is empty.
+    /// Returns the subrange below `key`; `None` if it is empty.
     #[must_use]
     pub fn below(&self, key: &[u8]) -> Option<Self> {
         let end = self.end.as_deref().map_or(key, |end| end.min(key));

@@ -10,7 +10,8 @@ use crate::table::TableName;
 use crate::time::{Timestamp, format_duration};
 use crate::value::ValueType;
 
-/// Remedy for lines rejected because the server clock may be wrong. Every message about such a line ends with it.
+/// Remedy for lines rejected because the server clock may be wrong. The message of each of these lines ends with this
+/// text.
 pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
 
 /// Maximum number of characters of a tag key in a message.
@@ -58,7 +59,7 @@ pub enum RejectReason {
         /// True if the timestamp may be within the bound, because the server clock may be wrong.
         is_in_doubt: bool,
     },
-    /// The field has values of another kind.
+    /// The field already has values of another kind.
     TypeConflict(Arc<TypeConflict>),
     /// The request has too many sets of fields for one timeline and timestamp.
     TooManyFieldSets {
@@ -72,9 +73,9 @@ pub enum RejectReason {
 /// Bound of the timestamps that a table accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeBound {
-    /// [`TableSpec::write_past`](crate::TableSpec::write_past)
+    /// Lower bound, set by [`TableSpec::write_past`](crate::TableSpec::write_past).
     Past,
-    /// [`TableSpec::write_future`](crate::TableSpec::write_future)
+    /// Upper bound, set by [`TableSpec::write_future`](crate::TableSpec::write_future).
     Future,
 }
 
@@ -145,7 +146,7 @@ pub enum WaitsFor {
 }
 
 impl RejectReason {
-    /// Returns the condition under which a retry can succeed; `None` if it cannot.
+    /// Returns the condition under which a retry can succeed; `None` if no retry can succeed.
     pub fn waits_for(&self) -> Option<WaitsFor> {
         match self {
             Self::NoArrivalTime
@@ -153,7 +154,8 @@ impl RejectReason {
                 is_in_doubt: true, ..
             } => Some(WaitsFor::Clock),
             Self::TooManyTimelines(_) => Some(WaitsFor::Room),
-            // Requests with lines that wait for the clock are not recorded under their idempotency key.
+            // Requests with lines that wait for the clock are not recorded under their idempotency key, so a remembered
+            // reject never waits for the clock.
             Self::Remembered(reject) => reject.is_retryable.then_some(WaitsFor::Room),
             Self::Unreadable(_)
             | Self::IdentitiesFull(_)
@@ -171,7 +173,8 @@ impl RejectReason {
 
     /// Returns true if the line was decoded into a row that the table rejected.
     ///
-    /// False if no row was decoded. Also false for a remembered reject, which does not record this.
+    /// Returns false if no row was decoded, and for a remembered reject, which does not record whether a row was
+    /// decoded.
     pub fn is_of_row(&self) -> bool {
         match self {
             Self::PastRetention { .. }

@@ -1,6 +1,6 @@
 //! User settings of tables: model, durability, accepted timestamps, and life cycle of points.
 //!
-//! Settings are stored in serialized form, so a new field needs a default for rows written before.
+//! Settings are stored in serialized form, so a new field needs a default for settings that were stored without it.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ pub enum Tier {
     /// Young points: small windows, the fastest codecs.
     #[default]
     Hot,
-    /// Old points: large windows, the tightest codecs, summaries.
+    /// Old points: large windows, the codecs with the best compression, summaries.
     Cold,
     /// Oldest points: files on an object store. The database stores the locations of their rows, and summaries.
     Archive,
@@ -161,7 +161,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Start times of moves of one kind.
+/// Schedule of moves of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
@@ -177,7 +177,7 @@ pub enum Schedule {
     },
 }
 
-/// Target and time of the move of points into files on an object store.
+/// Archive of a table: the target of archived points, the age at which they are archived, and the schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivePolicy {
     /// Target: a name from the server configuration, or a URL such as `s3://bucket/prefix`.
@@ -187,8 +187,8 @@ pub struct ArchivePolicy {
     /// Start times of archiving.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Time in nanoseconds after `after` during which points stay in the cold tier in addition to their files; queries
-    /// then read the cold tier. `None` = points leave the cold tier at once.
+    /// Time in nanoseconds, counted from `after`, during which points stay in the cold tier in addition to their files.
+    /// Queries read the cold tier during this time. `None` = points leave the cold tier when they are archived.
     #[serde(default)]
     pub keep_cold: Option<i64>,
     /// Age in nanoseconds at which archived points expire, together with all other points of that age; above `after`.
@@ -197,7 +197,7 @@ pub struct ArchivePolicy {
     pub keep: Option<i64>,
 }
 
-/// Life cycle of the points of a table. Ages are in nanoseconds before now; `None` = unlimited.
+/// Life cycle of the points of a table. Ages are in nanoseconds before the current time; `None` = unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
@@ -206,7 +206,7 @@ pub struct Policy {
     /// Age at which points expire and are removed from the cold tier; above `hot_ttl`. Not set for a table with an
     /// archive.
     pub cold_ttl: Option<i64>,
-    /// Age at which points expire in every tier: they are hidden at once, and their bytes are freed later.
+    /// Age at which points expire in every tier: they are hidden immediately, and their bytes are freed later.
     pub retention: Option<i64>,
     /// Archive that points move to from the cold tier.
     pub archive: Option<ArchivePolicy>,
@@ -261,7 +261,7 @@ pub struct TableSpec {
     pub durability: Durability,
     /// Maximum age of a point when it is written; `None` = unlimited.
     pub write_past: Option<i64>,
-    /// Maximum time by which a written point may be ahead of now; `None` = unlimited.
+    /// Maximum time by which a written point may be ahead of the current time; `None` = unlimited.
     pub write_future: Option<i64>,
     /// Life cycle of the points.
     #[serde(default)]

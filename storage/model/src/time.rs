@@ -111,7 +111,7 @@ impl TimeRange {
         end: i64::MAX,
     };
 
-    /// Returns the range from `start` to `end`, without `end`, in nanoseconds.
+    /// Returns the range from `start` (inclusive) to `end` (exclusive), in nanoseconds.
     pub const fn new(start: i64, end: i64) -> Self {
         Self { start, end }
     }
@@ -126,7 +126,7 @@ impl TimeRange {
         self.start <= nanos && nanos < self.end
     }
 
-    /// Returns true if both ranges share a timestamp. Neither may be empty.
+    /// Returns true if the ranges share a timestamp. Both ranges must be non-empty.
     pub const fn overlaps(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
     }
@@ -171,7 +171,7 @@ impl Precision {
         }
     }
 
-    /// Parses the names that InfluxDB 1 and 2 use: `n ns u us µ µs ms s m h`. Returns `None` for other texts.
+    /// Parses a unit name of InfluxDB 1 or 2: `n ns u us µ µs ms s m h`. Returns `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "n" | "ns" => Self::Nanosecond,
@@ -257,12 +257,12 @@ pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Nanoseconds in a day of 24 hours.
 pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
-/// Source of the current time. Passed to all time-dependent code, so that tests can set the time.
+/// Source of the current time. All time-dependent code receives a clock as an argument, so that tests can set the time.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Returns the current time. The time can jump in either direction when the system clock is set.
     fn now(&self) -> Timestamp;
 
-    /// Returns the time since a fixed start within this process. Never jumps or goes back.
+    /// Returns the time since a fixed start within this process. This time never jumps or goes back.
     fn monotonic(&self) -> Duration;
 }
 

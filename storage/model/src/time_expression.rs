@@ -21,7 +21,7 @@ use crate::time::{Precision, Timestamp, format_duration, parse_duration};
 pub enum TimeExpression {
     /// Absolute timestamp.
     At(Timestamp),
-    /// Offset from now in nanoseconds; negative before now.
+    /// Offset from the current time in nanoseconds; negative for earlier times.
     FromNow(i64),
 }
 

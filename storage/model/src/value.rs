@@ -20,7 +20,8 @@ pub enum ValueType {
     Histogram = 8,
 }
 
-/// Codes reserved for types of later formats; readers reject them by name.
+/// Codes reserved for types of later formats, with their names. Readers reject these codes with an error that includes
+/// the name.
 pub const RESERVED_TYPE_CODES: [(u8, &str); 3] = [(6, "binary"), (7, "decimal"), (9, "stale marker")];
 
 /// Group of value types that may share a field. Only the number types share a group.
@@ -133,8 +134,8 @@ impl Value {
     }
 }
 
-/// Values are equal if they have the same type and bits. So two NaN with the same payload are equal, but `0.0` and
-/// `-0.0` differ.
+/// Values are equal if they have the same type and bits. Two NaNs with the same payload are therefore equal, but `0.0`
+/// and `-0.0` differ.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

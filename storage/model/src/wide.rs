@@ -102,10 +102,10 @@ fn is_ascending(order: &KeyOrder) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeySource {
-    /// Logical column: the writer gives the value.
+    /// Logical column: the value is given by the writer.
     Type(ColumnType),
-    /// Logical column of type `i64`: strictly rising ids, assigned by the server. A writer may omit the value, and must
-    /// omit it if the write requires that the row does not exist.
+    /// Logical column of type `i64`: strictly increasing ids, assigned by the server. A writer may omit the value, and
+    /// must omit it if the write requires that the row does not exist.
     Generated(Generated),
     /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
     /// Cannot be the last stored column.
@@ -199,7 +199,7 @@ pub struct SplicedColumn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {
-    /// Name, or a pattern in which `*` stands for any characters and `?` for one.
+    /// Name, or a pattern in which `*` matches any characters and `?` matches exactly one.
     pub name: String,
     /// Type of the values.
     #[serde(rename = "type")]
@@ -226,21 +226,22 @@ impl ColumnSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WideSpec {
-    /// Stored key columns, 1 to 8, in the order in which rows are sorted. Fixed.
+    /// Stored key columns, 1 to 8, in the order in which rows are sorted. They cannot be changed after the table is
+    /// created.
     pub key: Vec<KeyColumnSpec>,
     /// Declared columns. Other columns may be written too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnSpec>,
-    /// Number that the next declared column gets, at least 1.
+    /// Number that the next numbered column gets, at least 1.
     #[serde(default = "first_number")]
     pub next_column: u32,
     /// Maximum number of versions that are kept per column, 1 to 1,000.
     #[serde(default = "one_version")]
     pub max_versions: u32,
-    /// Maximum distance in nanoseconds between now and a version that a client gives; `None` = unlimited.
+    /// Maximum distance in nanoseconds between the current time and a version given by a client; `None` = unlimited.
     #[serde(default = "default_guard")]
     pub version_guard: Option<i64>,
-    /// Accepts a first key column that rises with time, although all writes then go to the end of the table.
+    /// True to accept a first key column that increases with time, although all writes then go to the end of the table.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_rising_key: bool,
 }

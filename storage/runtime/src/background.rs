@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_micros(100);
 /// Smallest number of processed values for which reading the clock pays off.
 const VALUES_PER_CLOCK_READ: usize = 1_024;
-/// Added to the niceness of background threads: next to a busy thread they get about a tenth of a core.
+/// Increment of the niceness of background threads. Next to a busy thread they then get about a tenth of a core.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 /// Highest niceness (lowest priority).
@@ -23,7 +23,7 @@ thread_local! {
     static SLICE_STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the calling thread a background thread until it ends: a thread without privileges cannot raise its priority.
+/// Makes the calling thread a background thread until it ends; without privileges it cannot raise its priority again.
 ///
 /// On systems that cannot lower the priority of a single thread, only [`yield_core`] has an effect.
 pub fn enter() {
@@ -48,7 +48,7 @@ pub fn yield_core() {
     }
 }
 
-/// Calls [`yield_core`] after a unit of work with `values` values, unless these are too few to justify a clock read.
+/// Calls [`yield_core`] after a unit of work, unless its number of `values` is too small to justify a clock read.
 pub fn yield_core_after(values: usize) {
     if values >= VALUES_PER_CLOCK_READ {
         yield_core();

@@ -75,7 +75,7 @@ impl MemoryAccount {
         Self::new(u64::MAX)
     }
 
-    /// Subtracts memory with its own budget from the limit: bodies in flight, unsealed points, caches.
+    /// Subtracts memory with a separate budget from the limit: bodies in flight, unsealed points, caches.
     pub fn set_aside(&self, bytes: u64) {
         self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -208,7 +208,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Same as [`grow`](Self::grow).
+    /// Returns the errors of [`grow`](Self::grow).
     pub fn resize(&mut self, bytes: u64) -> Result<(), MemoryFull> {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.grow(more),

@@ -85,8 +85,8 @@ impl SeriesStore {
         holds(self.backend().as_ref(), segment, id)
     }
 
-    /// Returns the id that distinguishes this database from others in the same archive target; `None` if it has none
-    /// yet.
+    /// Returns the id that distinguishes this database from others in the same archive target; `None` if the id has
+    /// not been generated yet.
     pub fn origin(&self) -> Option<u64> {
         self.shared().state.read().manifest.common.cursor.origin
     }
@@ -296,7 +296,7 @@ impl Shared {
             return Err(error);
         }
         self.log.note_newest(newest);
-        // The latest values do not include the attached points.
+        // The cached latest values do not include the attached points.
         table.latest().forget_all();
         Ok(Some(Arc::new(segment)))
     }

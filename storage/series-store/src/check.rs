@@ -190,7 +190,7 @@ struct Reading<'a> {
     totals: SegmentTotals,
     /// Timeline and last timestamp of the previous chunk or extent.
     last: Option<(TimelineId, i64)>,
-    /// Fields of the chunks so far that passed the check against the schema.
+    /// Fields that were found in chunks so far and that exist in the schema.
     fields: HashSet<FieldId>,
 }
 

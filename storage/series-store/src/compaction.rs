@@ -461,8 +461,8 @@ impl Shared {
         Ok(found.len() as u64)
     }
 
-    /// Resolves edits in doubt, frees segments without readers and their files, and forgets deletes that are applied
-    /// everywhere.
+    /// Resolves edits in doubt, frees segments without readers and their files, and removes deletes that are applied
+    /// to all older segments and heads.
     fn free(&self) -> Result<()> {
         self.settle_doubts();
         self.reclaim_retired();
@@ -550,7 +550,7 @@ impl Shared {
         self.reclaim_abandoned(place);
     }
 
-    /// Resolves edits with unknown outcome, and frees loads that did not get into the manifest.
+    /// Resolves edits with unknown outcome, and frees loads that the manifest does not reference.
     ///
     /// An edit contains the manifest version that it is based on. Once a later edit has succeeded, an earlier edit
     /// can no longer be applied, and the manifest in memory equals the stored one.
@@ -680,7 +680,7 @@ fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec
             range: TimeRange::ALL,
         }]);
     };
-    // Points never go back to a tier that they have left.
+    // The remaining points stay in the coldest tier of the inputs, so that no point moves back to a warmer tier.
     let stays = inputs
         .iter()
         .map(|input| input.tier)

@@ -1,9 +1,10 @@
 //! Pending deletes: deletes that are not yet applied to all older segments and heads.
 //!
 //! A delete is a journal entry with timelines, a time range, and a sequence. It hides the points of these timelines in
-//! this range that have a lower sequence. The committer removes such points from the active head at once. Frozen heads
-//! and segments are immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence below
-//! which all deletes are applied to it. A delete is forgotten when it is applied to every older segment and head.
+//! this range that have a lower sequence. The committer removes these points from the active head at once. Frozen
+//! heads and segments are immutable, so readers mask the points, and compactions omit them. A segment stores the
+//! sequence below which all deletes are applied to it. A delete is removed when it is applied to every older segment
+//! and head.
 //!
 //! Before the journal that carries a delete is removed, the delete is written as a row of the `DELETES` space.
 
@@ -98,8 +99,8 @@ impl Deletes {
         self.0.remove(&table);
     }
 
-    /// Returns the deletes that are applied everywhere, by table. `frozen_to` is the end of the oldest frozen head;
-    /// `None` without frozen heads.
+    /// Returns the deletes that are applied to all older segments and heads, by table. `frozen_to` is the end of the
+    /// oldest frozen head; `None` without frozen heads.
     pub(crate) fn done(
         &self,
         manifest: &ManifestState,

@@ -17,7 +17,7 @@ pub enum StoreError {
     /// The backend failed. The kind of the error determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The log failed, such as at a write, whose outcome may be unknown, or at a seal.
+    /// The log failed, for example during a seal, or during a write, whose outcome may then be unknown.
     #[error(transparent)]
     Log(LogError),
     /// The archive failed. The kind of the error determines whether a retry may succeed.
@@ -47,7 +47,8 @@ pub enum StoreError {
     /// The default table cannot be dropped.
     #[error("table {0} cannot be dropped")]
     DefaultTable(TableName),
-    /// The value has another kind than the field: numbers, text, booleans and histograms cannot be mixed in one field.
+    /// The value and the field are of different kinds: numbers, text, booleans and histograms cannot be mixed in one
+    /// field.
     #[error(transparent)]
     TypeConflict(#[from] TypeConflict),
     /// A stored chunk is damaged.
@@ -69,7 +70,7 @@ pub enum StoreError {
     /// A delta violates the rules or limits of its format.
     #[error("write refused: {0}")]
     BadDelta(DeltaError),
-    /// A stored row cannot be read: of the manifest, a schema, a segment, a list or a delete.
+    /// A stored row of the manifest, a schema, a segment, a list or a delete cannot be read.
     #[error("stored {what} cannot be read: {reason}")]
     StoredRow {
         /// Kind of the row.
@@ -98,7 +99,7 @@ pub enum StoreError {
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),
     /// A segment cannot be copied into files: only a single cold segment without deleted points can. Also returned if
-    /// the copy has other counts than the segment.
+    /// the counts of the copy differ from those of the segment.
     #[error("segment {0} cannot be copied into files: only a single cold segment without deleted points can")]
     NoCopy(SegmentId),
     /// A segment that overlaps the inputs of a rewrite in time was written between the oldest and the newest input. The

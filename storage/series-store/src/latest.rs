@@ -107,7 +107,7 @@ struct ShapeRow {
 struct ShapeRowRest {
     /// Values of the other fields.
     rest: SmallVec<[u64; WORDS_INLINE]>,
-    /// Concatenated texts and histograms. The word of such a value is its end offset here.
+    /// Concatenated texts and histograms. The word of a text or histogram is its end offset in these bytes.
     bytes: Vec<u8>,
 }
 
@@ -177,8 +177,8 @@ impl TableLatest {
         })
     }
 
-    /// Returns the time span of a timeline. The outer `None` means that chunks must be read, the inner one that the
-    /// timeline has no points.
+    /// Returns the time span of a timeline. The outer `None` means that chunks must be read; the inner `None` means
+    /// that the timeline has no points.
     pub(crate) fn seen(&self, id: TimelineId) -> Option<Option<Seen>> {
         self.shard(id)
             .get(id)
@@ -208,7 +208,7 @@ impl TableLatest {
         latest.complete = true;
     }
 
-    /// Forgets timelines. Their remaining values are read again from the chunks.
+    /// Removes timelines from memory. Their remaining values are read again from the chunks.
     ///
     /// Values read from chunks before this call are not added afterwards.
     pub(crate) fn forget(&self, ids: &[TimelineId]) {
@@ -218,7 +218,7 @@ impl TableLatest {
         }
     }
 
-    /// Forgets all timelines.
+    /// Removes all timelines from memory.
     pub(crate) fn forget_all(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.shards
@@ -226,16 +226,16 @@ impl TableLatest {
             .for_each(|shard| *shard.lock() = Shard::default());
     }
 
-    /// Forgets all timelines if the trusted clock has gone back since the last call. Points that were expired when
-    /// chunks were read may be visible again; the values in memory do not include them.
+    /// Removes all timelines from memory if the trusted clock has gone back since the last call. Points that were
+    /// expired when chunks were read may be visible again; the values in memory do not include them.
     pub(crate) fn follow(&self, clock_regressions: u64) {
         if self.regressions.fetch_max(clock_regressions, Ordering::SeqCst) < clock_regressions {
             self.forget_all();
         }
     }
 
-    /// Returns the number of times that timelines were forgotten. Values read from chunks at another generation must
-    /// be discarded.
+    /// Returns the number of times that timelines were removed from memory. Values read from chunks at another
+    /// generation must be discarded.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
@@ -251,7 +251,7 @@ impl Shard {
         Some(&self.timelines[slot as usize])
     }
 
-    /// Returns the entry of a timeline for modification; an empty one if it is new.
+    /// Returns the mutable entry of a timeline. Creates an empty entry if the timeline is new.
     fn entry(&mut self, id: TimelineId) -> &mut TimelineLatest {
         let slot = self.slot(id, NO_SLOT);
         &mut self.timelines[slot as usize]

@@ -190,7 +190,7 @@ impl Shared {
         self.files_at(segment.reference(), stored).map(Some)
     }
 
-    /// Returns the files like [`files_of`](Self::files_of), also for a segment that is no longer in the manifest.
+    /// Returns the same as [`files_of`](Self::files_of), but also for a segment that is no longer in the manifest.
     pub(crate) fn files_at(&self, place: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
         if let Some(copy) = stored.whole() {
             return Ok(Arc::clone(copy));

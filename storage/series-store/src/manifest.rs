@@ -102,7 +102,7 @@ pub struct Segment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
     /// Archive segment with the same points. It replaces this segment when the time of this segment in the cold tier
-    /// is over, and is not read before.
+    /// is over. Until then, readers ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<Segment>>,
     /// Time of the trusted clock, in nanoseconds since the epoch, before which policies do not move the segment out of

@@ -6,8 +6,8 @@
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
 //! 5. The threads are started, and the default table is created if it is missing. Segments that the manifest did not
-//!    reference in step 2 are freed. Such segments remain after a crash during a load, or after a crash before removed
-//!    segments were freed.
+//!    reference in step 2 are freed. These segments remain after a crash during a load, or after a crash before
+//!    removed segments were freed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Recovery {
         let log = Opening::begin(backend, clock, settings.log.clone())?;
         let backend = log.backend().as_ref();
         let manifest = ManifestState::of(log.manifest().clone(), log.rows())?;
-        // Collected before any load starts, because a running load must not be taken for an orphan.
+        // Collected before any load starts, because a running load must not be mistaken for an orphan.
         let segments = manifest.segments.values().flat_map(BTreeMap::values);
         let named: HashSet<SegmentId> = segments
             .flat_map(|segment| segment.parts())
@@ -104,7 +104,7 @@ impl Recovery {
         self.tables.by_id.values().cloned().collect()
     }
 
-    /// Returns the log that is being opened, for other models than the series model.
+    /// Returns the log that is being opened, for models other than the series model.
     pub fn opening(&self) -> &Opening {
         &self.log
     }
@@ -179,7 +179,7 @@ impl Recovery {
             newest,
             ..
         } = replay;
-        // All data has been read. Nothing but the lease is stored before this point.
+        // All data has been read. Before this point, only the lease has been stored.
         let log = replayed.open()?;
         let lost = guard.lost;
         let state = State {

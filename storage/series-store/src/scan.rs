@@ -69,8 +69,9 @@ pub struct Selection<'a> {
     pub tier: Option<Tier>,
 }
 
-/// Points of one moment. Later seals, moves and drops of segments do not affect a snapshot. Heads are shared, not
-/// copied: later writes to the active head, deletes in it, and the drop of a table may be visible.
+/// Point-in-time view of the points of all tables. Later seals, moves and drops of segments do not affect a snapshot.
+/// Heads are shared, not copied: later writes to the active head, deletes in it, and the drop of a table may be
+/// visible.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
@@ -126,8 +127,9 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// Returns the time span of the points of each timeline; `None` without points. Ids must be increasing. Fetches the
-    /// chunks, but reads only their headers. Decodes only chunks and rows in files that have pending deletes.
+    /// Returns the time span of the points of each timeline; `None` without points. Ids must be increasing. Fetches
+    /// the chunks, but reads only their headers. Decodes a chunk, or rows in a file, only if a pending delete may hide
+    /// points in it.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {

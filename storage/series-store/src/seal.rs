@@ -38,7 +38,7 @@ use crate::window::{Window, choose_tiers, cold_boundary};
 /// Segment size used to choose the group. A segment from one head is always treated as small, because its load is
 /// short.
 const SMALL: u64 = 0;
-/// Maximum number of tables whose counts are stored in one edit, because a table row may have 64 KiB.
+/// Maximum number of tables whose counts are stored in one edit, because a table row may take up to 64 KiB.
 const COUNTS_PER_EDIT: usize = 32;
 
 /// Head that was written to segments which are not yet in the manifest.

@@ -27,8 +27,8 @@ const LARGEST_SOURCES: usize = 4;
 
 /// Returns the maximum number of rows per chunk of a tier.
 ///
-/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold and archive: more
-/// than the 8,640 rows of a day with one point every ten seconds.
+/// Hot chunks have enough rows for the best compression, but few enough that a narrow read decodes little. The limit
+/// of the cold and archive tiers exceeds the 8,640 rows of a day with one point every ten seconds.
 pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     match tier {
         Tier::Hot => 4_096,

@@ -16,9 +16,9 @@ pub struct Settings {
     pub log: LogSettings,
     /// Memory budget of unsealed points, which are sealed when the budget is reached.
     pub head: HeadBudget,
-    /// Time since the creation of the active head after which it is frozen, whatever its size. An empty head is not
-    /// frozen, and no head is frozen for its age while another head is being sealed. Limits the journal that a restart
-    /// has to replay.
+    /// Time since the creation of the active head after which it is frozen, regardless of its size. An empty head is
+    /// not frozen, and no head is frozen for its age while another head is being sealed. Limits the journal that a
+    /// restart has to replay.
     pub head_age_max: Duration,
     /// Width of the narrowest window in nanoseconds. Windows are aligned to the epoch; each level doubles the width.
     pub window_nanos: i64,

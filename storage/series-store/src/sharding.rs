@@ -1,8 +1,8 @@
 //! Distribution of the timelines of a table over locked shards, used by the head and by the latest values.
 //!
 //! The shard is chosen by the low half of the timeline id, because one machine (the high half) may own a million
-//! timelines. The rows of a delta are sorted by shard first, so applying them takes each lock once, however many groups
-//! the delta has.
+//! timelines. The rows of a delta are sorted by shard first, so applying them takes each lock once, regardless of the
+//! number of groups in the delta.
 
 use std::sync::Arc;
 

@@ -220,8 +220,8 @@ impl Shared {
         }
     }
 
-    /// Forgets a table that is no longer in the manifest. Delete rows of the table that cannot be removed remain
-    /// without effect.
+    /// Removes from memory a table that is no longer in the manifest, and removes its delete rows from the backend.
+    /// Delete rows that cannot be removed have no effect.
     pub(crate) fn forget_table(&self, table: TableId, deletes: Vec<SequenceNumber>) {
         self.tables.write().remove(table);
         self.waiting_rows.lock().retain(|_, (of, _)| *of != table);
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Forgets deletes that no older segment or head needs any more.
+    /// Removes deletes that are applied to all older segments and heads.
     pub(crate) fn forget_done_deletes(&self) -> Result<()> {
         let done = {
             let state = self.state.read();

@@ -278,7 +278,7 @@ impl SeriesStore {
         self.log().request_outcome(table.id(), key)
     }
 
-    /// Seals everything that was committed before the call, and waits until it is published.
+    /// Seals all writes that were committed before the call, and waits until their segments are published.
     ///
     /// # Errors
     ///
@@ -326,7 +326,7 @@ impl SeriesStore {
     /// produces several segments. Reads return the same points before, during and after the rewrite.
     ///
     /// Blocks until the rewrite is done. Memory use depends on the largest timeline, not on the number of timelines.
-    /// After an error either nothing or everything has changed; repeating the rewrite is safe.
+    /// After an error, the rewrite has either no effect or its full effect; repeating it is safe.
     ///
     /// # Errors
     ///
@@ -450,9 +450,9 @@ impl SeriesStore {
 
     /// Returns the newest value of every field of a timeline, unless that value has expired.
     ///
-    /// The values come from memory. If the timeline has points from before the start, or its values were forgotten,
-    /// its newest chunks are read first. `expected` lists the fields of the measurement of the timeline; reading stops
-    /// when all of them are found.
+    /// The values come from memory. If the timeline has points from before the start, or its values were removed from
+    /// memory, its newest chunks are read first. `expected` lists the fields of the measurement of the timeline;
+    /// reading stops when all of them are found.
     ///
     /// # Errors
     ///
@@ -474,8 +474,8 @@ impl SeriesStore {
     /// Returns the time span of the points of each timeline; `None` for a timeline without visible points. If points
     /// have expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
-    /// The spans come from memory. For timelines that have points from before the start, or whose spans were
-    /// forgotten, the headers of the chunks are read first, in one scan.
+    /// The spans come from memory. For timelines that have points from before the start, or whose spans were removed
+    /// from memory, the headers of the chunks are read first, in one scan.
     ///
     /// # Errors
     ///
@@ -504,8 +504,8 @@ impl SeriesStore {
         }
     }
 
-    /// Returns for each timeline true if it has a point that is visible or that expired less than `delay` ago. Ids must
-    /// be increasing. Reads the headers of the chunks.
+    /// Returns one flag per timeline: true if it has a point that is visible or that expired less than `delay` ago.
+    /// Ids must be increasing. Reads the headers of the chunks.
     ///
     /// # Errors
     ///
@@ -520,8 +520,8 @@ impl SeriesStore {
         Ok(spans.iter().map(Option::is_some).collect())
     }
 
-    /// Returns the first visible timestamp of a table. If the clock has gone back, forgets all latest values, which
-    /// may lack points that are visible again.
+    /// Returns the first visible timestamp of a table. If the clock has gone back, removes all latest values from
+    /// memory, because they may lack points that are visible again.
     fn follow_clock(&self, table: &Table) -> i64 {
         let visible = self.visible_from(table);
         table.latest().follow(self.log().clock_regressions());
@@ -573,7 +573,7 @@ impl SeriesStore {
         self.log().on_recent_entries(wake);
     }
 
-    /// Calls all callbacks of watchers, because other state that they read has changed.
+    /// Calls all callbacks of watchers. Intended for changes to other state that watchers read.
     pub fn wake_watchers(&self) {
         self.log().wake_watchers();
     }

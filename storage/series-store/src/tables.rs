@@ -70,8 +70,8 @@ impl Table {
         self.policy_changed.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of timeline removals since the start. A write that resolved its timelines at another count
-    /// must resolve them again.
+    /// Returns the number of timeline removals since the start. A write that resolved its timelines at a different
+    /// count must resolve them again.
     pub fn timeline_generation(&self) -> u64 {
         self.timeline_generation.load(Ordering::SeqCst)
     }

@@ -1,8 +1,8 @@
-//! Slots of the timelines of a shard in the array of the shard.
+//! Assignment of the timelines of a shard to slots in the array of the shard.
 //!
-//! Agents send their timelines in the same order again and again, and new timelines get the next slots. The next
-//! timeline of a write is therefore probably in the slot after the slot of the previous timeline. Checking that slot
-//! costs a comparison in memory that is read sequentially; the map costs a hash and a random memory access.
+//! Agents repeatedly send their timelines in the same order, and new timelines get the next slots. The next timeline
+//! of a write is therefore probably in the slot after the slot of the previous timeline. Checking that slot costs a
+//! comparison in memory that is read sequentially; the map costs a hash and a random memory access.
 
 use hashbrown::HashTable;
 use tideline_model::TimelineId;
@@ -12,7 +12,7 @@ use crate::sharding::hash_of;
 /// Predecessor of slot 0, for a timeline without a previous one: [`TimelineSlots::of`] then guesses slot 0.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Bytes per timeline: on average, the hash table is half full and the list three-quarters full.
+/// Approximate bytes per timeline. On average, the hash table is half full and the list three-quarters full.
 pub(crate) const EXTENT_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
 
 /// Map from timeline ids to slots.

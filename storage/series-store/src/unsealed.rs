@@ -24,7 +24,7 @@ const SAMPLED_MAX: usize = 1_000;
 /// Counts of unsealed points without overwritten and deleted ones, as one seal of all heads would write them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unsealed {
-    /// Number of timelines with such points.
+    /// Number of timelines with at least one unsealed point.
     pub timelines: u64,
     /// Number of points.
     pub points: u64,

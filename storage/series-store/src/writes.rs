@@ -25,7 +25,7 @@ struct PointWrite {
     shapes: Vec<Arc<Shape>>,
     encoded: Bytes,
     durability: Durability,
-    /// Timeline generation of the table from before the timelines were resolved.
+    /// Timeline generation of the table, read before the timelines were resolved.
     generation: u64,
 }
 
@@ -50,9 +50,9 @@ impl SeriesStore {
     /// `shapes` holds the shape of each group of the delta. After `Ok`, every later read returns the points. With
     /// [`Durability::Synced`], they are then on stable storage.
     ///
-    /// `generation` is the [`timeline_generation`](Table::timeline_generation) of the table from before the
-    /// timelines of the delta were resolved. If it has changed, nothing is written, and the caller must resolve the
-    /// timelines again.
+    /// `generation` is the [`timeline_generation`](Table::timeline_generation) of the table, read before the timelines
+    /// of the delta were resolved. If it has changed, nothing is written, and the caller must resolve the timelines
+    /// again.
     ///
     /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. For other deltas the
     /// encoded size decides; the caller should split them first if they [can be split](Delta::can_split).

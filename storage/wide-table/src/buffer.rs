@@ -1,10 +1,10 @@
 //! Row buffer: changes that are in the journal and not yet in a part.
 //!
-//! A [`Generation`] holds the changes of all tables between two freezes. The active generation grows, frozen ones wait
-//! for their flush into the *parts*, which store the flushed rows of the tables. Within a generation each changed row
-//! has its encoded mutations in journal order; a mutation that replaces or deletes the row drops the earlier mutations.
-//! A deleted range removes the rows of the generation in this range, and hides the rows of older generations and of the
-//! part.
+//! A [`Generation`] holds the changes of all tables between two freezes. The active generation grows. Frozen
+//! generations wait for their flush into the *parts*, which store the flushed rows of the tables. Within a generation
+//! each changed row has its encoded mutations in journal order; a mutation that replaces or deletes the row drops the
+//! earlier mutations. A deleted range removes the rows of the generation in this range, and hides the rows of older
+//! generations and of the part.
 //!
 //! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of the
 //! applied entries plus a constant per row change. This size also bounds the time to replay the entries.
@@ -31,7 +31,7 @@ pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
 /// Number of mutations of one row at which the newest are merged.
 const MUTATIONS_MAX: usize = 8;
-/// Memory of a row change apart from its journal entry, in bytes: node of the tree, references.
+/// Memory of a row change in addition to its journal entry, in bytes: tree node and references.
 const ROW_OVERHEAD: usize = 128;
 
 /// Changes of all tables between two freezes.
@@ -51,7 +51,7 @@ pub(crate) struct TableBuffer {
     /// Bytes of the applied changes, with an estimate of the memory per row change.
     bytes: AtomicUsize,
     changes: RwLock<Changes>,
-    /// True if a range was deleted. While false, readers need no lock to find that a key is in no deleted range.
+    /// True if a range was deleted. While false, no key is in a deleted range, and readers skip the lock.
     has_ranges: AtomicBool,
 }
 
@@ -195,8 +195,8 @@ impl TableBuffer {
         row.max(changes.deleted.covering(key))
     }
 
-    /// Returns the sequence of the last change in a range; `None` if the generation changes no row of the range. Linear
-    /// in the number of changed rows of the range.
+    /// Returns the sequence of the last change in a range; `None` if the generation changes no row of the range. Takes
+    /// time linear in the number of changed rows of the range.
     pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let changes = self.changes.read();
         let rows = changes.rows.range::<[u8], _>(bounds(range)?);
@@ -329,8 +329,7 @@ impl DeletedRanges {
         end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
     }
 
-    /// Returns the newest sequence of the deleted ranges that have keys in common with `range`; `None` without such a
-    /// range.
+    /// Returns the newest sequence of the deleted ranges that overlap `range`; `None` if no deleted range overlaps it.
     fn touching(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.0.range::<[u8], _>((Bound::Unbounded, end)).rev();
@@ -339,7 +338,7 @@ impl DeletedRanges {
     }
 
     /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence. A reader that
-    /// compares sequences may therefore repeat its work needlessly, but never misses a deletion.
+    /// compares sequences may therefore retry without need, but never misses a deletion.
     fn insert(&mut self, range: KeyRange, sequence: SequenceNumber) {
         let KeyRange { mut start, mut end } = range;
         loop {

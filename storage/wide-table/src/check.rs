@@ -1,7 +1,7 @@
 //! Offline check: reads every row of a part, joins the fragments of large rows, and decodes everything.
 //!
-//! The check writes nothing. A large row is stored as a head and fragments. Fragments without a head that names them
-//! are not damage: an interrupted flush leaves them, and the next flush of the row deletes them.
+//! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
+//! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
 use std::collections::BTreeMap;
 
@@ -53,8 +53,8 @@ impl StoredParts {
     }
 }
 
-/// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key does not fit the
-/// table. The result is empty if the table has no part.
+/// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key is not valid for
+/// the table. The result is empty if the table has no part.
 ///
 /// # Errors
 ///

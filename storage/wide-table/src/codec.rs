@@ -1,7 +1,8 @@
 //! Stored form of mutations and rows. `FORMAT.md` describes the bytes.
 //!
-//! Most rows are written at once, so that all columns have one version with the same time. Such *uniform* rows store
-//! the time once, and a name and a value per column. Other rows also store the times of their versions.
+//! Most rows are written by one write, so that each column has one version and all versions have the same time. Such
+//! *uniform* rows store the time once, and a name and a value per column. Other rows also store the times of their
+//! versions.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use crate::error::Damage;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::value::{CellValue, number};
 
-/// Version of the form, in the low four bits of the first byte.
+/// Format version, in the low four bits of the first byte.
 const FORMAT: u8 = 1;
 const FORMAT_MASK: u8 = 0x0f;
 /// Position of the two bits of the effect in the first byte.
@@ -24,7 +25,7 @@ const UNIFORM: u8 = 0x40;
 /// First byte of the head of a large row, see [`crate::fragments`].
 pub(crate) const HEAD: u8 = 0x80 | FORMAT;
 
-/// Flag of a column, in the byte after its name: older versions are removed.
+/// Flag in the byte after a column name: older versions of the column are removed.
 const CLEARS: u8 = 1;
 
 /// Appends the stored form of a mutation.
@@ -80,7 +81,7 @@ pub(crate) fn encode_name(name: &ColumnName<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a mutation; all bytes must be used.
+/// Decodes a mutation, which must fill `bytes`.
 ///
 /// # Errors
 ///
@@ -291,8 +292,8 @@ mod tests {
             let _ = decode(&bytes[..at]);
         }
 
-        /// The state does not depend on the grouping of the mutations: the buffer merges some of them, the flush the
-        /// others.
+        /// The state of a row does not depend on how its mutations are grouped for merging: the buffer merges some of
+        /// them, and the flush merges the others.
         #[test]
         fn merging_is_associative(one in mutations(), two in mutations(), three in mutations(), versions in 1..4usize) {
             let base = one.on_nothing(versions);

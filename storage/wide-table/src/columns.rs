@@ -1,7 +1,7 @@
 //! Pages of the columns of one row.
 //!
-//! A page of a large row reads only the fragments with its columns. Declared columns are few, so a page contains all
-//! requested ones. Undeclared columns are paged in the order of their names.
+//! Reading a page of a large row reads only the fragments that can hold its columns. Declared columns are few, so a
+//! page contains all requested ones. Undeclared columns are paged in the order of their names.
 
 use bytes::Bytes;
 use tideline_backend::PartRef;
@@ -38,8 +38,7 @@ impl ColumnSpan<'_> {
         }
     }
 
-    /// Returns true if a fragment with columns from `first` to before `end` (`None` = unbounded) can have columns of
-    /// the span.
+    /// Returns true if a fragment whose columns are in `first..end` (`None` = unbounded) can have columns of the span.
     fn overlaps(&self, first: &ColumnName<'_>, end: Option<&ColumnName<'_>>) -> bool {
         let is_before_end = |name: &ColumnName<'_>| end.is_none_or(|end| name < end);
         let has_declared = self.declared.iter().any(|number| {
@@ -54,12 +53,12 @@ impl ColumnSpan<'_> {
     }
 }
 
-/// Part of a row.
+/// Page of the columns of a row.
 #[derive(Debug)]
 pub struct ColumnPage {
-    /// Row with the columns of the span, in the order of declared numbers, then of names.
+    /// Row with the columns of the span: declared columns by number, then undeclared columns by name.
     pub row: StoredRow,
-    /// True if further undeclared columns of the span follow after the last one.
+    /// True if the row has more undeclared columns of the span after the last returned column.
     pub has_more: bool,
 }
 
@@ -80,7 +79,8 @@ impl WideStore {
             let changes = narrowed(&found.mutations, span).map_err(damaged)?;
             let part = state.parts.get(&table).filter(|_| found.needs_part);
             let base = match part {
-                // A change can remove as many columns of the part as it names.
+                // Each column in a change can remove one column of the part from the page, so as many more columns are
+                // read.
                 Some(part) => {
                     let removed = changes.iter().map(|change| change.columns.len()).sum::<usize>();
                     self.part_columns(part.at, key, span, span.limit + removed + 1)?
@@ -99,8 +99,8 @@ impl WideStore {
         }
     }
 
-    /// Returns an encoded row of a part, at least with the declared columns of the span and the first `count`
-    /// undeclared ones; `None` if the part does not have the row.
+    /// Returns an encoded row of a part, which contains at least the declared columns and the first `count` undeclared
+    /// columns of the span. Returns `None` if the part does not have the row.
     fn part_columns(
         &self,
         part: PartRef,
@@ -184,7 +184,7 @@ fn encoded(mutation: &Mutation<'_>) -> Bytes {
     out.into()
 }
 
-/// Cuts a row to the columns of the span and to the limit of undeclared columns.
+/// Restricts a row to the columns of the span and to the limit of undeclared columns.
 fn page(key: &[u8], value: &Bytes, span: &ColumnSpan<'_>) -> std::result::Result<ColumnPage, Damage> {
     let row = codec::decode(value)?;
     let mut left = span.limit;

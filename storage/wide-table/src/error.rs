@@ -1,4 +1,4 @@
-//! Errors of wide tables: one variant per reaction of the caller.
+//! Errors of wide tables, with one variant for each way in which a caller can react.
 
 use tideline_backend::BackendError;
 use tideline_log::LogError;
@@ -9,7 +9,7 @@ use tideline_model::TableId;
 #[error("{0}")]
 pub struct Damage(pub &'static str);
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, WideError>;
 
 /// Failure of an operation on a wide table.
@@ -40,7 +40,7 @@ pub enum WideError {
     Damaged {
         /// Table of the row.
         table: TableId,
-        /// Kind of the damage.
+        /// Reason why the row cannot be decoded.
         reason: Damage,
     },
     /// The log failed or refused the operation.

@@ -1,12 +1,13 @@
 //! Large rows: a head with the first column of each fragment, and fragments with the columns.
 //!
-//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is cut at the boundaries of its columns. Some
-//! columns of a row with hundreds of thousands can then be read without the others. The head is stored in place of the
-//! row. The fragments are in a separate bucket, so a scan of the rows does not read them.
+//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is cut at the boundaries of its columns. A few of
+//! the hundreds of thousands of columns of a row can then be read without the others. The head is stored in place of
+//! the row. The fragments are in a separate bucket, so a scan of the rows does not read them.
 //!
-//! A rewritten row gets fragments with the next *generation*, then a head that names them. The former fragments are
-//! deleted once the new head is durable. An interrupted flush leaves fragments that no head names, and the repeated
-//! flush deletes them. A reader that misses a fragment reads the head again and finds the new one.
+//! A rewritten row gets fragments with the next *generation*, then a head that references them. The former fragments
+//! are deleted once the new head is durable. An interrupted flush leaves fragments that no head references, and the
+//! repeated flush deletes them. A reader that does not find a fragment reads the head again, and continues with the new
+//! head.
 
 use bytes::Bytes;
 use tideline_backend::{
@@ -25,7 +26,7 @@ use crate::value::number;
 pub(crate) const FRAGMENTS_BUCKET: u16 = 1;
 /// Default of [`crate::Settings::fragment_bytes`].
 pub(crate) const FRAGMENT_BYTES: usize = 256 << 10;
-/// Bytes of a fragment key after the key of its row: four of the generation, four of the number.
+/// Bytes of a fragment key after the key of its row: four bytes of generation, four bytes of fragment number.
 const SUFFIX_BYTES: usize = 8;
 
 /// Decoded head of a large row.
@@ -33,9 +34,9 @@ const SUFFIX_BYTES: usize = 8;
 pub(crate) struct Head {
     /// Time of the row.
     pub(crate) time: i64,
-    /// Generation of the fragments: one more than that of the previous head, 1 without one.
+    /// Generation of the fragments: one more than that of the previous head, or 1 if the row had no head.
     pub(crate) generation: u32,
-    /// Size of the row if it were not cut, in bytes.
+    /// Size of the joined row, in bytes.
     pub(crate) bytes: u64,
     /// First column of each fragment.
     pub(crate) firsts: Vec<ColumnName<'static>>,
@@ -132,8 +133,8 @@ fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, 
     (fragments.collect(), largest)
 }
 
-/// Returns the range of the fragment keys that begin with a row key, and with a generation if one is given. Without a
-/// generation, fragments of longer row keys may be in the range.
+/// Returns the range of the fragment keys that begin with a row key, followed by a generation if one is given. Without
+/// a generation, fragments of longer row keys may be in the range.
 pub(crate) fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
     match generation {
         Some(generation) => KeyRange::prefix(&[key, &generation.to_be_bytes()].concat()),
@@ -253,7 +254,7 @@ impl WideStore {
         Ok(backend.scan(partition, range, Direction::Ascending, limit)?)
     }
 
-    /// Returns the fragments of a row with these numbers, in their order; `None` if one of them does not exist any
+    /// Returns the fragments of a row with these numbers, in the given order; `None` if one of them does not exist any
     /// more.
     pub(crate) fn read_fragments(
         &self,

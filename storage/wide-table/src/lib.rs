@@ -3,13 +3,13 @@
 //! # Life of a row
 //!
 //! 1. [`WideStore::write`] turns a write into absolute [`mutation`]s and commits them as one entry of the
-//!    [log](tideline_log). Conditions, increments and returned rows are decided before, on the caller's thread. The
-//!    committer refuses the entry if a row that was read has changed since, and the write begins again.
+//!    [log](tideline_log). Conditions, increments and returned rows are evaluated first, on the caller's thread. The
+//!    committer refuses the entry if a row that was read has changed since, and the write is retried.
 //! 2. The committed entry is applied to the active generation of the row buffer, and acknowledged.
 //! 3. When the generation is full, the log freezes it. A flush writes its rows in key order into the *part* of the
 //!    table, which the storage engine keeps sorted, and the log publishes the flush.
 //!
-//! A crash between any two steps neither loses nor duplicates a change: applying mutations again has no effect.
+//! A crash between any two steps neither loses nor duplicates a change, because mutations are idempotent.
 //!
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.

@@ -136,10 +136,10 @@ impl WideStore {
         Ok(())
     }
 
-    /// Deletes the stored rows of a range and their fragments. Linear in their number.
+    /// Deletes the stored rows of a range and their fragments. Takes time linear in their number.
     fn delete_range(&self, part: &Part, range: KeyRange) -> Result<()> {
         if part.detail.has_fragments() {
-            // Includes fragments whose heads an interrupted flush has already deleted.
+            // Also deletes fragments whose heads were deleted by an interrupted flush.
             self.delete_fragments_in(part.at, &range)?;
         }
         let part = part.at;
@@ -174,7 +174,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Replaces the state by a changed copy.
+    /// Replaces the state with a changed copy.
     fn change_state(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.write();
         let mut changed = State::clone(&state);
@@ -221,7 +221,7 @@ impl WideStore {
     }
 }
 
-/// The store as a model of the log.
+/// [`LogModel`] implementation of the store.
 #[derive(Debug)]
 pub struct WideModel(pub Arc<WideStore>);
 
@@ -254,7 +254,7 @@ impl LogModel for WideModel {
         let (mut parts, mut stale) = (Vec::new(), Vec::new());
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
-                // A dropped table has no rows to write.
+                // The changes of a dropped table are not written.
                 let Ok(versions_max) = store.versions_max(table) else {
                     continue;
                 };
@@ -311,8 +311,8 @@ impl LogModel for WideModel {
 }
 
 impl WideStore {
-    /// Returns the part for the first flush of a table. The next manifest edit publishes this part. A repeated flush
-    /// gets the same part.
+    /// Returns the part for the first flush of a table. The next manifest edit publishes the part. A repeated flush
+    /// uses the same part.
     fn new_part(&self, table: TableId) -> Part {
         let mut parts = self.new_parts.lock();
         let at = parts.entry(table).or_insert_with(|| PartRef {
@@ -350,7 +350,7 @@ struct FlushedRows {
     stale: Vec<StaleFragments>,
 }
 
-/// Fragments that no head names once the flush is durable.
+/// Fragments to delete once the flush is durable, because no head references them any more.
 struct StaleFragments {
     part: PartRef,
     key: Bytes,

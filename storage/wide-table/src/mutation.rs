@@ -1,12 +1,13 @@
-//! Mutations of rows: what a write changes, and what is stored.
+//! Mutations of rows: the unit of writes and of storage.
 //!
-//! A [`Mutation`] replaces a row, updates columns of it, or deletes it. A stored row is a mutation that replaces. All
-//! mutations are absolute: before they are journalled, an increment is resolved to its result, and the removal of one
-//! version to the remaining versions. Applying the mutations of a row in the order of the journal gives its state.
-//! Applying the last ones again changes nothing, so a replay after an interrupted flush is safe.
+//! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
+//! [`Effect::Replace`]. All mutations are absolute: before they are journalled, an increment is resolved to its result,
+//! and the removal of one version to the remaining versions. Applying the mutations of a row in the order of the
+//! journal gives its state. Applying the last ones again changes nothing, so a replay after an interrupted flush is
+//! safe.
 //!
-//! Versions of a column are ordered by their time, whatever the order of the writes. A deletion removes everything that
-//! was journalled before it, whatever the time of the versions.
+//! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
+//! that was journalled before it, regardless of the times of the versions.
 
 use std::borrow::Cow;
 
@@ -43,14 +44,14 @@ pub struct Version<'a> {
     pub value: CellValue<'a>,
 }
 
-/// Change of a column: versions to add, and whether older versions are removed first.
+/// Change of a column: adds versions, and optionally removes all older versions first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column<'a> {
     /// Name of the column.
     pub name: ColumnName<'a>,
     /// True if all older versions are removed first.
     pub clears: bool,
-    /// Versions to add, newest first, each time once.
+    /// Versions to add, newest first, with distinct times.
     pub versions: SmallVec<[Version<'a>; 1]>,
 }
 
@@ -123,10 +124,10 @@ pub struct Mutation<'a> {
     /// Effect on the row.
     pub effect: Effect,
     /// Time of the write, or of its newest version if that is later, in nanoseconds since the epoch. The age of a row
-    /// counts from it.
+    /// is measured from this time.
     pub time: i64,
-    /// Changed columns, sorted by name, each once. Empty for [`Effect::Delete`], and possible for others: a row may
-    /// consist of its key alone.
+    /// Changed columns, sorted by name, without duplicates. Always empty for [`Effect::Delete`]. Can be empty for the
+    /// other effects, because a row may consist of its key alone.
     pub columns: Vec<Column<'a>>,
 }
 
@@ -157,14 +158,14 @@ impl<'a> Mutation<'a> {
         found.ok().map(|at| &self.columns[at])
     }
 
-    /// Applies a newer mutation of the same row, keeping the newest `versions_max` versions of each column. Linear in
-    /// the number of columns of both.
+    /// Applies a newer mutation of the same row, keeping the newest `versions_max` versions of each column. Takes time
+    /// linear in the number of columns of both mutations.
     #[must_use]
     pub fn then(self, newer: Self, versions_max: usize) -> Self {
         if newer.effect != Effect::Update {
             return newer.normalized(versions_max);
         }
-        // The update of a deleted row creates it again.
+        // Updating a deleted row recreates it.
         let effect = match self.effect {
             Effect::Delete => Effect::Replace,
             effect => effect,
@@ -189,8 +190,8 @@ impl<'a> Mutation<'a> {
         merged.normalized(versions_max)
     }
 
-    /// Truncates the versions. From a mutation that replaces, also removes the marks of removal and the columns without
-    /// a version, which it does not need.
+    /// Truncates the versions of each column. If the effect is [`Effect::Replace`], also resets the `clears` flags and
+    /// drops columns without versions: neither has an effect on a row that is replaced.
     fn normalized(mut self, versions_max: usize) -> Self {
         for column in &mut self.columns {
             column.versions.truncate(versions_max);

@@ -1,7 +1,7 @@
 //! Reads: one row, and pages of rows in key order.
 //!
 //! A page is read in three steps: the buffers, then the part, then a check that no flush was published in between. Each
-//! row of a page is therefore a state that the row had during the read. Two pages may show different moments.
+//! row of a page is therefore a state that the row had during the read. Two pages may reflect different points in time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl WideStore {
         }))
     }
 
-    /// Returns the value that a part stores under the key of a row: the row, or the head of a large one.
+    /// Returns the value that a part stores under the key of a row: the row itself, or the head of a large row.
     pub(crate) fn stored_raw(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
         let range = KeyRange::new(key, [key, &[0]].concat());
         let limit = PageLimit {
@@ -178,8 +178,8 @@ impl WideStore {
     }
 
     /// Returns a page of rows of a range in scan order. The page has at most `limit.rows_max` rows, and ends after the
-    /// row with which it exceeds `limit.bytes_max`. It may be empty although more rows follow, if all rows that were
-    /// read are deleted.
+    /// first row that makes it exceed `limit.bytes_max`. If all rows that were read are deleted, the page is empty
+    /// although more rows may follow.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
     None
 }
 
-/// Returns the part of a range after a key in scan order; `None` if it is empty.
+/// Returns the rest of a range after a key in scan order; `None` if the rest is empty.
 pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Option<KeyRange> {
     match direction {
         Direction::Ascending => range.above(last),
@@ -245,7 +245,8 @@ pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Op
     }
 }
 
-/// Applies the mutations of a row, oldest first, to its stored bytes; `None` if the row does not exist then.
+/// Applies the mutations of a row, oldest first, to its stored bytes. Returns `None` if the row does not exist
+/// afterwards.
 pub(crate) fn resolve(
     base: Option<&Bytes>,
     mutations: &[Bytes],
@@ -256,7 +257,7 @@ pub(crate) fn resolve(
         return Ok(None);
     };
     if usize::from(base.is_some()) + mutations.len() == 1 {
-        // The usual row has one source and is returned as it is stored.
+        // Fast path: most rows have one source and uniform columns, and are returned as stored.
         match codec::effect_of(first)? {
             Effect::Delete => return Ok(None),
             Effect::Replace if !codec::may_have_versions(first) => return Ok(Some(first.clone())),
@@ -274,7 +275,7 @@ pub(crate) fn resolve(
     }))
 }
 
-/// Source of a merge: the rows of one buffer or of the part that are still to be merged.
+/// Merge source: the rows of one buffer or of the part that are not merged yet.
 struct Source {
     rows: VecDeque<(Bytes, Mutations)>,
     /// Last key that was read if more rows may follow; `None` otherwise.
@@ -294,7 +295,8 @@ impl Source {
 }
 
 impl WideStore {
-    /// Returns the rows of a page of a part. Ends after the row with which the joined rows exceed `limit.bytes_max`.
+    /// Converts a page of a part into a merge source, with the fragments of large rows joined. Ends after the first row
+    /// that makes the joined rows exceed `limit.bytes_max`.
     fn part_source(&self, part: PartRef, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
         let mut rows = VecDeque::with_capacity(page.rows.len());
         let (mut more_after, mut bytes) = (None, 0);
@@ -322,7 +324,8 @@ impl WideStore {
     }
 }
 
-/// Rows, number of rows read, and last key up to which all sources were read; `None` if all sources are at their end.
+/// Merged rows, number of rows read, and last key that all sources cover; the key is `None` if all sources are
+/// exhausted.
 type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
 
 /// Merges the sources, which are ordered newest first. Stops at the last key that all of them cover.
@@ -349,7 +352,7 @@ fn merge(
             break;
         }
         scanned += 1;
-        // Newest first, until a mutation does not need older state.
+        // Collects mutations from the newest source on, until one does not depend on older state.
         mutations.clear();
         let mut is_complete = false;
         for source in &mut sources {

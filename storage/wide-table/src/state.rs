@@ -1,4 +1,4 @@
-//! State of the store at one moment: generations of the row buffer and parts of the tables.
+//! State of the store at one point in time: generations of the row buffer and parts of the tables.
 //!
 //! Readers take the current [`State`] and read its generations, newest first, before the part. A flush writes rows into
 //! the part while readers still overlay its generation. A read therefore has the same result before and after the row
@@ -29,7 +29,7 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Form of the row: 2 if the part can hold fragments of large rows, otherwise 1.
+    /// Format of the manifest row: 2 if the part can hold fragments of large rows, otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
@@ -40,14 +40,14 @@ pub(crate) struct PartDetail {
     /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) column_bytes_max: Option<u64>,
-    /// Newest version of all rows, in nanoseconds since 1970-01-01T00:00:00Z. The server assigns higher versions
-    /// afterwards.
+    /// Newest version among all rows, in nanoseconds since 1970-01-01T00:00:00Z. Versions that the server assigns later
+    /// are higher.
     pub(crate) newest: i64,
 }
 
-/// Form of [`PartDetail`] without fragments.
+/// Format of the [`PartDetail`] of a part without fragments.
 pub(crate) const PART_FORMAT: u8 = 1;
-/// Form of [`PartDetail`] with fragments, which older builds refuse.
+/// Format of the [`PartDetail`] of a part that can hold fragments. Older builds refuse this format.
 pub(crate) const PART_FORMAT_FRAGMENTS: u8 = 2;
 
 impl PartDetail {
@@ -63,7 +63,7 @@ impl PartDetail {
         (row, self.column_bytes_max.map_or(row, bytes))
     }
 
-    /// Records the size in bytes of a column, or of a whole row as an upper bound.
+    /// Raises the recorded maximum column size to `bytes`: the size of a column, or of a whole row as an upper bound.
     pub(crate) fn note_column(&mut self, bytes: usize) {
         self.column_bytes_max = self.column_bytes_max.map(|known| known.max(bytes as u64));
     }
@@ -75,7 +75,7 @@ impl PartDetail {
     }
 }
 
-/// Generations and parts at one moment. A value never changes once it is shared, but its active generation grows.
+/// Generations and parts at one point in time. A shared state is immutable, except that its active generation grows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub(crate) active: Arc<Generation>,
@@ -96,7 +96,7 @@ impl State {
             .collect()
     }
 
-    /// Returns the position of a row in the history of changes, to find out later whether it was changed.
+    /// Returns the revision of a row, which [`is_unchanged`](Self::is_unchanged) later compares to detect changes.
     pub(crate) fn revision(&self, table: TableId, key: &[u8]) -> Revision {
         let buffers = self.buffers(table);
         let last = buffers.iter().find_map(|buffer| buffer.last_change(key));
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// Returns the position of a range in the history of changes.
+    /// Returns the revision of a range: the last buffered change of its rows.
     pub(crate) fn range_revision(&self, table: TableId, range: &KeyRange) -> RangeRevision {
         let buffers = self.buffers(table);
         RangeRevision(Revision {
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// Last change of a row that a reader has seen.
+/// Revision of a row at the time of a read: its last buffered change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Revision {
     /// Sequence of the last change in the buffer; `None` if the buffer does not change the row.
@@ -138,7 +138,7 @@ pub(crate) struct Revision {
     flushes: u64,
 }
 
-/// Last change of the rows of a range that a reader has seen.
+/// Revision of a range at the time of a read: the last buffered change of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangeRevision(Revision);
 
@@ -179,14 +179,14 @@ pub(crate) struct Buffered {
     pub(crate) needs_part: bool,
 }
 
-/// Rows with a change between its check and its application, as counters by the hash of the key.
+/// Rows whose changes are checked but not yet applied, as counters indexed by the hash of the key.
 ///
-/// The committer checks all entries of a group before it applies any. A condition on a row that an earlier entry of the
-/// group changes cannot be decided then. Two keys with the same counter only cost a retry.
+/// The committer checks all entries of a group before it applies any. While a change of a row is pending, the committer
+/// therefore cannot decide a condition on this row. If two keys share a counter, the only cost is a retry.
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     counters: Box<[AtomicU32]>,
-    /// Counters by the hash of the partition.
+    /// Counters indexed by the hash of the partition.
     partitions: Box<[AtomicU32]>,
     /// Pending deletions of ranges, which may change any row.
     ranges: AtomicU32,

@@ -1,6 +1,6 @@
 //! Statistics of wide tables: row buffer, rows written, flush lag.
 //!
-//! Reading them costs a lock per buffered table.
+//! Reading the statistics takes one lock per buffered table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct WideStats {
 /// Statistics of a wide table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WideTableStats {
-    /// Changes of rows and deletions of ranges that were committed since the start, without those of the replay.
+    /// Row changes and range deletions committed since the start; replayed changes are not counted.
     pub changes: u64,
     /// Changed rows in the buffer. A row in several generations counts several times.
     pub buffered_rows: u64,

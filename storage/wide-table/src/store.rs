@@ -24,8 +24,8 @@ use crate::{codec, error};
 /// Settings of the store.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Size of the active generation at which it is frozen, in bytes. Frozen generations may use twice as much; beyond
-    /// that writers wait. Default 64 MiB.
+    /// Size of the active generation at which it is frozen, in bytes. Frozen generations may use twice as much memory;
+    /// beyond this limit, writers wait. Default 64 MiB.
     pub buffer_bytes: usize,
     /// Size of a stored row, in bytes, above which it is cut into fragments of about this size. Default 256 KiB.
     pub fragment_bytes: usize,
@@ -49,7 +49,7 @@ pub struct WideReplay(Arc<Mutex<Replayed>>);
 struct Replayed {
     parts: BTreeMap<TableId, Part>,
     active: Generation,
-    /// Wide tables that exist, with the number of versions that they keep.
+    /// Existing wide tables, with the number of versions that they keep per column.
     tables: BTreeMap<TableId, usize>,
     newest: i64,
 }
@@ -125,9 +125,9 @@ pub struct WideStore {
     pub(crate) settings: Settings,
     pub(crate) state: RwLock<Arc<State>>,
     pub(crate) pending: PendingRows,
-    /// Parts of tables whose first flush was begun and is not published.
+    /// Parts of tables whose first flush has started and is not published yet.
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
-    /// Newest version that this process has assigned, or that its start has found in parts and in the journal.
+    /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
     newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
@@ -156,7 +156,7 @@ impl WideStore {
         }
     }
 
-    /// Returns the state at this moment.
+    /// Returns the current state.
     pub(crate) fn state(&self) -> Arc<State> {
         Arc::clone(&self.state.read())
     }
@@ -190,7 +190,7 @@ impl WideStore {
         self.newest.load(Ordering::Relaxed)
     }
 
-    /// Returns the memory of the row buffer, in bytes: active and frozen generations.
+    /// Returns the memory in bytes of the active generation and of all frozen generations.
     pub fn buffer_bytes(&self) -> (usize, usize) {
         let state = self.state();
         let frozen = state.frozen.iter().map(|generation| generation.bytes()).sum();
@@ -237,7 +237,7 @@ pub(crate) fn read_parts(
     Ok(parts)
 }
 
-/// Returns true if a mutation needs no older state.
+/// Returns true if a mutation does not depend on older state.
 pub(crate) fn is_base(mutation: &[u8]) -> bool {
     !matches!(codec::effect_of(mutation), Ok(Effect::Update))
 }

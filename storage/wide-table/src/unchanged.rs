@@ -1,9 +1,9 @@
-//! Optimistic transactions: what a client has read must be unchanged when its writes are committed.
+//! Optimistic transactions: rows that a client has read must be unchanged when its writes are committed.
 //!
-//! A client reads rows with their digests, decides, and sends its writes together with the digests. The write is
-//! refused if a digest differs. Digests cover the stored content, which contains the times of all versions. They
-//! therefore stay valid after a restart and need no state in the server. The digest of a range also covers rows that
-//! were added or removed.
+//! A client reads rows with their digests, then sends its writes together with these digests. A write is refused if a
+//! digest differs. Digests cover the stored content, which contains the times of all versions. They therefore stay
+//! valid after a restart and need no state in the server. The digest of a range also covers rows that were added or
+//! removed.
 //!
 //! The comparison reads the rows again on the caller's thread. The committer then checks that the rows have not changed
 //! since this second read, as it does for conditions.
@@ -92,11 +92,11 @@ pub(crate) struct SeenRange {
 
 impl WideStore {
     /// Returns the digest of the rows of a range, and its revision before the first row was read. `left` is the number
-    /// of rows that may still be read; it is reduced.
+    /// of rows that may still be read; the rows read are subtracted from it.
     ///
     /// # Errors
     ///
-    /// [`WideError::TooLarge`] if more rows would be read, and the errors of [`page`](Self::page).
+    /// [`WideError::TooLarge`] if more than `left` rows would be read, and the errors of [`page`](Self::page).
     pub(crate) fn range_digest(
         &self,
         table: TableId,

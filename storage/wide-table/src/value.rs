@@ -34,7 +34,7 @@ pub enum CellValue<'a> {
     Timestamp(Timestamp),
 }
 
-// Type bytes of stored values. A number is never used for another type.
+// Type bytes of stored values. A type byte is never reused for another type.
 const STRING: u8 = 1;
 const I64: u8 = 2;
 const U64: u8 = 3;

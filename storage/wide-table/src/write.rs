@@ -1,9 +1,9 @@
-//! Writes: conditional changes of rows, all or none within a partition.
+//! Conditional changes of rows, atomic within a partition.
 //!
 //! A write that depends on stored rows (a condition, an increment, a returned row) is optimistic. The caller's thread
-//! reads the rows, decides, and sends an entry that names the revisions it has read. The committer refuses the entry if
-//! a row has changed since, and the caller begins again. The committer therefore compares numbers and never reads
-//! stored rows, and no lock is held over a sync.
+//! reads the rows, evaluates the write, and sends an entry with the revisions that it has read. The committer refuses
+//! the entry if a row has changed since, and the caller retries. The committer therefore compares numbers and never
+//! reads stored rows, and no lock is held over a sync.
 
 mod decide;
 mod journal;
@@ -33,21 +33,21 @@ pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
-/// Condition of a write, tested on the current row; `None` if the row does not exist. The write is done only if the
-/// condition returns true.
+/// Condition of a write, tested on the current row. Its argument is `None` if the row does not exist. The write is
+/// applied only if the condition returns true.
 pub type Condition<'a> = Box<dyn Fn(Option<&Mutation<'_>>) -> bool + Send + Sync + 'a>;
 
-/// Builds the rows of a write. Each call of the argument returns an id above all previous ids.
+/// Function that builds the rows of a write. Each call of its argument returns an id above all previous ids.
 pub type MakeRows<'f, 'w, E> =
     dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E> + 'f;
 
-/// Returns the outcome to store with an idempotency key, given the rows and their outcomes.
+/// Function that returns the outcome to store with an idempotency key, given the rows and their outcomes.
 pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord> + 'f;
 
 /// Operation on a row.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Replaces the row by these columns, sorted by name.
+    /// Replaces the row with these columns, sorted by name.
     Put(Vec<Column<'static>>),
     /// Changes columns of the row; creates it if it does not exist.
     Update(Update),
@@ -97,7 +97,7 @@ pub enum Image {
 pub struct RowWrite<'a> {
     /// Stored key.
     pub key: Bytes,
-    /// Length of the prefix of the key that names the partition. Writes of one partition are done all or not at all.
+    /// Length of the prefix of the key that names the partition. Either all writes of a partition are applied, or none.
     pub partition: usize,
     /// Time of the write, in nanoseconds since 1970-01-01T00:00:00Z; see [`WideStore::next_version`].
     pub time: i64,
@@ -168,16 +168,16 @@ pub struct Written {
 }
 
 impl WideStore {
-    /// Writes rows. The rows of one partition are written all or not at all; rows of other partitions are independent
-    /// of them. All rows that are written become visible and durable together.
+    /// Writes rows. The rows of one partition are written atomically; rows of different partitions are independent of
+    /// each other. All rows that are written become visible and durable together.
     ///
     /// `remember` returns the outcome to store with an idempotency key, given the outcomes of the rows.
     ///
     /// # Errors
     ///
     /// [`WideError::NoTable`] if the table does not exist, [`WideError::TooLarge`] for more than [`WRITE_BYTES_MAX`]
-    /// bytes, [`WideError::Contended`] if the rows were changed by others during every attempt, and the errors of reads
-    /// and of the log.
+    /// bytes, [`WideError::Contended`] if the rows were changed by other writes during every attempt, and the errors of
+    /// reads and of the log.
     pub fn write(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -198,9 +198,8 @@ impl WideStore {
     }
 
     /// Writes rows whose keys hold generated ids. `make` builds the rows; each call of its argument returns an id above
-    /// all previous ids. The rows of later calls are never visible before those of earlier ones, so a reader that has
-    /// read an id has read all lower ids that will ever exist. Returns the rows of the last attempt with their
-    /// outcomes.
+    /// all previous ids. Rows of a later call never become visible before those of an earlier call. Once a reader has
+    /// seen an id, no lower id can therefore appear later. Returns the rows of the last attempt with their outcomes.
     ///
     /// # Errors
     ///
@@ -214,7 +213,7 @@ impl WideStore {
         remember: &RememberRows<'_, 'w>,
     ) -> std::result::Result<(Vec<RowWrite<'w>>, Written), E> {
         for _ in 0..ATTEMPTS_MAX {
-            // Held until the entry is sent, not until it is committed.
+            // The lock is held until the entry is sent, not until it is committed.
             let order = self.generated.lock();
             let writes = make(&mut || self.next_version())?;
             let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
@@ -229,8 +228,8 @@ impl WideStore {
         }))
     }
 
-    /// Decides writes and sends their entry to the committer. Sends nothing if there is neither a change nor an outcome
-    /// to store.
+    /// Evaluates writes and sends their entry to the committer. Sends nothing if there is neither a change nor an
+    /// outcome to store.
     fn submit(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -339,11 +338,11 @@ impl WideStore {
     }
 }
 
-/// Decided writes, with the entry that was sent to the committer.
+/// Evaluated writes, with the entry that was sent to the committer.
 struct Sent {
     outcomes: Vec<RowOutcome>,
     changed: Option<usize>,
-    /// Entry on its way; `None` if nothing is written.
+    /// Entry that is not committed yet; `None` if nothing is written.
     submitted: Option<Submitted>,
 }
 

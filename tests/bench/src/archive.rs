@@ -25,7 +25,7 @@ use crate::set::{Kind, STEP, Set};
 use crate::truth::Truth;
 use crate::wanted;
 
-/// The table of ratios.
+/// Name of the table of ratios.
 const RATIOS: &str = "ratios";
 /// Number of machines that write to [`RATIOS`], and number of fields per machine.
 const RATIO_HOSTS: u64 = 100;

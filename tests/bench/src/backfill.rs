@@ -22,8 +22,8 @@ struct Shuffle {
     bits: u32,
 }
 
-/// Odd multipliers: multiplication modulo a power of two is then a permutation. Multiplication mixes the low bits
-/// poorly, so [`Shuffle::at`] also shifts.
+/// Odd multipliers, because multiplication by an odd number is a permutation modulo a power of two. Multiplication
+/// mixes the low bits poorly, so [`Shuffle::at`] also shifts.
 const MULTIPLIERS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
 const HOSTS: u64 = 100;

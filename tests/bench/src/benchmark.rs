@@ -384,7 +384,8 @@ impl Benchmark {
     }
 }
 
-/// Lists the parts of a data folder from [`SHOWN_BYTES_PER_VALUE`], with their size in MiB and in bytes per value.
+/// Lists the parts of a data folder that take at least [`SHOWN_BYTES_PER_VALUE`], with their size in MiB and in bytes
+/// per value.
 pub(crate) fn parts(usage: &Usage, values: f64) -> String {
     let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
     let parts = parts

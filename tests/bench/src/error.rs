@@ -30,7 +30,7 @@ pub(crate) enum BenchError {
     /// A condition was not reached in time.
     #[error("{what} did not happen within {limit:?}")]
     Late { what: String, limit: Duration },
-    /// The connection broke or carried something other than HTTP/1.1.
+    /// The connection broke, or a response was not valid HTTP/1.1.
     #[error("{what}: {source}")]
     Connection {
         what: &'static str,

@@ -1,5 +1,5 @@
-//! Benchmark group `find`: one million timelines with ten tags and five attributes; measures search latency,
-//! index build, disk and memory.
+//! Benchmark group `find`: one million timelines with ten tags and five attributes. The group measures search
+//! latency, index build, disk and memory.
 //!
 //! Every tag and attribute is a function of the timeline's number, so that the expected number of hits of
 //! each query can be computed.
@@ -158,7 +158,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Starts without an index and waits until it is rebuilt; reports the cost of the build.
+    /// Starts the server without an index and waits until the index is rebuilt; reports the cost of the build.
     fn rebuild(&self, data: &std::path::Path, crowd: Crowd, report: &mut Report) -> Result<()> {
         let mut idle = Server::start(&self.server, data)?;
         idle.seal_and_settle()?;

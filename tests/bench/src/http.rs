@@ -38,7 +38,7 @@ const READ_BYTES: usize = 256 << 10;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Connection {
-    /// Connects; fails at once if no process listens on the address.
+    /// Opens a connection; fails at once if no process listens on the address.
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -52,7 +52,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads the whole response, whatever its status.
+    /// Sends a request and reads the whole response, of any status.
     pub(crate) fn send(
         &mut self,
         method: &str,

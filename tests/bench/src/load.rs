@@ -85,7 +85,7 @@ pub(crate) fn load_bodies(
     let (empty_out, empty_in) = bounded::<Vec<u8>>(BATCHES_AHEAD + connections);
     thread::scope(|scope| {
         let maker = scope.spawn(move || make_batches(make, &full_out, &empty_in));
-        // The first batches are made before the clock starts.
+        // The first batches are made before the time measurement starts.
         while full_in.len() < BATCHES_AHEAD && !maker.is_finished() {
             pause(Duration::from_millis(1));
         }

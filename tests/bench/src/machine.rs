@@ -46,7 +46,7 @@ impl Machine {
 }
 
 /// Returns the load average of the last minute. A value well above the benchmark's own three or four threads
-/// means that other processes made the figures worse.
+/// indicates that other processes made the figures worse.
 pub(crate) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next();

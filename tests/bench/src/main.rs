@@ -9,8 +9,8 @@
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
-//! - CPU time includes all threads of the server, user and system, from before the first byte until everything
-//!   is sealed and the server is idle.
+//! - CPU time is the user and system time of all server threads, from before the first byte until everything is
+//!   sealed and the server is idle.
 //! - Disk usage is then measured over the whole data folder, as `du` counts it.
 //! - Bytes written are counted by Linux for the process, minus the size of its journal files.
 //! - Interference is measured in alternating time slices: the measured work runs alone, then together with the

@@ -26,7 +26,7 @@ use crate::wanted;
 /// gzip level of the requests. A collector uses 6, the default of Go's library; the level makes no difference to the
 /// server.
 const GZIP_LEVEL: u32 = 3;
-/// zstd level of the requests, as a collector uses it.
+/// zstd level of the requests; a collector uses the same level.
 const ZSTD_LEVEL: i32 = 3;
 
 /// Compression of a request.

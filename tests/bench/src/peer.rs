@@ -1,9 +1,9 @@
 //! Sends the samples and queries of the group `prometheus` to another server that supports remote write and
 //! PromQL, such as VictoriaMetrics or Prometheus. The user starts the peer empty and stops it.
 //!
-//! Data that Tideline receives as line protocol is sent to the peer by remote write 1.0, under the metric
-//! names that Tideline exposes. Queries are byte for byte the same. If a result of the peer stays different,
-//! the query is still timed and a note describes the difference.
+//! Data that Tideline receives as line protocol is sent to the peer by remote write 1.0, under the metric names that
+//! Tideline exposes. Queries are byte for byte the same. If a result of the peer remains different, the query is
+//! still timed and a note describes the difference.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ impl Peer {
         })
     }
 
-    /// Queries the number of node exporter samples of the last day that the peer stores.
+    /// Returns the number of node exporter samples of the last day that the peer stores.
     fn samples_of_nodes(&self) -> Result<f64> {
         let found = Cell::new(0.0);
         let send = promql::checked_request(
@@ -271,9 +271,9 @@ pub(crate) struct Rounds {
 #[derive(Debug)]
 enum Settled {
     Right,
-    /// The result stays wrong; describes the difference.
+    /// The result remained wrong; holds the difference.
     Wrong(String),
-    /// The query is refused; holds the response body.
+    /// The query was refused; holds the response body.
     Refused(String),
 }
 

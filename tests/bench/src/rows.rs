@@ -1,8 +1,8 @@
 //! Rows of wide tables: single and conditional writes, batches, point reads, scans, merged buckets, disk, restart.
 //!
-//! A row has a key of a customer and a number, and ten columns with about 150 bytes in JSON. Every write is
-//! acknowledged after its sync. *Drained* figures include the flush and the work of the storage engine until the
-//! server is idle.
+//! The key of a row consists of a customer and a number. A row has ten columns with about 150 bytes in JSON. Every
+//! write is acknowledged after its sync. *Drained* figures include the flush and the work of the storage engine until
+//! the server is idle.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 64;
 const BATCH: u64 = 1_000;
 /// Number of customers over which rows are spread.
 const CUSTOMERS: u64 = 1_000;
-/// zstd level with which the export is compressed, as a reference for the disk usage.
+/// zstd level of the compressed export, which is the reference for the disk usage.
 const EXPORT_LEVEL: i32 = 3;
 /// Number of buckets of the table with merged buckets.
 const BUCKETS: u64 = 16;

@@ -1,6 +1,7 @@
 //! Goals of the figures on a machine with two cores. S, M and C are the data sets of the module `set`.
 //!
-//! Each goal is documented with its unit; the measuring modules assign it to a figure.
+//! The comment of each goal states the unit, the statistic if there is one, and the measured work. The measuring
+//! modules assign the goals to figures.
 
 use crate::report::Wanted;
 use crate::set::Kind;
@@ -14,7 +15,7 @@ pub(crate) fn ingest(kind: Kind) -> Wanted {
     })
 }
 
-/// Returns the goal for bytes on disk per value, everything included.
+/// Returns the goal for bytes on disk per value, measured over the whole data folder.
 pub(crate) fn bytes_per_value(kind: Kind) -> Wanted {
     Wanted::AtMost(match kind {
         Kind::S => 0.75,
@@ -32,25 +33,26 @@ pub(crate) fn peak_memory(kind: Kind) -> Wanted {
     }
 }
 
-/// Seconds from the start after `kill -9` to the first correct result, M sealed.
+/// Seconds from the start after `kill -9` to the first correct result; all points of M are sealed.
 pub(crate) const READY_SEALED: Wanted = Wanted::AtMost(0.5);
-/// Seconds from the start after `kill -9` to the first correct result, S unsealed: the journal is replayed.
+/// Seconds from the start after `kill -9` to the first correct result; the points of S are unsealed, so that the
+/// journal is replayed.
 pub(crate) const READY_UNSEALED: Wanted = Wanted::AtMost(1.0);
-/// Milliseconds at the client, median: one timeline, one hour of one field by minute, out of M.
+/// Milliseconds at the client, median: one hour of one field of one timeline of M, by minute.
 pub(crate) const ONE_TIMELINE: Wanted = Wanted::AtMost(0.4);
 /// Milliseconds, median: one field by minute over all hosts of S.
 pub(crate) const ALL_HOSTS_BY_MINUTE: Wanted = Wanted::AtMost(25.0);
 /// Milliseconds, median: all ten fields by host and hour, twelve hours of M.
 pub(crate) const ALL_FIELDS_BY_HOUR: Wanted = Wanted::AtMost(100.0);
-/// Milliseconds, median: every value over 90 of one field of all hosts, twelve hours of M, as rows.
+/// Milliseconds, median: all values above 90 of one field of all hosts, over twelve hours of M, as rows.
 pub(crate) const HIGH_VALUES: Wanted = Wanted::AtMost(150.0);
-/// Milliseconds, median: the ten of 1,000 hosts with the highest mean of one field, twelve hours of M.
+/// Milliseconds, median: the ten of 1,000 hosts with the highest mean of one field over twelve hours of M.
 pub(crate) const TOP_HOSTS: Wanted = Wanted::AtMost(15.0);
 /// Milliseconds, median: latest values of all fields of 1,000 hosts.
 pub(crate) const LATEST: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile: two tag conditions among the timelines of C.
 pub(crate) const SEARCH: Wanted = Wanted::AtMost(3.0);
-/// Bytes on disk per value of M, everything included, after all points were moved to the cold tier.
+/// Bytes on disk per value of M over the whole data folder, after all points were moved to the cold tier.
 pub(crate) const COLD_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.38);
 /// Millions of values moved to the cold tier per second of server CPU time.
 pub(crate) const MIGRATION: Wanted = Wanted::AtLeast(15.0);
@@ -58,7 +60,7 @@ pub(crate) const MIGRATION: Wanted = Wanted::AtLeast(15.0);
 pub(crate) const MIGRATION_MEMORY: Wanted = Wanted::AtMost(256.0);
 /// Bytes written per byte in the cold tier at the end, without the journal.
 pub(crate) const WRITE_AMPLIFICATION: Wanted = Wanted::AtMost(4.0);
-/// Milliseconds, median: all ten fields by host and hour, twelve hours of M, cold.
+/// Milliseconds, median: all ten fields by host and hour, over twelve hours of M in the cold tier.
 pub(crate) const ALL_FIELDS_BY_HOUR_COLD: Wanted = Wanted::AtMost(40.0);
 /// Ingest rate during a move, in percent of the rate without a move.
 pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
@@ -76,13 +78,13 @@ pub(crate) const ARCHIVING_MEMORY: Wanted = Wanted::AtMost(512.0);
 pub(crate) const ARCHIVED_DAY: Wanted = Wanted::AtMost(5.0);
 /// Millions of archived values that an aggregate over all timelines reads per second of server CPU time.
 pub(crate) const ARCHIVED_AGGREGATE: Wanted = Wanted::AtLeast(50.0);
-/// Segments after five years in random order.
+/// Number of segments after a backfill of five years in random order.
 pub(crate) const BACKFILL_SEGMENTS: Wanted = Wanted::AtMost(1_000.0);
 /// Millions of values of the backfill per second of server CPU time, including folds.
 pub(crate) const BACKFILL: Wanted = Wanted::AtLeast(1.0);
 /// Mebibytes of resident memory during the backfill; the same limit as for loading M.
 pub(crate) const BACKFILL_MEMORY: Wanted = Wanted::AtMost(500.0);
-/// Bytes on disk per value of a million timelines.
+/// Bytes on disk per value of a set of one million timelines.
 pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
 /// Mebibytes of resident memory with a million timelines, while loading and moving.
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
@@ -93,7 +95,8 @@ pub(crate) const FIND_EQUALS: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile, among a million timelines: a prefix, a wildcard, a regular expression, a range
 /// or an area, with up to 1,000 hits.
 pub(crate) const FIND_PATTERN: Wanted = Wanted::AtMost(15.0);
-/// Milliseconds, 99th percentile, among a million timelines: words with a wrong letter, first page.
+/// Milliseconds, 99th percentile, among a million timelines: the first page of a text search for words with a wrong
+/// letter.
 pub(crate) const FIND_TEXT: Wanted = Wanted::AtMost(20.0);
 /// Milliseconds, 99th percentile, among a million timelines: counts by a tag with 200,000 values.
 pub(crate) const FIND_FACET: Wanted = Wanted::AtMost(30.0);
@@ -109,7 +112,7 @@ pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
 pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);
 /// Millions of OTLP data points per second of server CPU time, from the first byte to the last seal.
 pub(crate) const OTLP: Wanted = Wanted::AtLeast(1.0);
-/// Milliseconds, median: the rates of 1,000 counters in groups, six hours by the minute.
+/// Milliseconds, median: the rates of 1,000 counters in groups, over six hours in steps of one minute.
 pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
 /// Milliseconds at the client, median: an instant query for one series.
 pub(crate) const ONE_SERIES: Wanted = Wanted::AtMost(0.5);

@@ -508,8 +508,7 @@ impl Value {
     }
 }
 
-/// Request with pre-encoded metrics, of which only times and values change. All numbers have a fixed size, so that they
-/// can be replaced in place.
+/// Pre-encoded request in which only times and values change. Both have a fixed size and are replaced in place.
 #[derive(Debug, Clone)]
 pub struct Template {
     message: Vec<u8>,
@@ -520,9 +519,9 @@ pub struct Template {
 }
 
 impl Template {
-    /// Time that a template replaces.
+    /// Placeholder for the time of a point.
     pub const TIME: u64 = 0xfedc_ba98_7654_3210;
-    /// Value that a template replaces.
+    /// Placeholder for the value of a point.
     pub const VALUE: Number = Number::Double(f64::from_bits(0x7654_3210_fedc_ba98));
 
     /// Encodes a request whose points have [`Self::TIME`] and [`Self::VALUE`].

@@ -15,7 +15,7 @@ use crate::series::Value;
 /// absolute values.
 const TOLERANCE: f64 = 1e-6;
 
-/// Everything that a script expects of one evaluation.
+/// Expected outcome of one evaluation: result, error, warnings and infos.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Expectation {
     /// Expected result.

@@ -92,7 +92,7 @@ pub struct Report {
 /// Failed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Line, from 1; 0 for the initial clear.
+    /// Line number, from 1; 0 for the initial clear.
     pub line: usize,
     /// Evaluated query; empty for other commands.
     pub query: String,

@@ -20,7 +20,7 @@ pub struct Script {
 /// Command of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Action.
     pub action: Action,
@@ -64,11 +64,11 @@ pub enum When {
     },
 }
 
-/// Reason why a text is not a script.
+/// Error of parsing a script.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct ScriptError {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Description of the error.
     pub message: String,

@@ -1,4 +1,4 @@
-//! Case of the crash matrix: a step, a side of it, and a fault.
+//! Case of the crash matrix: a step, its side (before or after), and a fault.
 //!
 //! The method of each fault returns a running server; [`finish`] then runs all jobs on it.
 
@@ -39,11 +39,11 @@ pub(super) struct Case {
     blow: Blow,
 }
 
-/// File for which a paused step waits. It is created when the gate is dropped, so that a failed check never
+/// File whose creation resumes a paused step. It is created when the gate is dropped, so that a failed check never
 /// leaves a request without a response.
 struct Gate(PathBuf);
 
-/// Prepared store with which every case begins, packed into one archive.
+/// Prepared store, packed into one archive; every case begins with a copy.
 #[derive(Debug)]
 pub(super) struct Prepared {
     seed: u64,
@@ -80,7 +80,7 @@ impl Prepared {
     ///
     /// # Panics
     ///
-    /// If the binary has no fail points: all cases would pass without testing anything.
+    /// Panics if the binary has no fail points: all cases would pass without testing anything.
     pub(super) fn new(seed: u64) -> Self {
         let folder = DataFolder::new();
         // The seal is retried at once, so its failure is visible only in the log or in the response.
@@ -142,7 +142,7 @@ impl Case {
     ///
     /// # Panics
     ///
-    /// If the store returns anything but the written points, or if the step is not reached.
+    /// Panics if the store returns anything but the written points, or if the step is not reached.
     pub(super) fn run(&self, prepared: &Prepared) {
         let folder = DataFolder::new();
         archive::unpack(&prepared.packed, &folder.path()).expect("it was packed here");

@@ -78,7 +78,7 @@ impl Life {
         Self::set_policy(client, &json!({"hot_ttl": hot_ttl}));
     }
 
-    /// Sets the retention. Older points expire, and writing such points is refused from then on.
+    /// Sets the retention. Older points expire, and writes of older points are refused from then on.
     pub(super) fn set_retention(client: &Client) {
         Self::set_policy(client, &json!({"retention": format_duration(RETENTION)}));
     }

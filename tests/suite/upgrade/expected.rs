@@ -98,7 +98,7 @@ impl Expected {
     ///
     /// # Panics
     ///
-    /// If the text has another form.
+    /// Panics if the text has another form.
     pub(super) fn parse(text: &str) -> Self {
         let mut expected = Self::default();
         let mut table = String::new();

@@ -73,7 +73,7 @@ pub(super) fn steps() -> Vec<Step> {
     steps
 }
 
-/// Splits points into requests of 100.
+/// Returns writes of the points in requests of 100.
 fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
     points
         .chunks(100)
@@ -81,8 +81,8 @@ fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
         .collect()
 }
 
-/// One point per machine and quarter of an hour; `web-2` has no points on the second day, and `web-3` has points in
-/// about a third of the quarters, up to 10 minutes late.
+/// Returns one point per machine and quarter of an hour. `web-2` has no points on the second day; `web-3` has points
+/// in about a third of the quarters, up to 10 minutes late.
 fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for quarter in quarters {
@@ -102,8 +102,8 @@ fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     points
 }
 
-/// Point with every type except histograms. `n` is signed on the first day, a float on the second and unsigned
-/// later; `state` is missing in three of four points.
+/// Returns a point with every type except histograms. `n` is signed on the first day, a float on the second and
+/// unsigned later; `state` is missing in three of four points.
 fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     let mut fields = Fields::from([
         (
@@ -139,7 +139,7 @@ fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     )
 }
 
-/// One point per device and minute, in a separate table.
+/// Returns one point per device and minute, for a separate table.
 fn temperatures(minutes: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for minute in minutes {
@@ -157,7 +157,7 @@ fn temperatures(minutes: std::ops::Range<i64>, random: &mut Random) -> Vec<Point
     points
 }
 
-/// Points between sealed timestamps.
+/// Returns points between sealed timestamps.
 fn late(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {
@@ -167,7 +167,7 @@ fn late(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// One point every 30 days since March 2019, so that one seal spans years; and timestamps around the epoch.
+/// Returns one point every 30 days since March 2019, so that one seal spans years, and points around the epoch.
 fn years(random: &mut Random) -> Vec<Point> {
     let months = (1..=60).map(|month| START - month * 30 * DAY);
     let epoch = [-DAY, -1, 0, 1];
@@ -183,8 +183,8 @@ fn years(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Points of three machines at random quarters of an hour; most of them overwrite regular points. One in four is
-/// complete, three in four have a single field. A point may occur twice in one request.
+/// Returns points of three machines at random quarters of an hour; most of them overwrite regular points. One in four
+/// is complete, three in four have a single field. A point may occur twice in one request.
 fn overwrites(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {
@@ -199,7 +199,7 @@ fn overwrites(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Point without a source, with names that need escapes in some format.
+/// Returns a point without a source, with names that need escapes in some format.
 fn odd_names() -> Vec<Point> {
     let tags = [("Größe", "5 m"), ("k=v", "a,b"), ("path", "C:\\dir")];
     let fields = Fields::from([
@@ -211,7 +211,7 @@ fn odd_names() -> Vec<Point> {
     vec![point("odd name", &tags, START + 5 * SECOND, fields)]
 }
 
-/// Points of a known and of a new timeline, which only the journal holds.
+/// Returns points of a known and of a new timeline, which only the journal holds.
 fn unsealed(random: &mut Random) -> Vec<Point> {
     (0..20)
         .flat_map(|minute| {

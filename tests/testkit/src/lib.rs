@@ -24,7 +24,7 @@ const SLOW_CASES: u32 = 8;
 ///
 /// # Panics
 ///
-/// If the variable is not a number.
+/// Panics if the variable is not a number.
 pub fn seed(test: &str) -> u64 {
     let seed = replayed_seed().unwrap_or_else(|| RandomState::new().hash_one(test) >> 1);
     println!("{test}: TIDELINE_SEED={seed}");

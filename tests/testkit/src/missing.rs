@@ -1,4 +1,4 @@
-//! Tests whose prerequisites are missing: reported on the terminal, or failed under `CI=true`.
+//! Tests with missing prerequisites: they are reported on the terminal, or fail under `CI=true`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub fn is_ci() -> bool {
 ///
 /// # Panics
 ///
-/// Under `CI=true`.
+/// Panics if `CI=true`.
 #[track_caller]
 pub fn skip(reason: &str) {
     assert!(
@@ -41,7 +41,7 @@ fn report(what: &str, reason: &str) {
 ///
 /// # Panics
 ///
-/// If the path of the crate has fewer than two parents.
+/// Panics if the path of the crate has fewer than two parents.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -54,7 +54,7 @@ pub fn workspace() -> &'static Path {
 ///
 /// # Panics
 ///
-/// If the folder is missing under `CI=true`.
+/// Panics if the folder is missing under `CI=true`.
 #[track_caller]
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("TIDELINE_CORPORA")

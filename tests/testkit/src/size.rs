@@ -1,10 +1,10 @@
-//! The size of tests that have a short and a slow form.
+//! Size of tests that have a short and a slow form.
 
-/// Returns true if `TIDELINE_SLOW=1`: every test takes its slow form.
+/// Returns true if `TIDELINE_SLOW=1`, which selects the slow form of every test.
 ///
 /// # Panics
 ///
-/// If the variable is neither `0` nor `1` nor empty.
+/// Panics if the variable is neither `0` nor `1` nor empty.
 pub fn is_slow() -> bool {
     match std::env::var("TIDELINE_SLOW").as_deref() {
         Ok("1") => true,
@@ -18,7 +18,7 @@ pub fn is_slow() -> bool {
 ///
 /// # Panics
 ///
-/// If the variable is not a number.
+/// Panics if the variable is not a number.
 pub fn rounds(variable: &str, short: usize, slow: usize) -> usize {
     match std::env::var(variable) {
         Ok(text) => text

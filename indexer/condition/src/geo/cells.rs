@@ -177,7 +177,7 @@ fn column(longitude: f64) -> u32 {
     step((longitude + 180.0) / 360.0)
 }
 
-/// Converts a fraction from 0 to 1 to a step.
+/// Quantizes a fraction from 0 to 1 to 32 bits.
 fn step(part: f64) -> u32 {
     // The cast saturates for a fraction of 1.
     (part * (f64::from(u32::MAX) + 1.0)) as u32

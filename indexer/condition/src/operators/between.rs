@@ -11,7 +11,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that the value of a field is between these two, lower one first, both included.
+/// Test that the value of a field is between these two values, both inclusive. The lower value is first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Between(pub Box<[Literal; 2]>);
 

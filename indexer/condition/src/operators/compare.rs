@@ -19,18 +19,18 @@ use crate::text::{TextPredicate, TextTest, read};
 /// attribute, or a measurement, source or tag whose text parses as a number. For points, it is a number or a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
-    /// The lower end.
+    /// Lower bound.
     pub low: Bound<Literal>,
-    /// The upper end.
+    /// Upper bound.
     pub high: Bound<Literal>,
 }
 
 /// A range of doubles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberRange {
-    /// The lower end.
+    /// Lower bound.
     pub low: Bound<f64>,
-    /// The upper end.
+    /// Upper bound.
     pub high: Bound<f64>,
 }
 

@@ -15,8 +15,8 @@ use crate::text::TextTest;
 use crate::{ConditionError, Result};
 
 /// Test that the subject is this value, or a list that contains it. Only attributes and fields can have values other
-/// than text. Numbers are compared by value, whatever their type; a number never equals a text. Lists are not compared
-/// as a whole.
+/// than text. Numbers are compared by value, regardless of their type; a number never equals a text. Lists are not
+/// compared as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Equals(pub Literal);
 

@@ -14,7 +14,7 @@ use crate::stable::StableBytes;
 pub struct Near(pub Circle);
 
 impl Near {
-    /// Returns the area.
+    /// Converts the circle to an area.
     ///
     /// # Errors
     ///

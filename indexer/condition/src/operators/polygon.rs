@@ -14,7 +14,7 @@ use crate::stable::StableBytes;
 pub struct Polygon(pub Vec<LatLon>);
 
 impl Polygon {
-    /// Returns the area.
+    /// Converts the corners to an area.
     ///
     /// # Errors
     ///

@@ -112,7 +112,7 @@ impl TextPredicate for Fits {
 fn compile(expression: &str, compiler: &mut Compiler<'_>) -> Result<TextTest> {
     let pattern = Pattern::new(expression, LIMITS)?;
     if let Some(texts) = pattern.texts() {
-        // Dashboards write lists of values this way; term lookups are faster than patterns.
+        // Dashboards write lists of values as alternations; term lookups are faster than matching a pattern.
         return Ok(TextTest::OneOf(texts.to_vec()));
     }
     compiler.take_pattern(&pattern)?;

@@ -61,7 +61,7 @@ pub(super) fn holds(json: &str) -> bool {
     Matcher::new(&condition).expect(json).matches(&Sample)
 }
 
-/// Returns the message with which the reader or the compiler rejects a condition in JSON.
+/// Returns the error message with which parsing or compilation rejects a condition in JSON.
 pub(super) fn refuses(json: &str) -> String {
     match json::from_str(domain(json), json) {
         Ok(condition) => Matcher::new(&condition).expect_err(json).to_string(),

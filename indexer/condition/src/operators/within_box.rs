@@ -13,7 +13,7 @@ use crate::stable::StableBytes;
 pub struct WithinBox(pub Sides);
 
 impl WithinBox {
-    /// Returns the area.
+    /// Converts the box to an area.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Collects the hits of a page in one pass over all matching timelines.
 //!
 //! Without `collapse`, a heap keeps only the hits of the page. With `collapse`, the first timeline of each tag value is
-//! kept until all timelines are seen.
+//! kept until all timelines have been visited.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -44,7 +44,7 @@ struct Groups<'a> {
 pub(super) struct Kept {
     pub(super) key: Key,
     pub(super) ordinal: Ordinal,
-    /// Number of timelines that the hit stands for; 1 without `collapse`.
+    /// Number of timelines that the hit represents; 1 without `collapse`.
     pub(super) timelines: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
 use crate::segment::with_attributes;
 
-/// Number of documents that are built under one lock of a catalog: about a millisecond.
+/// Number of documents that are built under one lock of a catalog, which takes about a millisecond.
 const GROUP_DOCUMENTS: usize = 500;
 
 /// Part of a commit that belongs to one table.
@@ -130,7 +130,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Collects the content of the next commit; `None` if there is nothing to do.
+    /// Collects the content of the next commit. Returns `None` if there is nothing to commit.
     fn gather(&self) -> Option<Vec<Share>> {
         let mut room = usize::try_from(self.options.commit_documents)
             .unwrap_or(usize::MAX)
@@ -217,8 +217,8 @@ impl Indexer {
     }
 }
 
-/// Updates the position for a group of timelines and builds their new documents. `None` if the catalog has no id for
-/// one of the ordinals.
+/// Updates the position for a group of timelines and builds their new documents. Returns `None` if the catalog has no
+/// id for one of the ordinals.
 fn renewed(
     reader: &CatalogReader<'_>,
     group: &[Ordinal],

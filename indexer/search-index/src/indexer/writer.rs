@@ -23,7 +23,7 @@ const MERGED_SEGMENTS: usize = 4;
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
-/// The index, its reader, and its writer while there is work.
+/// The index and its reader. The writer uses much memory, so it exists only while there is work.
 pub(super) struct OpenIndex {
     index: Index,
     reader: IndexReader,
@@ -126,7 +126,7 @@ impl OpenIndex {
     }
 }
 
-/// Deletes all documents with a term.
+/// Deletes all documents that contain the token.
 pub(super) fn delete_token(writer: &IndexWriter, fields: Fields, token: &Token) -> tantivy::Result<()> {
     let term = Term::from_field_bytes(fields.tokens, &token.0);
     writer.run([UserOperation::Delete(term)]).map(|_| ())

@@ -11,7 +11,7 @@ use super::SegmentView;
 use crate::mapping::{Token, ordered, point_of};
 
 impl SegmentView<'_> {
-    /// Returns the documents with a value after `prefix` whose bits are within an inclusive range.
+    /// Returns the documents with a term that consists of `prefix` and bits within an inclusive range.
     pub(super) fn ordered(&self, prefix: &Token, bits: Option<(u64, u64)>) -> tantivy::Result<RoaringBitmap> {
         let mut infos = Vec::new();
         if let Some((first, last)) = bits {

@@ -1,4 +1,4 @@
-//! Test areas, with an independent implementation of containment.
+//! Areas for tests, with an independent implementation of containment.
 //!
 //! The model uses this implementation, so that the model shares no code with the crate under test.
 

@@ -1,5 +1,5 @@
 //! Tests that the index is disposable: damage, loss and inconsistency change the duration of a search, never its
-//! result. Also tests several tables in one index, and commits after a notice.
+//! result. Also tests several tables in one index, and commits triggered by [`SearchIndex::notify`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
         database.edit(Ordinal(4), "owner", owned("ops"));
         database.flush();
     }
-    // The newest edit and its number disappear with the timeline.
+    // The newest edit is lost with the timeline, so the next edit reuses its number.
     database.remove(Ordinal(4));
     database.restart();
     database.edit(Ordinal(6), "owner", owned("dev"));
@@ -233,7 +233,7 @@ fn tables_share_an_index_without_seeing_each_other() {
             .len(),
         20
     );
-    // Start that attaches one table and removes all other tables.
+    // Simulates a start that attaches one table and removes all others.
     one.reopen_index();
     one.index.detach_others();
     one.flush();

@@ -143,7 +143,7 @@ fn senders_that_disagree_cost_a_write_a_minute() {
             assert_eq!((&*first, &*second_help), ("One.", "Other."));
         }
     }
-    // Writes: both values at 0 s, then the value that is not stored, at 60 s and at 120 s.
+    // Four writes: both values at 0 s, and one replacement each at 60 s and at 120 s.
     assert_eq!(journal.entries().len(), 4);
 }
 

@@ -461,7 +461,7 @@ fn a_row_that_a_removal_overtakes_is_deleted() {
     };
     save(catalog, backend, &mut removing).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 1);
-    // Required before the removal is acknowledged.
+    // The rows must be deleted before the removal is acknowledged.
     catalog
         .save_removals(backend, &mut removing)
         .expect("memory does not fail");

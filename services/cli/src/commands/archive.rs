@@ -16,7 +16,7 @@ mod standing;
 pub enum ArchiveCommand {
     /// Show the state of the archives of a running server.
     Status(StatusArguments),
-    /// Restore archived points of a running server to its cold tier for a while.
+    /// Restore archived points of a running server to its cold tier for a limited time.
     Restore(RestoreArguments),
     /// Create tables of a running server from the archive of another database.
     Attach(AttachArguments),

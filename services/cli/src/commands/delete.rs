@@ -38,7 +38,7 @@ pub(crate) struct DeleteArguments {
     /// Delete points of any age
     #[arg(long, conflicts_with_all = ["last", "from", "to"])]
     all_time: bool,
-    /// Show what would be deleted, without deleting
+    /// Show the affected timelines and the range, without deleting
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
     /// Delete without confirmation

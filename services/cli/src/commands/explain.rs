@@ -1,4 +1,4 @@
-//! `tideline explain`: shows what a query would read.
+//! `tideline explain`: shows the plan and the estimated reads of a query.
 
 use clap::Args;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(crate) struct ExplainArguments {
     query: PointQueryArguments,
 }
 
-/// Shows what a query would read, without reading points.
+/// Shows the plan and the estimated reads of a query, without reading points.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let query = client.parse(&arguments.query.json(None)?)?;

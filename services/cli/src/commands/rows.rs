@@ -7,7 +7,7 @@
 //! | `change` | `put`, `update`, `delete` |
 //! | `export` | `export`, resumable |
 //!
-//! `import` is part of `write`, with which it shares the cutting of files, the control of load and the resume file.
+//! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
 mod change;
 mod export;

@@ -1,6 +1,6 @@
 //! `tideline sql`: runs statements on wide tables, from the arguments, a file or standard input, or at a prompt.
 //!
-//! Rows are streamed as lines of JSON. A table is printed for each thousand rows, so that memory stays flat.
+//! Rows are streamed as lines of JSON. A table is printed for each thousand rows, so that memory use is bounded.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 

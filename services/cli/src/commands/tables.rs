@@ -97,7 +97,7 @@ pub(crate) struct PolicyArguments {
     /// Policy setting and its value; null removes it; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Show what the change would move, hide and free, without applying it
+    /// Show the points that the change would move, hide and free, without applying it
     #[arg(long)]
     preview: bool,
     /// Hide points without confirmation

@@ -36,7 +36,7 @@ struct State {
     has_failed: bool,
 }
 
-/// Permit to send a batch. The permit must be given back by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or
+/// Permit to send a batch. The permit must be released by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or
 /// [`ConcurrencyLimit::release`].
 pub(super) struct Permit {
     begun: Instant,
@@ -96,7 +96,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Takes back the permit of a stored batch. Raises the limit unless the limit was halved while the batch was in
+    /// Releases the permit of a stored batch. Raises the limit unless the limit was halved while the batch was in
     /// flight.
     pub(super) fn stored(&self, permit: &Permit) {
         let mut state = self.lock();
@@ -106,12 +106,11 @@ impl ConcurrencyLimit {
         self.end(state);
     }
 
-    /// Takes back the permit of a batch that must be sent again, lowers the limit and pauses sending. Batches that were
+    /// Releases the permit of a batch that must be sent again, lowers the limit and pauses sending. Batches that were
     /// sent at the same time lower the limit only once. `tries` is the number of earlier failed tries, `retry_after`
     /// the time that the server requested.
     pub(super) fn busy(&self, permit: &Permit, tries: u32, retry_after: Option<Duration>) {
         let mut state = self.lock();
-        // Batches that were sent at the same time reduce the limit only once.
         if state.slowed.is_none_or(|slowed| slowed < permit.begun) {
             state.allowed = (state.allowed / 2.0).max(1.0);
             state.slowed = Some(Instant::now());
@@ -122,7 +121,7 @@ impl ConcurrencyLimit {
         self.end(state);
     }
 
-    /// Takes back the permit of a batch whose result does not depend on the server's load.
+    /// Releases the permit of a batch whose result does not depend on the server's load.
     pub(super) fn release(&self, _turn: &Permit) {
         self.end(self.lock());
     }

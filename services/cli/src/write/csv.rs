@@ -194,8 +194,8 @@ impl CsvArguments {
         Ok(())
     }
 
-    /// Creates the plan for a file with this header, or with the names of `--columns` if it is `None`. Column
-    /// types and the form of times stay open if no option sets them; a [`ColumnScan`] then determines them.
+    /// Creates the plan for a file with this header, or with the names of `--columns` if it is `None`. Column types
+    /// and the form of times stay undetermined if no option sets them; a [`ColumnScan`] then determines them.
     pub(super) fn plan(&self, header: Option<&[u8]>, path: &str) -> Result<CsvPlan> {
         let names = match header {
             None => self.columns.clone(),

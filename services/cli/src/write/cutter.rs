@@ -95,7 +95,7 @@ impl<R: Read> Cutter<R> {
         self.cut(0, 1)
     }
 
-    /// Returns the next `bytes` bytes, or fewer at the end of the stream. The block can be given back with
+    /// Returns the next `bytes` bytes, or fewer at the end of the stream. The block can be put back with
     /// [`give_back`](Self::give_back).
     pub(super) fn take(&mut self, bytes: usize) -> io::Result<RecordBlock> {
         while self.filled < bytes && !self.is_at_end {
@@ -104,7 +104,7 @@ impl<R: Read> Cutter<R> {
         Ok(self.take_block(bytes.min(self.filled), 0, 0))
     }
 
-    /// Takes back the block that was returned last.
+    /// Puts back the block that was returned last, so that it is read again.
     pub(super) fn give_back(&mut self, block: RecordBlock) {
         self.offset = block.start;
         self.line = block.first_line;
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(all.len(), 20);
     }
 
-    /// Cuts in the slow way: record by record.
+    /// Reference implementation: cuts record by record.
     fn naive(text: &str, framing: Framing, bytes: usize, rows: usize) -> Vec<&str> {
         let mut blocks = Vec::new();
         let (mut start, mut cut, mut count) = (0, 0, 0);

@@ -251,8 +251,8 @@ impl<'a> Feed<'a> {
         })
     }
 
-    /// Returns a random number below `bound`, by xorshift; 0 if files are not read alternately. The choice of
-    /// the next file only has to be spread, not secret.
+    /// Returns a random number below `bound`, by xorshift; 0 if files are not read alternately. The choice of the
+    /// next file must be evenly distributed, but it need not be unpredictable.
     fn below(&mut self, bound: usize) -> usize {
         if self.open_max == 1 {
             return 0;
@@ -297,7 +297,7 @@ impl Records {
         }
     }
 
-    /// Takes back the block that was returned last.
+    /// Puts back the block that was returned last, so that it is read again.
     fn give_back(&mut self, block: RecordBlock) {
         match self {
             Self::Text(cutter) => cutter.give_back(block),

@@ -106,7 +106,7 @@ impl Input {
             read: Rc::clone(&read),
         };
         let mut buffered = BufReader::with_capacity(READ_BYTES, counted);
-        // The first bytes decide, because a stream has no name and a name may be wrong.
+        // The first bytes determine the compression, because a stream has no name and a name may be wrong.
         let head = buffered.fill_buf()?;
         let reader: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
             Box::new(flate2::bufread::MultiGzDecoder::new(buffered))

@@ -13,7 +13,7 @@ pub(super) struct Report {
     points: u64,
     values: u64,
     rejected: u64,
-    /// Rejected lines that the server names, ascending.
+    /// Rejected lines that the response lists, ascending.
     rejects: Vec<Reject>,
     /// True if some rejected lines may be stored later.
     pub(super) has_later: bool,
@@ -34,9 +34,9 @@ pub(super) struct Outcome {
     pub(super) rejected: u64,
     /// Positions of rejected records in the batch, with the reasons.
     pub(super) rejects: Vec<(usize, String)>,
-    /// Number of rejected records that the server did not name. All are after the last named one.
+    /// Number of rejected records that the responses did not list. All are after the last listed one.
     pub(super) unnamed: u64,
-    /// Position of the last named record in the batch; `None` if the server named no record.
+    /// Position of the last listed record in the batch; `None` if the responses listed no record.
     pub(super) last_named: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Report {
     /// Parses the response to a request that stored no points.
     pub(super) fn of_refusal(body: &Value) -> Self {
         let rejects = rejects_of(body);
-        // The number of rejected lines is only in the message. The named lines are complete up to a limit.
+        // The number of rejected lines is only in the message. The listed lines are complete up to a limit.
         let rejected = body["message"].as_str().and_then(count_in);
         Self {
             rejected: rejected.unwrap_or_default().max(rejects.len() as u64),
@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// Returns true if the report names rejected lines.
+    /// Returns true if the report lists rejected lines.
     pub(super) fn names_rejects(&self) -> bool {
         !self.rejects.is_empty()
     }
@@ -75,9 +75,9 @@ impl Outcome {
     /// Adds the report of `body`. Returns a body of the records that may be stored later; `None` if no record is left.
     /// If `is_last` is true, records that may be stored later count as rejected instead.
     pub(super) fn add(&mut self, body: &Body<'_>, report: Report, is_last: bool) -> Option<Body<'static>> {
-        // All records after the last named one are sent again if some of them were rejected. Records that were
-        // stored before count once. The number of new values is estimated in proportion, because the server
-        // reports only the total.
+        // All records after the last listed one are sent again if some of them were rejected. Records that were
+        // stored before count once. The number of new values is estimated in proportion, because the server reports
+        // only the total.
         let again = body
             .owed
             .map_or(0, |owed| (report.points + report.rejected).saturating_sub(owed));

@@ -47,7 +47,7 @@ pub(super) struct ParquetRows {
     limits: BatchLimits,
     /// Rows decoded last, and the index of the next row.
     unpacked: Option<(Rows, usize)>,
-    /// Block that was given back.
+    /// Block that was put back.
     returned: Option<RecordBlock>,
     /// Number of the next row, from 0.
     row: u64,
@@ -94,7 +94,7 @@ impl ParquetRows {
         let failed = |error: io::Error| CliError::file(path, error);
         let unreadable = |error: parquet::errors::ParquetError| failed(invalid(&error));
         let file = File::open(path).map_err(failed)?;
-        // Use the types of Parquet, not those of the library that wrote the file.
+        // Uses the types of Parquet, not the Arrow types that the writing library stored in the file.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder =
             ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
@@ -189,7 +189,7 @@ impl ParquetRows {
         Ok(self.read(rows, usize::MAX)?.unwrap_or(at_end))
     }
 
-    /// Takes back the block that was returned last.
+    /// Puts back the block that was returned last, so that it is read again.
     pub(super) fn give_back(&mut self, block: RecordBlock) {
         self.returned = Some(block);
     }

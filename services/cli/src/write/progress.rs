@@ -1,4 +1,4 @@
-//! Progress of a run: a line that is updated on a terminal, or a line every 10 s elsewhere, and figures at the end.
+//! Progress of a run: an updated line on a terminal, otherwise a line every 10 s, and figures at the end.
 //!
 //! Counters are atomic, because all threads of the run update them.
 

@@ -57,9 +57,9 @@ impl Rejects {
         })
     }
 
-    /// Adds the rejects of one batch. If the server did not name all, `behind` holds the rows after the last named one;
-    /// `unnamed` of these rows were rejected. The other rows in `behind` are already stored. Storing rows with a time
-    /// again is harmless.
+    /// Adds the rejects of one batch. If the server did not list all of them, `behind` holds the rows after the last
+    /// listed one; `unnamed` of these rows were rejected. The other rows in `behind` are already stored. Storing rows
+    /// with a time again is harmless.
     pub(super) fn add(
         &self,
         input: &str,

@@ -2,9 +2,9 @@
 //!
 //! 1. `source` cuts each file into batches: CSV with its header line, lines of JSON, or Arrow streams of the rows of an
 //!    Arrow or Parquet file. Values are not parsed; the server converts them by the types of the table.
-//! 2. Some batches are read ahead and sent in random order, because neighbouring batches of a sorted file would all go to one
-//!    place of the table.
-//! 3. Connections send them in parallel under idempotency keys, and retry with waits that are drawn at random.
+//! 2. Some batches are read ahead and sent in random order, because consecutive batches of a sorted file would all be
+//!    written to one key range of the table.
+//! 3. Connections send them in parallel under idempotency keys, and retry after random waits.
 //! 4. Acknowledged batches are recorded in the resume file, rows that were not written in the rejects file.
 
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ options nothing is written twice.
 
 Exit status: 0 all written, 1 something was rejected or not sent, 2 invalid usage.";
 
-/// Number of batches per connection among which the next one is drawn.
+/// Number of batches per connection that are read ahead. The next batch is drawn from them at random.
 const WINDOW: usize = 4;
 /// Interval of the progress line.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ pub(crate) struct ImportArguments {
     /// Write rows that were rejected to this file, each after a comment with its position and the reason
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// How long a batch is retried while the server is busy or unreachable
+    /// Time for which a batch is retried while the server is busy or unreachable
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     patience: Duration,
     /// Show no progress
@@ -216,7 +216,7 @@ fn reading(arguments: &ImportArguments, mapping: &Map<String, Value>) -> Map<Str
     if let Some(format) = arguments.format {
         reading.insert("format".into(), json!(format));
     }
-    // They determine where files are cut.
+    // These options determine the boundaries of batches.
     reading.insert("batch-rows".into(), arguments.batch_rows.into());
     reading.insert("batch-bytes".into(), arguments.batch_bytes.into());
     reading
@@ -287,7 +287,7 @@ fn transfer(
     })
 }
 
-/// Window of batches that are passed on in random order.
+/// Window of batches, which are passed to the connections in random order.
 struct Shuffle {
     window: Vec<RowBatch>,
     size: usize,
@@ -305,7 +305,8 @@ impl Shuffle {
         }
     }
 
-    /// Adds a batch, and passes one on if the window is full. Returns false if the run has failed.
+    /// Adds a batch. If the window is full, passes a random batch to the connections. Returns false if the run has
+    /// failed.
     fn add(&mut self, batch: RowBatch) -> bool {
         self.window.push(batch);
         self.window.len() < self.size || self.pass()
@@ -319,7 +320,7 @@ impl Shuffle {
         self.batches.send(self.window.swap_remove(at)).is_ok()
     }
 
-    /// Passes on the rest.
+    /// Passes the remaining batches to the connections.
     fn end(mut self) {
         while !self.window.is_empty() && self.pass() {}
     }

@@ -61,7 +61,7 @@ impl BodyReader {
     }
 }
 
-/// Decompressor of zstd, created with the first read, because it reads the header of the stream then.
+/// zstd decompressor. It is created on the first read, because its creation reads the header of the stream.
 enum Zstd {
     Waiting(Option<Frames>),
     Running(Box<zstd::stream::read::Decoder<'static, BufReader<Frames>>>),

@@ -1,7 +1,7 @@
 //! Plan of an attachment: the segments to attach, determined before anything is changed.
 //!
-//! Each description (sidecar of a segment) at the target is read once. Superseded segments and those attached already
-//! are left out; the remaining ones are ordered newest first.
+//! Each description (sidecar of a segment) at the target is read once. Superseded segments and segments that are
+//! already attached are omitted; the remaining segments are ordered newest first.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -28,7 +28,7 @@ pub struct AttachPlan {
     pub superseded: u64,
     /// Segments skipped because they are attached already or were written by this database.
     pub known: u64,
-    /// Reasons why descriptions, settings or tables are left out, one sentence each.
+    /// Reasons why descriptions, settings or tables are omitted, one sentence each.
     pub problems: Vec<String>,
     /// Timelines of the segments to attach, counted once per segment.
     pub entries: u64,
@@ -45,8 +45,8 @@ pub struct PlannedTable {
     pub(super) segments: Vec<Segment>,
     /// Sequence number above all sequence numbers of the segments.
     pub(super) sequences_end: SequenceNumber,
-    /// Settings of the table: the newest written next to its files, otherwise those of the newest segment that has
-    /// settings. `source_tags` is always taken from the newest segment that has settings, if there is one.
+    /// Settings of the table: the newest settings written next to its files, otherwise those of the newest segment
+    /// that has settings. `source_tags` is always taken from the newest segment that has settings, if there is one.
     pub(super) spec: Option<TableSpec>,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
@@ -73,10 +73,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Forbidden`] or [`EngineError::Invalid`] if the target may not be used or the request is
-    /// contradictory, [`EngineError::NoArchive`] if the target holds no matching archive, and
-    /// [`EngineError::Attached`] if another table uses the files and one of the two tables owns them. Returns a store
-    /// error if the target cannot be reached.
+    /// - [`EngineError::Forbidden`] if the target may not be used.
+    /// - [`EngineError::Invalid`] if the target or the request is invalid.
+    /// - [`EngineError::NoArchive`] if the target holds no matching archive.
+    /// - [`EngineError::Attached`] if another table uses the files and one of the two tables owns them.
+    /// - A store error if the target cannot be reached.
     pub fn plan_attach(&self, request: &AttachRequest) -> Result<AttachPlan> {
         let archive = self.archive()?;
         let AttachRequest {
@@ -277,7 +278,7 @@ fn note(plan: &mut AttachPlan, broken: &mut HashSet<String>, key: &str, problem:
     plan.problems.push(problem);
 }
 
-/// Extracts what the plan needs of a description; on error, the reason why it is invalid.
+/// Extracts the part of a description that the plan needs; on error, the reason why the description is invalid.
 fn found(key: &str, description: Description) -> std::result::Result<(TableName, Found), String> {
     let (origin, id) = origin_of(key).ok_or_else(|| format!("{key}: the name contains no origin"))?;
     let segment = Segment::described(&description.segment).map_err(|error| format!("{key}: {error}"))?;
@@ -291,8 +292,8 @@ fn found(key: &str, description: Description) -> std::result::Result<(TableName,
     Ok((description.table, found))
 }
 
-/// Sorts descriptions so that the newest attributes of a timeline are read first: origins by descending sequence of
-/// their newest write, and the segments of an origin by descending id.
+/// Sorts descriptions so that the newest attributes of a timeline are read first. Origins are sorted by descending
+/// sequence of their newest write, and the segments of an origin by descending id.
 fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     let mut newest: BTreeMap<String, u64> = BTreeMap::new();
     for of in &found {
@@ -373,9 +374,9 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Returns true if a later segment of a database holds the points of an earlier one. In this case its window and
-/// writes include those of the earlier segment, or the ranges of both segments overlap and their writes interleave,
-/// which valid segments never do.
+/// Returns true if a later segment of a database holds the points of an earlier one. This is the case if its window
+/// and writes include those of the earlier segment. It is also the case if the ranges of both segments overlap and
+/// their writes interleave, which valid segments never do.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

@@ -90,7 +90,8 @@ fn what_a_clock_was_believed_for_is_known_after_a_restart() {
     assert_eq!(trusted.now, fixture.clock.now());
 }
 
-/// Machines run for weeks between two flushes of an idle table. A restart must not show expired points again.
+/// Weeks may pass between two flushes of an idle table. A clean stop stores the trusted time, so that a restart does
+/// not show expired points again.
 #[test]
 fn a_clean_stop_stores_the_trusted_time() {
     let fixture = Fixture::new();
@@ -143,7 +144,8 @@ fn store_time(fixture: &Fixture, engine: &Engine) {
     engine.seal().expect("a seal");
 }
 
-/// Clock of a machine without a battery at the very first start: there is no earlier time to compare it with.
+/// A machine whose clock has no battery starts in 1971. At its first start, there is no earlier time for a
+/// comparison.
 #[test]
 fn a_first_start_in_1971_takes_points_with_a_time_and_no_others() {
     let fixture = Fixture::new();

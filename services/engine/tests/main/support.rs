@@ -1,6 +1,6 @@
 //! Fixture of the engine tests.
 //!
-//! A backend that outlives the engine, a clock set by the test, and helpers for writes and queries.
+//! The fixture has a backend that outlives the engine, a clock set by the test, and helpers for writes and queries.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

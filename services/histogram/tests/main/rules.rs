@@ -58,7 +58,7 @@ fn the_count_of_whole_histograms_is_that_of_its_buckets() {
             count: 18
         })
     );
-    // Observations of NaN are in no bucket.
+    // No bucket contains the observations that are NaN.
     let with_nan = IntegerHistogram {
         count: 20,
         sum: f64::NAN,

@@ -1,6 +1,6 @@
 //! Encoder of metrics whose values are read at scrape time.
 //!
-//! It writes values directly, without metric objects that would have to be kept up to date.
+//! The encoder writes values directly, without metric objects that would have to be kept up to date.
 
 use std::fmt;
 

@@ -231,8 +231,8 @@ async fn restore(
     ))
 }
 
-/// Starts to restore segments to the cold tier. Returns the job (`None` if no segment is in the range), and the time
-/// until which the segments stay in the cold tier.
+/// Starts a restore of segments to the cold tier. Returns the job (`None` if no segment is in the range), and the
+/// time until which the segments stay in the cold tier.
 async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) -> Result<(Option<Job>, i64)> {
     if lasting <= 0 {
         return Err(Failure::invalid(
@@ -248,7 +248,7 @@ async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) ->
     .await
 }
 
-/// Starts to copy points into another table.
+/// Starts a copy of points into another table.
 async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
     let permit = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());

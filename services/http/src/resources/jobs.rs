@@ -217,9 +217,8 @@ async fn resume(
 
 /// Cancel a job
 ///
-/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps what it has
-/// done so far. Automatic work is planned again at the next time of its schedule, or after an hour if it has no
-/// schedule.
+/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps its completed part.
+/// Automatic work is planned again at the next time of its schedule, or after an hour if it has no schedule.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),

@@ -53,10 +53,10 @@ struct WriteQuery {
 
 /// Write points
 ///
-/// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one
-/// point was stored or the body contains no points; check `rejected`. If every point was rejected, the response
-/// is an error, in general 422. The response is sent when the points are durable as requested. For the same
-/// timeline and timestamp the newest value of a field wins, and fields are merged.
+/// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one point
+/// was stored or the body contains no points; check `rejected`. If every point was rejected, the response is an
+/// error, in general 422. The response is sent when the points are durable as requested. Points with the same
+/// timeline and timestamp are merged; of each field, the value that was written last is kept.
 ///
 /// The content type selects the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
 /// for requests without a content type (also `application/x-www-form-urlencoded`, the default of curl).
@@ -131,8 +131,8 @@ async fn write(
 
 /// Delete points
 ///
-/// Deletes the points in a time range of the timelines that the selector selects at the time of the request. To delete
-/// everything, send the condition `{"and": []}` and `null` for both bounds.
+/// Deletes the points in a time range of the timelines that the selector selects at the time of the request. To
+/// delete all points, send the condition `{"and": []}` and `null` for both bounds.
 ///
 /// After the response, no query returns the points, regardless of their tier; their storage is freed later. Timelines
 /// stay, even without points. Points written afterwards are visible. Repeating a delete is safe.

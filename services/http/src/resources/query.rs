@@ -51,7 +51,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Returns raw points of the selected timelines, with paging, or aggregates of windows and groups. The `Accept` header
 /// selects the format:
 ///
-/// * `application/json` (the default): series with their rows; the cost comes last.
+/// * `application/json` (the default): series with their rows, followed by the cost.
 /// * `application/x-ndjson`: one flat object per row (`id`, `measurement`, `time`, tags, fields; missing values are
 ///   omitted), then one object with `more`, `next` and `cost`, and with `estimated` and `overflowed` if they apply to a
 ///   column. A tag with the name of another member is renamed to `tag:<key>`, a field to `field:<name>`.

@@ -103,11 +103,10 @@ struct DeleteQuery {
 }
 
 /// Write rows
-///
-/// Puts, updates and deletes rows, each if its condition is met. Either all writes of a partition are applied
-/// or none of them; partitions are independent of each other. The partition of a row is given by the first key
-/// column that is neither a hash prefix nor a bucket. Rows that are written become visible and durable
-/// together. Writes are applied in their order; each one takes effect on the result of the writes before it.
+/// Puts, updates and deletes rows. A row with a condition is written only if the condition is met. Either all writes
+/// of a partition are applied or none of them; partitions are independent of each other. The partition of a row is
+/// given by the first key column that is neither a hash prefix nor a bucket. Rows that are written become visible and
+/// durable together. Writes are applied in their order; each one takes effect on the result of the writes before it.
 ///
 /// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
 /// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
@@ -216,8 +215,8 @@ fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if the request has rows and no row was written, unless
-/// conditions were not met and that is expected.
+/// Returns the response to a write: an error if the request has rows and no row was written. With `expects_failed`, a
+/// write in which all conditions failed is not an error.
 pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) -> Response {
     let Outcomes {
         counts,

@@ -1,7 +1,7 @@
 //! `/v1/sql`: statements on wide tables.
 //!
-//! `tideline_sql` parses, plans and executes. A statement is parsed on a blocking thread before the kind of permit that
-//! it needs is known: one of queries, of writes or of changes.
+//! `tideline_sql` parses, plans and executes. A statement is parsed on a blocking thread; its kind then determines
+//! the permit that it needs: a permit for queries, for writes or for changes.
 
 use std::io::Write;
 use std::sync::{Arc, PoisonError};
@@ -74,14 +74,14 @@ struct Parsed {
 /// `params`.
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
-/// `/*+ ALLOW_SCAN */` allows it. Rows come in the order of the key or in the opposite order. A statement that needs
-/// anything else is refused by 422 `plan_refused` with the reason.
+/// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement
+/// that requires anything else is refused with 422 `plan_refused` and the reason.
 ///
-/// Rows come in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000 rows read,
-/// and `next` continues. With `Accept: application/x-ndjson`, all rows are streamed, one per line, and the last line
-/// has the members `scanned`, `returned` and `next`. If the client disconnects, the read stops.
+/// Rows are returned in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000
+/// rows read, and `next` continues. With `Accept: application/x-ndjson`, all rows are streamed, one per line, and the
+/// last line has the members `scanned`, `returned` and `next`. If the client disconnects, the read stops.
 ///
-/// Writes of rows return the outcome of each row, as `/rows` does. With an `Idempotency-Key`, a repeated write of rows
+/// Writes of rows return the outcome of each row, as in `/rows`. With an `Idempotency-Key`, a repeated write of rows
 /// returns the outcomes of the first one.
 #[utoipa::path(
     post, path = "/v1/sql", tag = "rows", operation_id = "run_sql",

@@ -1,5 +1,5 @@
-//! `/v1/tables/{table}/hot-ranges`, `/partitions`: distribution of the load and the data of a table. Also the
-//! statistics of a table.
+//! `/v1/tables/{table}/hot-ranges`, `/partitions`: distribution of the load and the data of a table. Also contains
+//! the statistics of a table.
 
 use axum::Json;
 use axum::extract::State;

@@ -45,7 +45,7 @@ const CONTENT_TYPE: &str = "text/event-stream";
 const QUEUE_PARTS: usize = 4;
 /// Silence after which a comment is sent, so that both ends detect a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Time after which a client that reads nothing is slow: its watch drops the encoded events.
+/// Time after which a client that reads nothing counts as slow: its watch drops the encoded events.
 const SLOW: Duration = Duration::from_secs(1);
 /// Longest duration of a watch that a request can set.
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);

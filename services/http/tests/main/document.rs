@@ -1,6 +1,6 @@
 //! The committed OpenAPI document.
 //!
-//! It must match the generated document and describe every operation with an example. Its page must work without
+//! The document must match the generated one and describe every operation with an example. Its page must work without
 //! internet access. Further tests check requests for a missing table and the files of the guide.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Table models: shown, fixed, and refused by requests for another model.
+//! Table models: they are shown and fixed, and requests for tables of another model are refused.
 //!
 //! The server of these tests serves the models series and wide. It does not serve the model feed.
 

@@ -279,7 +279,7 @@ fn failures_that_pass_are_to_be_repeated() {
         (PROTOBUF, body.to_protobuf()),
         (JSON, body.to_json().into_bytes()),
     ];
-    // A storage that does not confirm writes, and a service without a free permit.
+    // Storage that does not confirm writes, and a service without a free permit.
     let failing = Server::on(MemoryDisk::new(Character::Distributed), HttpSettings::default());
     failing.disk.fail_append(AppendFault::Lost);
     failing.disk.fail_append(AppendFault::Lost);

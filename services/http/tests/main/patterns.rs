@@ -87,7 +87,7 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
         "{}",
         refused.text()
     );
-    // Typical requests of dashboards are accepted: a list of a thousand values, and some dozen patterns.
+    // Typical requests of dashboards are accepted: a list of a thousand values, and a hundred patterns.
     let hosts = (0..1_000).map(|host| format!("machine-{host:06}"));
     let list = format!(r#"up{{host=~"{}"}}"#, hosts.collect::<Vec<_>>().join("|"));
     let dozens = (0..100).map(|at| format!(r#"l{at}=~"(?i)a.*[b-d]{at}\\d+""#));

@@ -1,4 +1,4 @@
-//! Imports of rows: what is exported is imported without a difference, entries are written once, inputs are bounded.
+//! Imports of rows: importing an export gives equal rows, entries are written once, and inputs are bounded.
 //!
 //! Mapping, conversion of cells and refusals are tested by `tests/scenarios/36-rows-formats.txt`.
 
@@ -207,7 +207,7 @@ fn announced_sizes_are_checked_before_memory_is_allocated() {
     let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).expect("a writer");
     writer.write(&batch).expect("a batch");
     drop(writer);
-    // The size of the metadata of the first message.
+    // Overwrites the size of the metadata of the first message with one over the limit.
     let mut huge = stream.clone();
     huge[4..8].copy_from_slice(&0x7fff_ff00_u32.to_le_bytes());
     for (body, what) in [

@@ -1,4 +1,4 @@
-//! Fair shares: one client uses as much as it can, and others still get their requests through.
+//! Fair shares: while one client uses as many resources as it can, requests of other clients still succeed.
 //!
 //! Covers permits of queries and writes, watches, connections and bytes of request bodies.
 

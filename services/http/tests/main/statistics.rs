@@ -118,8 +118,8 @@ fn a_flood_of_cold_queries_leaves_room_for_hot_ones() {
     let query = QuerySettings {
         cold_queries_max: Some(1),
         cold_waiting_max: 1,
-        // The clock stands still in tests, so the first cold query waits for its second chunk until its client
-        // disconnects.
+        // The clock of the tests does not advance, so the first cold query waits for its second chunk until its
+        // client disconnects.
         cold_read_bytes_per_second: Some(1),
         ..QuerySettings::default()
     };

@@ -110,7 +110,7 @@ fn a_slow_watch_holds_little_and_reports_what_it_missed() {
     let mut slow = watch(&server, "{}");
     let text = "x".repeat(60_000);
     let began = Instant::now();
-    // Writes more points than the server keeps for watches and the socket buffers hold.
+    // Writes more points than the server keeps for watches and than fit into the socket buffers.
     for n in 0..500 {
         let lines: String = (0..4)
             .map(|at| format!("m,host=a text=\"{n}-{at}{text}\" {n}{at}\n"))

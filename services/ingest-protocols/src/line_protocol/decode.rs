@@ -45,7 +45,7 @@ pub fn decode(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesRes
     decode_counted(body, options, resolver).batch
 }
 
-/// Like [`decode`], but also counts the dropped fields.
+/// Decodes a body as [`decode`] does, and also counts the dropped fields.
 pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesResolver) -> Decoded {
     let mut decoder = Decoder {
         body,

@@ -38,7 +38,7 @@ pub(crate) fn kind_of_number(number: u64) -> &'static str {
     known.copied().unwrap_or(KINDS[0])
 }
 
-/// Returns the type with this name in a text format; `None` if there is no such type. `untyped` is the unknown type.
+/// Returns the type with this name in a text format; `None` for an unknown name. `untyped` is the unknown type.
 pub(crate) fn kind_of_word(word: &str) -> Option<&'static str> {
     let word = if word == "untyped" { KINDS[0] } else { word };
     KINDS.into_iter().find(|kind| *kind == word)

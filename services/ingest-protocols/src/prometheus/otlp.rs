@@ -15,8 +15,8 @@
 //!   custom buckets. An exponential histogram is a native histogram. A summary has `_sum`, `_count` and one series per
 //!   quantile.
 //! - A JSON body is first converted to Protocol Buffers, so that both encodings have one decoder.
-//! - Unlike Prometheus, a data point without a time, without a value, or with inconsistent buckets is rejected instead
-//!   of stored with a made-up value, and the other points of its metric are stored.
+//! - A data point without a time, without a value, or with inconsistent buckets is rejected; the other points of its
+//!   metric are stored. Prometheus stores such a point with a made-up value instead.
 //!
 //! | module | holds |
 //! |---|---|

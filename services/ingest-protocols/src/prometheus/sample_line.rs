@@ -29,7 +29,7 @@ pub(crate) struct ExemplarPart<'a> {
     pub(crate) time: Option<&'a [u8]>,
 }
 
-/// Bits of the NaN that Prometheus stores for the text `NaN`.
+/// NaN that Prometheus stores for the text `NaN`.
 const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0001);
 
 impl<'a> SampleLine<'a> {

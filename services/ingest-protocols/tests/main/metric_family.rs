@@ -203,7 +203,7 @@ fn classic_histograms_are_series_of_their_own() {
         ]
     );
     assert_eq!(decoded.metadata[0].kind, "histogram");
-    // A histogram without observations is a classic one. A `+Inf` bucket of the message is not added again.
+    // Without observations, the histogram is a classic histogram. A `+Inf` bucket of the message is not added again.
     let last = bytes(3, message(&[integer(1, 0), double(2, f64::INFINITY)]));
     let (_, rows) = read(&family("lag", "", HISTOGRAM, &[histogram_of(7, &[last])]));
     assert_eq!(rows.len(), 3);

@@ -818,7 +818,7 @@ fn small_bodies_do_not_become_large() {
         body.put_bytes(1, &resource);
         body
     };
-    // Empty points, and points with nothing but a time and a flag.
+    // Empty points, and points with only a time and a flag.
     let mut small = Vec::new();
     small.put_fixed64(3, TIME);
     small.put_uint(8, 1);

@@ -98,7 +98,8 @@ impl Scope<'_> {
         make: impl Fn(&Group<'a>) -> Result<Option<Column>>,
     ) -> Result<Vec<Column>> {
         let mut result = Vec::with_capacity(groups.len());
-        // Members far apart in time produce a column that is longer than all columns of the members together.
+        // The output is counted separately, because members far apart in time produce a column longer than all member
+        // columns together.
         let mut making = Making::of(self.budget(), groups.len());
         for group in groups {
             self.check()?;

@@ -1,6 +1,6 @@
 //! `info(vector, selector)`: adds the labels of info series to the series of the same target.
 //!
-//! Series and info series belong together if they have equal identifying labels, `instance` and `job`.
+//! A series and an info series have the same target if their identifying labels, `instance` and `job`, are equal.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Merging of series whose labels became equal. Two such series with a value at the same step are an error.
+//! Merging of series whose labels became equal. It is an error if two of these series have a value at the same step.
 //!
 //! With delayed name removal, labels become final only at the end of an evaluation, so most operations skip
 //! the merge.
@@ -22,8 +22,8 @@ impl Scope<'_> {
         self.merged_always(columns)
     }
 
-    /// Merges like [`Self::merged_always`], or like [`Self::merged`] if `is_always` is false, and adjusts the
-    /// budget, which already holds the columns. A gap between merged series costs as well.
+    /// Merges like [`Self::merged_always`], or like [`Self::merged`] if `is_always` is false, and adjusts the budget,
+    /// which already holds the columns. The steps between merged series also have a cost.
     pub(super) fn merged_held(&self, columns: Vec<Column>, is_always: bool) -> Result<Vec<Column>> {
         if !is_always && self.delays_names() {
             return Ok(columns);
@@ -48,7 +48,7 @@ impl Scope<'_> {
                 Entry::Occupied(entry) => groups[*entry.get()].push(column),
             }
         }
-        // The gap between two merged series needs memory, too.
+        // A merged column also takes memory for the steps between its parts.
         let mut making = Making::of(self.budget(), groups.len());
         let united = groups.into_iter().map(|group| {
             if group.len() == 1 {

@@ -245,7 +245,7 @@ impl Scope<'_> {
         Ok(absent)
     }
 
-    /// Computes the series like `absences`; the cost of the columns stays held.
+    /// Computes the series like `absences`, but does not release the cost of the columns.
     pub(super) fn absent(&self, columns: &[Column], labels: Labels) -> Result<Vec<Column>> {
         let is_there = self.steps_with_any(columns);
         let mut builder = ColumnBuilder::new(self.grid.steps);

@@ -79,8 +79,7 @@ pub(super) struct Slice<'a> {
     pub(super) histogram_starts: &'a [i64],
 }
 
-/// Copied samples of a series without stale markers. Floats are copied only if they contain such a
-/// marker.
+/// Copied samples of a series without stale markers. Floats are copied only if they contain a stale marker.
 #[derive(Debug, Default)]
 pub(super) struct CopiedSamples {
     floats: Option<(Vec<i64>, Vec<f64>, Vec<i64>)>,

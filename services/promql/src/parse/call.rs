@@ -1,6 +1,6 @@
 //! Parser of function calls and aggregations.
 //!
-//! `sum` and other aggregation names are also valid metric names; the caller decides by the next token.
+//! `sum` and other aggregation names are also valid metric names; the caller distinguishes them by the next token.
 
 use super::{Fault, Node, Parsed, Parser};
 use crate::ast::{Aggregate, AggregateOp, Call, Expr};

@@ -158,8 +158,8 @@ impl Parser<'_> {
         next.is_ok_and(|next| matches!(next.kind, TokenKind::Add | TokenKind::Subtract))
     }
 
-    /// Parses an expression of operators that bind at least as tightly as `min`. The depth counter is
-    /// reset only after the whole duration, which limits the depth of its tree; durations need few
+    /// Parses an expression of operators that bind at least as tightly as `min`. The depth counter is incremented for
+    /// each operand and reset only after the whole duration. It limits the depth of the tree; durations need few
     /// operators.
     fn duration(&mut self, min: u8) -> Parsed<DurationExpr> {
         let mut left = self.signed_duration()?;

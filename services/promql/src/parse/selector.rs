@@ -115,8 +115,8 @@ fn assembled(name: Option<String>, matchers: Vec<Matcher>, at: TextRange) -> Vec
     }
 }
 
-/// Returns the message of an error. A syntax error is reduced to its last line, because the lines
-/// before show the expression graphically.
+/// Returns the message of an error. A syntax error is reduced to its last line, because the preceding lines repeat
+/// the expression and mark the position.
 fn reason(error: &PatternError) -> String {
     let text = error.to_string();
     match error {

@@ -169,7 +169,7 @@ impl Planner {
             are_needed: true,
         };
         let (inner, fate) = self.node(&subquery.expr, buckets)?;
-        // An invariant inner expression is evaluated once for all steps of the subquery, even a number.
+        // An invariant inner expression, even a number, is evaluated only once for all steps of the subquery.
         let fate = Fate::of(fate.is_invariant);
         let reference = self.reference(&subquery.shift)?;
         let planned = Subquery {

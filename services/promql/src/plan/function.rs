@@ -1,6 +1,6 @@
 //! Mapping of function names to implementations.
 //!
-//! Functions of one value are function pointers. Functions with special evaluation are variants.
+//! Functions that map a single value are held as function pointers. All other functions are variants of their own.
 
 use tideline_histogram::{Histogram, logarithm};
 

@@ -204,7 +204,8 @@ fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) ->
     }
     let mut before = Cow::Borrowed(first.as_ref());
     if kind.is_counter && window.is_reset(1, first) {
-        // The counter was reset between the first two histograms: the first counts as empty, whatever its buckets.
+        // The counter was reset between the first two histograms, so the first counts as empty, regardless of its
+        // buckets.
         let second = &window.histograms[1];
         let (schema, custom_values) = (second.schema, second.custom_values.clone());
         before = Cow::Owned(Histogram {

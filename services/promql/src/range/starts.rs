@@ -17,9 +17,9 @@ impl Stamp {
 
     /// Returns true if the counter was reset after the previous sample.
     ///
-    /// A start that is unknown, or not before its sample, is ignored. A start equal to the previous sample's timestamp
-    /// is a reset only if the previous sample itself has an earlier start. A series of deltas meets this condition, but
-    /// a counter with unknown start does not.
+    /// A start that is unknown, or not before its sample, is ignored. A start equal to the previous sample's
+    /// timestamp is a reset only if the previous sample itself has an earlier start. A series of deltas satisfies
+    /// this condition, but a counter with unknown start does not.
     pub(super) fn is_reset_after(self, before: Self) -> bool {
         if self.start == 0 || self.start >= self.time || self.start < before.time {
             return false;

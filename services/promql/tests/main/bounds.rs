@@ -1,4 +1,5 @@
-//! Tests of evaluations with many series or steps: limits, warnings, threads that wait for room, extreme timestamps.
+//! Tests of evaluations with many series or steps: limits, warnings, threads that wait for the budget, extreme
+//! timestamps.
 //!
 //! Queries over few samples can produce many series or steps, which must be limited as well.
 
@@ -62,7 +63,7 @@ fn a_series_for_each_step_is_too_many() {
     assert_eq!(numbers(evaluate(&memory, few, 100_000).unwrap()), [1_000.0]);
     let few = "count(last_over_time(histogram_quantiles(h_bucket, \"q\", time() / 1e9)[1s:1ms]))";
     assert_eq!(numbers(evaluate(&memory, few, 100_000).unwrap()), [1_000.0]);
-    // Output series cost nothing extra if there are not more of them than input series.
+    // Output series have no extra cost if there are at most as many as input series.
     let many: String = (0..1_000)
         .map(|at| format!(" x{{i=\"{at}\"}} {at}x20\n"))
         .collect();

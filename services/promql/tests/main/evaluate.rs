@@ -252,7 +252,7 @@ fn processed_samples_are_counted_by_steps() {
     assert_eq!(stats("sum(m_total) + sum(g)").samples_per_step, steps(24));
     assert_eq!(stats("m_total @ 600").samples_per_step, steps(12));
     assert_eq!(stats("max_over_time(m_total[3m:1m])").samples_per_step, steps(36));
-    // Five minutes on both sides.
+    // The range of each step includes five minutes on both sides.
     assert_eq!(stats("m_total smoothed").samples_per_step, steps(12 * 10));
 }
 

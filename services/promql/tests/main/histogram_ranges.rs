@@ -16,7 +16,7 @@ fn histograms_have_rates_as_numbers_have() {
         (20, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
         (30, "{{schema:0 count:10 sum:12 buckets:[4 6]}}"),
     ]);
-    // From 10 s to 30 s, extrapolated to 0 s.
+    // The increase from 10 s to 30 s is extrapolated back to 0 s.
     let (increase, notes) = rising.histogram("increase");
     assert_eq!(
         increase,
@@ -47,7 +47,7 @@ fn histograms_are_reset_too() {
         "{{count:5 sum:5 counter_reset_hint:gauge buckets:[3 2]}}"
     );
     assert_eq!(reset.number("resets"), Some(1.0));
-    // If the second histogram is a reset, the first is ignored, whatever its bounds.
+    // If the second histogram is a reset, the first is ignored, regardless of its bounds.
     let other = Range::until(20, 20).histograms(&[
         (0, "{{schema:-53 count:4 custom_values:[1] buckets:[4]}}"),
         (10, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
@@ -148,7 +148,7 @@ fn anchored_and_smoothed_histograms() {
         "{{count:8 sum:3 counter_reset_hint:gauge buckets:[8]}}"
     );
     let smoothed = Range::until(40, 40).extent(Extent::Smoothed).histograms(&samples);
-    // From 4 at 0 s to 6, then from 0 to 6 at 40 s.
+    // The counter rises from 4 at 0 s to 6, is reset, and rises from 0 to 6 at 40 s.
     assert_eq!(
         smoothed.histogram("increase").0,
         "{{count:8 sum:4 counter_reset_hint:gauge buckets:[8]}}"

@@ -23,8 +23,8 @@ pub(crate) fn same(text: &str, printed: &str) {
     assert_eq!(after, before, "{text}: {printed}");
 }
 
-/// Normalizes what printing changes: matchers are printed in sorted order, and the plus sign of a duration is
-/// omitted.
+/// Normalizes the parts that printing changes: matchers are printed in sorted order, and the plus sign of a duration
+/// is omitted.
 fn normalise(json: &mut serde_json::Value) {
     let is_plus =
         json.get("op").is_some_and(|op| op == "+") && json["type"] == "durationExpr" && json["lhs"].is_null();

@@ -143,7 +143,8 @@ fn a_counter_is_extrapolated_to_the_ends_of_its_range() {
 #[test]
 fn what_a_counter_had_before_a_reset_is_counted() {
     let reset = Range::until(40, 40).floats(&[(10, 5.0), (20, 8.0), (30, 1.0), (40, 2.0)]);
-    // From 5 to 8, then from 0 to 2: 5 in 30 s, extrapolated to the 40 s of the range.
+    // The counter rises from 5 to 8 and, after the reset, from 0 to 2: 5 in 30 s, extrapolated to the 40 s of the
+    // range.
     let increase = reset.number("increase").unwrap();
     assert!((increase - 20.0 / 3.0).abs() < 1e-12, "{increase}");
     assert_eq!(reset.number("resets"), Some(1.0));

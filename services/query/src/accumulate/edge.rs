@@ -1,7 +1,7 @@
 //! First and last values with their timestamps.
 //!
-//! The timestamp decides between values; the timeline id decides between equal timestamps, so that a result does
-//! not depend on the partition over workers.
+//! Values are compared by timestamp, and at equal timestamps by timeline id, so that a result does not depend on the
+//! partition over workers.
 
 use tideline_engine::model::{ColumnData, Value};
 use tideline_engine::points::ValueSummary;

@@ -136,7 +136,8 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
             Ordering::Less
         };
     }
-    // The cast saturates far beyond the integers here; between equal whole parts the fraction decides.
+    // The cast saturates far beyond the integers here. If the whole parts are equal, the fraction is compared with
+    // zero.
     let whole = float.trunc();
     integer
         .cmp(&(whole as i128))

@@ -17,7 +17,7 @@ const SHORT: usize = 8;
 ///
 /// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
 /// (Neumaier's variant of Kahan summation). The order of additions and merges therefore changes the result by at most
-/// 1e-12 of it, unless values cancel that are far larger than the result. A result beyond the range of doubles is
+/// 1e-12 of it, unless values far larger than the result cancel each other. A result beyond the range of doubles is
 /// infinite.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
@@ -132,8 +132,8 @@ impl From<&ValueSummary> for Sum {
     }
 }
 
-/// Sums each segment of a slice and passes its window, sum and count to `take`. Slices of other types than numbers are
-/// skipped.
+/// Sums each segment of a slice and passes its window, sum and count to `take`. Slices that do not contain numbers
+/// are skipped.
 pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
     match slice.values {
         ColumnData::Float(values) => {

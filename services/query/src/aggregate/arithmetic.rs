@@ -111,8 +111,8 @@ impl Arithmetic {
         types
     }
 
-    /// Returns the names of the columns that show an accumulator at one of the `positions` or are computed from such an
-    /// accumulator.
+    /// Returns the names of the result columns that depend on the accumulators at the `positions`: the columns of
+    /// these accumulators, and the columns computed from them.
     pub(super) fn made_of(
         &self,
         positions: &BTreeSet<usize>,

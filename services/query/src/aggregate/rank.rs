@@ -1,6 +1,6 @@
 //! Ranking: selects and orders the groups by the value of a function over the whole range.
 //!
-//! All groups are first scanned in a single window, whatever the windows of the result are. If summaries can replace
+//! All groups are first scanned in a single window, regardless of the windows of the result. If summaries can replace
 //! points, a thousand timelines cost a thousand cells and few reads. Then the tags of the groups that can win are
 //! resolved, and only the winners are scanned in the windows of the result.
 //!

@@ -203,8 +203,8 @@ impl<'a> AggregateScan<'a> {
         Ok((states, reader.cost()))
     }
 
-    /// Returns the state of a group; creates it for the first value. Returns an error if the memory account has no
-    /// room for its cells.
+    /// Returns the state of a group; creates it for the first value. Returns an error if the memory account has too
+    /// little free memory for its cells.
     fn of_group<'s>(
         &self,
         state: &'s mut Option<GroupState>,

@@ -61,7 +61,7 @@ fn name(window: &CalendarWindow, wall: NaiveDateTime) -> i64 {
     }
 }
 
-/// Returns the starts of the windows of a range. A window starts when the local clock first shows a later window.
+/// Returns the starts of the windows of a range. A window starts when the local clock first shows a time in it.
 fn naive(window: &CalendarWindow, range: TimeRange) -> Vec<i64> {
     let longest = match window.unit {
         CalendarUnit::Day => 2,

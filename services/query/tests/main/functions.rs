@@ -218,7 +218,7 @@ fn functions_are_limited_in_number() {
 #[test]
 fn areas_are_cut_at_the_windows_and_add_up() {
     let point = |at: i64, value| ("m,host=a", at * SECOND, vec![("v", Value::Float(value))]);
-    // A ramp from 0 to 40 in 40 s, and down again.
+    // The value rises from 0 to 40 in 40 s and falls back to 0 in another 40 s.
     let world = World::with(&[point(0, 0.0), point(40, 40.0), point(80, 0.0)]);
     let functions = [Function::Integral, Function::TimeWeightedMean, Function::Count];
     let range = TimeRange::new(0, 90 * SECOND);
@@ -230,11 +230,11 @@ fn areas_are_cut_at_the_windows_and_add_up() {
     let rows = world.run(&by_window).expect("answered").rows();
     let expected = [
         (0, vec![float(200.0), float(10.0), count(1)]),
-        // A line, but no point in the window.
+        // The window contains a part of a line, but no point.
         (20 * SECOND, vec![float(600.0), float(30.0), count(0)]),
         (40 * SECOND, vec![float(600.0), float(30.0), count(1)]),
         (60 * SECOND, vec![float(200.0), float(10.0), count(0)]),
-        // A point, but no line: the window has a mean, but no area.
+        // The window contains a point, but no part of a line: it has a mean, but no area.
         (80 * SECOND, vec![None, float(0.0), count(1)]),
     ];
     assert_eq!(rows, expected);

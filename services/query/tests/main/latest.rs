@@ -1,6 +1,6 @@
 //! Newest values per field, from memory and from chunks.
 //!
-//! Also tests the pages of such queries.
+//! Also tests the pages of these queries.
 
 use std::collections::BTreeMap;
 

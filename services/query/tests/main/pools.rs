@@ -184,7 +184,7 @@ fn cold_reads_keep_to_their_rate() {
         ..QuerySettings::default()
     });
     let query = aggregate_query(&[Function::Mean], TimeRange::new(0, DAY), None, GroupBy::Nothing);
-    // The clock stands still, so the query waits until its time limit.
+    // The clock does not advance, so the query waits until its time limit.
     let impatient = PointQuery {
         budget: Budget {
             time_max: Duration::from_millis(30),

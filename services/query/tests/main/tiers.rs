@@ -313,7 +313,7 @@ fn the_cost_says_what_each_tier_gave() {
         bytes: cost.of(Tier::Cold).bytes,
         segments: 1,
         chunks: 1,
-        // Forty minutes before the first whole hour, two fields.
+        // One point per minute in the forty minutes before the first whole hour, each with two fields.
         points: 40,
         values: 80,
         summaries: 12,

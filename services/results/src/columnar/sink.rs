@@ -21,9 +21,9 @@ type Out<'w> = &'w mut (dyn Write + Send);
 pub(crate) struct ColumnarSink<'w> {
     form: ColumnarForm,
     options: ResultOptions,
-    /// `Some` until the header arrives.
+    /// `Some` until the header is written.
     out: Option<Out<'w>>,
-    /// `Some` after the header.
+    /// `Some` once the header is written.
     writer: Option<ColumnarWriter<Out<'w>>>,
     columns: FlatColumns,
     /// Description of each column in JSON: name, tag or field, and type. Imports of Parquet files read it.

@@ -1,7 +1,8 @@
 //! Batches of Arrow streams and Parquet files.
 //!
-//! The reader of Arrow allocates what a message announces, so the announced sizes are checked first, and a message is
-//! passed on only as a whole. Parquet files are read in small batches; the size of their row groups is checked.
+//! The Arrow reader allocates the sizes that a message declares. These sizes are therefore checked first, and only
+//! complete messages are passed to the reader. Parquet files are read in small batches, and the size of their row
+//! groups is checked.
 
 use std::io::{self, Read};
 
@@ -31,7 +32,7 @@ const MESSAGE_BYTES_MAX: u64 = 32 << 20;
 const METADATA_BYTES_MAX: u64 = 4 << 20;
 /// Maximum size of a row group of a Parquet file, decompressed, in bytes.
 const GROUP_BYTES_MAX: u64 = 256 << 20;
-/// Rows that are decoded at once.
+/// Number of rows of a Parquet file that are decoded at once.
 const BATCH_ROWS: usize = 512;
 /// First bytes of a message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -64,7 +65,7 @@ pub(super) fn read_file(
     columns: &FileColumns<'_>,
     take: &mut dyn FnMut(Record, usize) -> Result<()>,
 ) -> Result<()> {
-    // Use the types of Parquet, not those of the library that wrote the file.
+    // Use the Parquet types, not the Arrow schema that the writing library has stored in the file.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
     let builder = builder.map_err(|error| unreadable("the Parquet file", error))?;
@@ -142,7 +143,7 @@ fn is_supported(of: &DataType) -> bool {
     }
 }
 
-/// Returns a cell that is not null; `None` for a type that is not supported.
+/// Returns the value of a cell that is not null; `None` for a type that is not supported.
 fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
     let signed = |number: i64| FileValue::Json(number.to_string());
     let unsigned = |number: u64| FileValue::Typed(ColumnType::U64, number.to_string());
@@ -159,7 +160,7 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
             let time = Timestamp::from_nanos_clamped(nanos).to_rfc3339();
             FileValue::Typed(ColumnType::Timestamp, format!("\"{time}\""))
         }
-        // Refused with its value, because it is not a timestamp.
+        // This text is not a timestamp, so the record is refused with a message that contains the value.
         None => FileValue::Typed(ColumnType::Timestamp, format!("\"{count} is out of range\"")),
     };
     macro_rules! number {
@@ -201,7 +202,7 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
     })
 }
 
-/// Messages of a stream, each read as a whole after its size was checked.
+/// Reader of a stream that reads each message completely, after checking its size.
 struct Messages<R> {
     input: R,
     message: Vec<u8>,
@@ -210,7 +211,7 @@ struct Messages<R> {
 }
 
 impl<R: Read> Messages<R> {
-    /// Reads the next message; leaves it empty at the end of the input.
+    /// Reads the next message. At the end of the input, the message is empty.
     fn next(&mut self) -> io::Result<()> {
         self.message.clear();
         self.at = 0;

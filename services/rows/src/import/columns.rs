@@ -1,7 +1,8 @@
-//! Columns of a file: mapping to columns of the table, and values as JSON.
+//! Mapping of the columns of a file to columns of the table, and conversion of values to JSON.
 //!
-//! A file column with the name of a key column is that key column. A name that ends with `*` is a JSON column of an
-//! export: an object whose members are columns. All other columns are columns of the row, declared or not.
+//! A file column with the name of a key column is mapped to that key column. A file column whose name ends with `*` is
+//! a JSON column of an export: each value is an object whose members are columns. All other file columns are mapped to
+//! columns of the row, declared or undeclared.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use tideline_openapi::row::{Members, RowImage, RowWrite};
 use super::{ImportSettings, Record, operation};
 use crate::value;
 
-/// Columns of the table that a file can have.
+/// Table to which the columns of a file are mapped, with the settings of the mapping.
 pub(super) struct FileColumns<'t> {
     table: &'t WideTable,
     map: &'t BTreeMap<String, Option<String>>,
@@ -37,11 +38,11 @@ pub(super) enum Target {
 
 /// Value of a column of a file.
 pub(super) enum FileValue<'v> {
-    /// Text of a file without JSON types, such as a cell of CSV. It is parsed by the type of its column.
+    /// Text of a file without JSON types, such as a cell of CSV. The text is parsed by the type of its column.
     Text(&'v str),
     /// JSON value.
     Json(String),
-    /// JSON value of a type that JSON does not show.
+    /// JSON value of a type that cannot be inferred from the JSON.
     Typed(ColumnType, String),
 }
 
@@ -92,7 +93,7 @@ impl<'t> FileColumns<'t> {
         }
     }
 
-    /// Returns the write of a key and columns.
+    /// Returns the write of a row with this key and these columns.
     pub(super) fn write(&self, key: Members, columns: Members) -> RowWrite {
         RowWrite {
             op: operation(self.is_update),
@@ -167,7 +168,7 @@ fn push(members: &mut Members, name: &str, json: Box<RawValue>) -> Result<(), St
     Ok(())
 }
 
-/// Returns a value as JSON in the form that the write of a column of the declared type has.
+/// Returns a value in the JSON form that writes accept for a column of the declared type.
 fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<RawValue>, String> {
     let json = match value {
         FileValue::Text(text) => json_of_text(text, declared)?,
@@ -181,7 +182,7 @@ fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<Raw
     RawValue::from_string(json).map_err(|error| format!("found a value that is not JSON: {error}"))
 }
 
-/// Returns bytes, in the base64 of a JSON text, as a JSON text. Some tools write texts as bytes.
+/// Converts bytes, given as base64 in a JSON string, to a JSON string of UTF-8 text. Some tools write texts as bytes.
 fn text_of_bytes(json: &str) -> Result<String, String> {
     let bytes = STANDARD.decode(json.trim_matches('"')).unwrap_or_default();
     let text = String::from_utf8(bytes)
@@ -189,7 +190,7 @@ fn text_of_bytes(json: &str) -> Result<String, String> {
     serde_json::to_string(&text).map_err(|error| error.to_string())
 }
 
-/// Returns a text as JSON by the declared type of its column. Texts of undeclared columns stay texts.
+/// Converts a text to JSON by the declared type of its column. Texts of undeclared columns stay texts.
 fn json_of_text(text: &str, declared: Option<ColumnType>) -> Result<String, String> {
     let quoted = || {
         let mut json = Vec::new();
@@ -231,7 +232,7 @@ fn json_of_text(text: &str, declared: Option<ColumnType>) -> Result<String, Stri
     })
 }
 
-/// Returns the inside of a JSON text.
+/// Returns a text escaped as the content of a JSON string, without the quotes.
 fn escaped(text: &str) -> String {
     let json = serde_json::to_string(text).unwrap_or_default();
     json.get(1..json.len().saturating_sub(1))

@@ -1,7 +1,7 @@
 //! Records of CSV (RFC 4180), read from a stream.
 //!
-//! An empty cell without quotes is a missing value, and `""` an empty text, as exports write them. Libraries do not
-//! show this difference, so the parser is our own. A record may contain line ends within quotes.
+//! An empty cell without quotes is a missing value, and `""` is an empty text, as in exports. CSV libraries do not
+//! report this difference, so this module has its own parser. A record may contain line ends within quotes.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -14,11 +14,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum number of columns.
 const COLUMNS_MAX: usize = 10_000;
 
-/// Record of CSV: its cells, and whether each was quoted.
+/// Cells of a CSV record.
 #[derive(Debug, Default)]
 struct Cells {
     text: Vec<u8>,
-    /// End of each cell in the text, and whether it was quoted.
+    /// End of each cell in `text`, and true if the cell was quoted.
     ends: Vec<(usize, bool)>,
 }
 

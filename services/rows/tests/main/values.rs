@@ -1,6 +1,8 @@
-//! JSON forms of values: what is written is parsed to the same value, and what does not fit is described.
+//! JSON forms of values: a written value is parsed back to the same value, and errors describe values that do not have
+//! the declared type.
 //!
-//! The property tests cover all types, declared and undeclared columns, and documents that look like the typed form.
+//! The property tests cover all types, declared and undeclared columns, and documents that have the form of a typed
+//! value.
 
 use proptest::prelude::*;
 use tideline_engine::key_codec::tuple::Decimal;
@@ -18,7 +20,7 @@ fn json() -> impl Strategy<Value = String> {
         any::<i64>().prop_map(Into::into),
         any::<u64>().prop_map(Into::into),
         ".*".prop_map(Into::into),
-        // Documents that look like the typed form.
+        // Documents that have the form of a typed value.
         Just(serde_json::json!({"type": "json", "value": 1})),
         Just(serde_json::json!([{"type": "json", "value": {"type": "json", "value": 2}}])),
     ];
@@ -72,7 +74,8 @@ proptest! {
         let mut out = Vec::new();
         write_value(&value, declared, integers, &mut out);
         let json = text(out);
-        // A value of another type than the declared one is in the typed form, which every undeclared column accepts.
+        // A value that does not have the declared type is written in the typed form, which every undeclared column
+        // accepts.
         let declared = declared.filter(|declared| *declared == value.column_type());
         let given = parse_column(&json, declared, NOW);
         prop_assert_eq!(given, Ok(vec![GivenValue { value, version: None }]), "{}", json);

@@ -14,7 +14,7 @@ pub struct AttachJob {
 }
 
 impl AttachJob {
-    /// Plans what to attach and lists the job.
+    /// Plans the attachment and adds the job to the list.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ pub struct AttributesJob {
 }
 
 impl AttributesJob {
-    /// Selects the timelines and lists the job.
+    /// Selects the timelines and adds the job to the list.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl AttributesJob {
     }
 
     /// Changes the timelines until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns
-    /// the progress, and true if everything is done.
+    /// the progress, and true if all selected timelines were processed.
     ///
     /// # Errors
     ///

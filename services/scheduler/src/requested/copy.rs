@@ -15,7 +15,7 @@ pub struct CopyJob {
 }
 
 impl CopyJob {
-    /// Looks up both tables and lists the job; `None` if they are the same.
+    /// Looks up both tables and adds the job to the list; `None` if both are the same table.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl CopyJob {
         Ok(Some(Self { job, from, into }))
     }
 
-    /// Copies until everything is copied, the job is cancelled or `is_stopping` returns true. The job records the
+    /// Copies points until all are copied, the job is cancelled or `is_stopping` returns true. The job records the
     /// outcome.
     pub fn perform(self, engine: &Engine, range: TimeRange, is_stopping: &dyn Fn() -> bool) {
         let Self { job, from, into } = self;

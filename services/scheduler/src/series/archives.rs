@@ -23,7 +23,7 @@ pub struct ArchiveState {
     pub failures: u32,
     /// Time of the next attempt while moves fail, trusted nanoseconds since the epoch.
     pub tried_again: Option<i64>,
-    /// Last job that moved points into files, whatever its outcome.
+    /// Last job that moved points into files, with any outcome.
     pub last_job: Option<Job>,
     /// Reason why the archive is stalled; `None` while it makes progress or no points wait.
     pub stalled: Option<String>,

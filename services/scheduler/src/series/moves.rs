@@ -83,9 +83,9 @@ impl Series {
         ))
     }
 
-    /// Moves points into files. If the points also stay in the cold tier for a while, they are first folded into one
-    /// cold segment without deleted points, unless they are in such a segment already. Work of the mode [`Mode::Cut`]
-    /// only cuts the segments.
+    /// Moves points into files. Points that also stay in the cold tier for a while must be in one cold segment
+    /// without deleted points, so they are folded first if necessary. Work of the mode [`Mode::Cut`] only cuts the
+    /// segments.
     pub(super) fn archive(
         &self,
         work: &Planned,

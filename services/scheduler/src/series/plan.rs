@@ -1,8 +1,8 @@
 //! The planner: derives work from facts, without I/O, state or a clock of its own.
 //!
 //! Each kind of jobs has a file that plans it. [`plan`] calls the functions of these files in the order in which
-//! segments are claimed: expired segments are not rewritten, and segments that migrate or are archived within an hour
-//! are not folded or purged. A claimed segment belongs to one unit of work only.
+//! segments are claimed. So expired segments are not rewritten, and segments that migrate or are archived within an
+//! hour are not folded or purged. A claimed segment belongs to one unit of work only.
 
 pub mod archive;
 pub mod catalog;

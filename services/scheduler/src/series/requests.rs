@@ -39,7 +39,7 @@ impl Scheduler {
         Ok(Some(job))
     }
 
-    /// Previews what the policy of a table would do now, or the effect of setting `policy` now.
+    /// Previews the effect of the policy of a table now, or the effect of setting `policy` now.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ fn policy(keep_cold: Option<i64>) -> Policy {
     }
 }
 
-/// Returns what was done, without clean-ups of the catalog.
+/// Returns the descriptions of the completed work, without clean-ups of the catalog.
 fn moved(work: &FakeWork) -> Vec<String> {
     work.log().into_iter().filter(|done| done != "Catalog").collect()
 }
@@ -82,7 +82,7 @@ fn late_points_join_what_stays_or_what_has_left() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     assert_eq!(moved(&work), ["Fold [1, 2]", "Copy [1001]"]);
-    // The day has left the cold tier, so all of it goes into files at once.
+    // The day has left the cold tier, so all its points go into files at once.
     (there.tier, there.is_copied) = (Tier::Archive, false);
     let work = FakeWork::new(policy(Some(15 * DAY)), vec![there, late(2, 1)]);
     work.scheduler().run_due();

@@ -1,6 +1,6 @@
 //! Reproducible random numbers.
 
-/// Random generator xorshift64*. The same seed yields the same numbers, so a failure can be reproduced.
+/// Random number generator xorshift64*. The same seed yields the same numbers, so a failure can be reproduced.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {

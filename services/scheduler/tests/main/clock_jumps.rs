@@ -33,7 +33,7 @@ const YEAR: i64 = 365 * DAY;
 /// First second that 32 bits of seconds cannot hold, in 2106.
 const END_OF_32_BITS: i64 = 4_294_967_296 * SECOND;
 const RETENTION: i64 = 30 * DAY;
-/// Largest deviation from the expected time at which a wall clock is followed.
+/// Largest deviation from the expected time at which the service still follows the wall clock.
 const TOLERANCE: i64 = HOUR;
 /// Age at which points are certainly freed: after retention and purge delay, with their whole windows.
 const FREED_AFTER: i64 = RETENTION + 4 * DAY;

@@ -65,7 +65,7 @@ pub(crate) struct FakeWork {
     pub(crate) failures: Mutex<Vec<WorkError>>,
     /// Called at each step of a rewrite, with the number of the step.
     pub(crate) on_step: Mutex<Option<OnStep>>,
-    /// Descriptions of what was done.
+    /// Descriptions of the completed work.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
     /// Seal reports that [`SeriesWork::take_seal_reports`] has not returned yet.
@@ -120,7 +120,7 @@ impl FakeWork {
         self.clock.hand.now().nanos()
     }
 
-    /// Returns what was done since the last call.
+    /// Returns the descriptions of the work completed since the last call.
     pub(crate) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock())
     }

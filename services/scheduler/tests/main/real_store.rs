@@ -1,6 +1,6 @@
 //! Tests of the scheduler over the real store in memory.
 //!
-//! Whatever the scheduler does, reads return the points of a naive model.
+//! After each step of the scheduler, reads return the points of a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

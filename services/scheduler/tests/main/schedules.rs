@@ -9,7 +9,7 @@ use tideline_scheduler::{JobFilter, JobState, Scheduler, SchedulerError, Setting
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, nightly, old_days, only, table};
 
-/// Returns what was done, without clean-ups of the catalog.
+/// Returns the descriptions of the completed work, without clean-ups of the catalog.
 fn moved(work: &FakeWork) -> Vec<String> {
     work.log().into_iter().filter(|line| line != "Catalog").collect()
 }

@@ -38,7 +38,7 @@ const RECENT_PART: u64 = 32;
 pub struct MemoryPlan {
     /// Total, in bytes.
     pub max_bytes: u64,
-    /// Names and bytes of the parts with a budget of their own.
+    /// Names and bytes of the parts with separate budgets.
     pub set_aside: Vec<(&'static str, u64)>,
 }
 

@@ -81,7 +81,7 @@ impl Progress {
         self.stopped.notify_all();
     }
 
-    /// Waits for `pause`, or until [`Self::stop`]. Returns false if stopped.
+    /// Waits for the time `pause`, or until [`Self::stop`] is called. Returns false in the latter case.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let end = Instant::now() + pause;
         let mut is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Tests of `tideline archive`: a target is checked, an archive is verified without its server, damage is
-//! found.
+//! Tests of `tideline archive`: the check of a target, the verification of an archive without its server, and the
+//! detection of damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     );
     assert_eq!(wrong.code, 2, "{wrong:?}");
 
-    // Leftovers of a failed job: the same files, under a segment that does not exist.
+    // Simulates leftovers of a failed job: copies of the files under the name of a segment that does not exist.
     let nothing = on(&["archive", "orphans", "default"]);
     assert!(nothing.contains("0 objects left over"), "{nothing}");
     let left: Vec<PathBuf> = parquet_files(&files)

@@ -1,4 +1,4 @@
-//! Tests of finding and reading from the command line, and of the server that a command uses.
+//! Tests of searches and queries from the command line, and of the choice of the server that a command uses.
 //!
 //! They use a real server for results and a fake server to inspect requests.
 

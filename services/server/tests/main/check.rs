@@ -1,5 +1,5 @@
-//! Tests of `tideline check`: a sound folder passes, a flipped byte in any kind of file is found and named,
-//! nothing is modified.
+//! Tests of `tideline check`: a sound folder passes, a flipped byte in any kind of file is found and the file is
+//! named, and nothing is modified.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -126,7 +126,7 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     assert!(kinds.len() >= 14, "{kinds:?}");
     for (kind, path) in &kinds {
         let bytes = &before[*path];
-        // The first byte, one in the middle, and the last one that is not zero.
+        // Flips the first byte, a byte in the middle, and the last byte that is not zero.
         let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         let middle = bytes[..=last / 2]
             .iter()

@@ -90,7 +90,7 @@ impl Lab {
     }
 }
 
-/// Creates a command of a user with this home folder.
+/// Creates a command with `home` as its home folder and working directory.
 pub(crate) fn at_home(arguments: &[&str], home: &Path) -> Command {
     let mut command = tideline(arguments);
     command

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::lab::{Lab, Pretender, at_home, ended};
 use crate::process::{output, text, tideline};
 
-/// Points of every type of line protocol, in two measurements.
+/// Points with all value types of line protocol, in two measurements.
 const POINTS: &str = "\
 all,host=a\\ b,t=1\\,2 f=0.1,i=-7i,u=18446744073709551615u,b=true,s=\"two\nlines, \\\"quoted\\\" \\\\\" 1700000000123456789
 all,host=a\\ b,t=1\\,2 f=1e300,i=9007199254740993i,u=5u 1700000001000000000
@@ -128,7 +128,7 @@ fn what_is_exported_is_the_same_when_it_is_written_again() {
         45_006,
         "five points, one of them on two lines, and many"
     );
-    // In ndjson, members have one order, whatever the order of the points.
+    // NDJSON members have a fixed order, so sorted lines can be compared.
     let points = |table: &str| sorted(&lab.ok(&["export", "--format", "ndjson", "--table", table]));
     for format in ["lp", "ndjson"] {
         let file = lab.path(&format!("out.{format}")).display().to_string();

@@ -1,5 +1,5 @@
-//! Tests of `tideline write` with Parquet: columns become points by their types, in bounded batches that can be
-//! resumed.
+//! Tests of `tideline write` with Parquet: the type of a column determines how it becomes part of the points. Batches
+//! are bounded, and runs can be resumed.
 
 use std::fs::File;
 use std::path::Path;
@@ -264,8 +264,8 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
     const DAY: i128 = 86_400_000_000_000;
     let lab = Lab::start();
     let file = lab.path("old.parquet");
-    // The first and last timestamp that can be stored, their neighbours, and timestamps whose overflow would be
-    // a current time.
+    // `beyond` has timestamps just outside the range that can be stored, and timestamps that would wrap around to a
+    // current time. `within` has valid timestamps.
     let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
     let now = 1_700_000_000_123_456_789_i128;
     let around = 1_i128 << 64;
@@ -349,7 +349,7 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
 fn columns_of_histograms_are_passed_over_and_counted() {
     let lab = Lab::start();
     let texts = vec![Some("{{count:1 sum:1}}"), Some("{{count:2 sum:2}}"), None];
-    // The column as an export writes it, and as an archive writes it.
+    // The column in the form of an export (text) and in the form of an archive (bytes).
     let stored = texts.iter().map(|text| text.map(str::as_bytes)).collect();
     let forms: [(&str, ArrayRef); 2] = [
         ("exported", Arc::new(StringArray::from(texts.clone()))),

@@ -33,7 +33,7 @@ fn rows(lab: &Lab, table: &str) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Fills a table with rows; more than two pages of an export.
+/// Imports `count` rows into a table. The tests import more rows than two pages of an export hold.
 fn fill(lab: &Lab, table: &str, count: u64) {
     let lines: String = (0..count)
         .map(|n| {

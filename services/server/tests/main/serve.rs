@@ -1,4 +1,4 @@
-//! Tests of `tideline serve`: it serves requests, stops cleanly, and acknowledged data is there after a
+//! Tests of `tideline serve`: the server serves requests, stops cleanly, and recovers acknowledged data after a
 //! restart.
 
 use std::io::Write;

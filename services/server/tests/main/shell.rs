@@ -98,7 +98,7 @@ fn shells_can_read_their_completions() {
     }
 }
 
-/// Tests bash itself: bash starts a new word at `=`, and tag values must still be completed.
+/// Runs the completions in bash. bash splits words at `=`; tag values after the `=` must still be completed.
 #[test]
 fn bash_offers_what_the_server_knows() {
     let lab = Lab::start();

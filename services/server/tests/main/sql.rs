@@ -34,7 +34,7 @@ fn rows_are_a_table_or_lines_of_json() {
         .map(|line| line.split_whitespace().collect())
         .collect();
     assert_eq!(lines[0], ["total", "at", "note"]);
-    // A rule follows the head.
+    // The second line separates the header from the rows.
     assert_eq!(lines[2], ["12.5", "2"]);
     assert_eq!(lines[3], ["5.32", "1", "one;", "two"]);
     assert_eq!(lines[4], ["2", "rows"]);

@@ -1,4 +1,4 @@
-//! Tests of `tideline write`: the content of files is stored exactly once, in spite of failures.
+//! Tests of `tideline write`: the content of files is stored exactly once, even after failures.
 //!
 //! They cover input formats, rejects, a busy server, interrupted runs and usage errors.
 
@@ -321,7 +321,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
         "{other:?}"
     );
 
-    // A file that has grown is sent from its old end on.
+    // Only the bytes after the previous end of a grown file are sent.
     std::fs::write(home.path().join("a.lp"), format!("{text}grown v=1 1\n")).expect("a file");
     assert_eq!(run().code, 0);
     let bodies: Vec<Vec<u8>> = server.requests()[requests.len()..]

@@ -273,7 +273,7 @@ fn a_record_at_whose_middle_a_file_ended_is_sent_again_when_it_has_grown() {
         said.contains("a.lp:3: an earlier run sent only the first 8 bytes of this record"),
         "{said}"
     );
-    // A string that was not closed in the first run.
+    // The string was not closed at the end of the previous run.
     let (bodies, said) = write(&format!("{whole}c v=3 12345\nd s=\"x\ny\" 7\n"));
     assert_eq!(bodies, ["d s=\"x\ny\" 7\n"]);
     assert!(said.contains("a.lp:4: an earlier run"), "{said}");

@@ -1,7 +1,7 @@
-//! Conditions.
+//! Parser of conditions.
 //!
-//! `NOT` is moved to the tests: by De Morgan's laws, and by exchanging each test with its opposite. A test and its
-//! opposite are both false for a column without a value, as in SQL.
+//! `NOT` is moved into the tests, by De Morgan's laws and by negating each test. A test and its negation are both false
+//! for a column without a value, as in SQL.
 
 use sqlparser::ast::{BinaryOperator, Expr, InTarget, Spanned, UnaryOperator, Value};
 
@@ -17,8 +17,8 @@ pub(super) fn condition(cursor: &mut Cursor<'_>) -> Result<Predicate> {
     predicate(cursor, expression, false)
 }
 
-/// Converts an expression; the result is its opposite if `negated`. The depth is bounded by the nesting of the
-/// parser, because chains of one operator are walked in a loop.
+/// Converts an expression, and negates it if `negated` is true. The depth of the recursion is bounded by the nesting
+/// limit of the parser, because chains of one operator are processed in a loop.
 fn predicate(cursor: &Cursor<'_>, expression: Expr, negated: bool) -> Result<Predicate> {
     match expression {
         Expr::Nested(inner) => predicate(cursor, *inner, negated),
@@ -83,7 +83,7 @@ fn predicate(cursor: &Cursor<'_>, expression: Expr, negated: bool) -> Result<Pre
     }
 }
 
-/// Converts a chain of `AND` or `OR`, which the parser nests to the left.
+/// Converts a chain of `AND` or `OR`, which the parser returns as a left-nested tree.
 fn chain(
     cursor: &Cursor<'_>,
     op: &BinaryOperator,
@@ -119,7 +119,7 @@ fn chain(
     }
 }
 
-/// Joins conditions by `OR`. Equalities of one column become one list, which can be a part of a key.
+/// Joins conditions by `OR`. Equalities of one column are combined into one list, which an access path can use.
 fn one_list(operands: Vec<Predicate>) -> Predicate {
     let list = |operand: &Predicate| match operand {
         Predicate::Test(column, ColumnTest::Compare(Comparison::Equal, value)) => {
@@ -171,7 +171,7 @@ fn compare(
     Ok(Predicate::Test(name, ColumnTest::Compare(comparison, value)))
 }
 
-/// Converts a value that a column is compared with.
+/// Converts a value with which a column is compared.
 fn compared(cursor: &Cursor<'_>, expression: &Expr) -> Result<Literal> {
     let value = literal(cursor, expression)?;
     match value.is_null() {
@@ -217,7 +217,8 @@ fn test_truth(expression: &Expr, truth: bool) -> Result<Predicate> {
     ))
 }
 
-/// Converts `LIKE`: a pattern without wildcards is an equality, and one with `%` at its end alone is a prefix.
+/// Converts `LIKE`. A pattern without wildcards becomes an equality, and a pattern with `%` only at its end becomes a
+/// prefix.
 fn like(cursor: &Cursor<'_>, expression: &Expr, pattern: &Expr, negated: bool) -> Result<Predicate> {
     let value = compared(cursor, pattern)?;
     let LiteralValue::Text(pattern) = &value.value else {

@@ -1,6 +1,6 @@
 //! Position in the tokens of a statement.
 //!
-//! Words of the grammar are compared without regard to case; a quoted word is always a name.
+//! Keywords are compared case-insensitively; a quoted word is always a name.
 
 use sqlparser::ast::{DataType, Expr};
 use sqlparser::dialect::GenericDialect;
@@ -12,7 +12,7 @@ use crate::error::{Position, Result, SqlError};
 use crate::literal::Literal;
 use crate::statement::Name;
 
-/// The dialect: names in backticks or double quotes, texts in single quotes.
+/// SQL dialect: names in backticks or double quotes, texts in single quotes.
 static DIALECT: GenericDialect = GenericDialect;
 
 /// Position in the tokens of a statement, and the parameters.
@@ -21,7 +21,7 @@ pub(super) struct Cursor<'p> {
     parameters: &'p Parameters,
     /// True if a hint allows the statement to read the whole table.
     pub(super) allow_scan: bool,
-    /// Place after the last token.
+    /// Position after the last token.
     end: Position,
 }
 
@@ -43,7 +43,7 @@ impl<'p> Cursor<'p> {
         self.parser.peek_token_ref()
     }
 
-    /// Returns the place of the next token.
+    /// Returns the position of the next token.
     pub(super) fn at(&self) -> Position {
         match self.peek().token {
             Token::EOF => self.end,
@@ -71,7 +71,7 @@ impl<'p> Cursor<'p> {
         SqlError::invalid(self.at(), format!("expected {what}, found {}", self.found()))
     }
 
-    /// Returns true if the next token is an unquoted word.
+    /// Returns true if the next token is this word, unquoted.
     pub(super) fn is_word(&self, word: &str) -> bool {
         matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
     }
@@ -122,7 +122,7 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Reads a name; `what` describes it.
+    /// Reads a name. `what` describes the name in error messages.
     pub(super) fn name(&mut self, what: &str) -> Result<Name> {
         let at = self.at();
         match &self.peek().token {
@@ -198,7 +198,7 @@ impl<'p> Cursor<'p> {
     }
 }
 
-/// Converts an error of the parser. Its message ends with the place.
+/// Converts an error of the parser, whose message ends with the position.
 fn to_error(error: &ParserError, at: Position) -> SqlError {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
@@ -225,7 +225,7 @@ fn to_error(error: &ParserError, at: Position) -> SqlError {
     SqlError::invalid(place.unwrap_or(at), lower_first(message))
 }
 
-/// Returns a message as the others begin.
+/// Converts a parser message to the wording of the other messages.
 fn lower_first(message: &str) -> String {
     message
         .replacen("Expected: ", "expected ", 1)

@@ -1,8 +1,8 @@
-//! Columns of a primary key.
+//! Parser of the columns of a primary key.
 //!
-//! The primary key lists columns, and modifiers that look like functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
-//! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A modifier that computes a column is named by `AS`,
-//! by default after its function.
+//! The primary key lists columns, and modifiers in the syntax of functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
+//! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A computed column has the name after `AS`; without
+//! `AS`, it has the name of its function.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::ColumnType;
@@ -14,7 +14,7 @@ use super::cursor::Cursor;
 use crate::error::{Position, Result, SqlError};
 use crate::statement::Name;
 
-/// Column of the key as it is written.
+/// Column of the key, as written in the statement.
 pub(super) struct KeyPart {
     at: Position,
     /// Function of a modifier, in lower case; `None` for a plain column.
@@ -103,7 +103,7 @@ impl KeyPart {
         }
     }
 
-    /// Returns the names of all arguments, and the last number.
+    /// Returns the names of all columns in the arguments, and the number that is the last argument.
     fn hashed(&self, form: &str) -> Result<(Vec<String>, u64)> {
         let wrong = || SqlError::invalid(self.at, format!("expected {form}"));
         let (Argument::Number(number), columns) = self.arguments.split_last().ok_or_else(wrong)? else {
@@ -123,7 +123,8 @@ impl KeyPart {
         }
     }
 
-    /// Converts to a stored column of the key. `declared` takes a column out of the declared ones.
+    /// Converts the part to a stored column of the key. `declared` removes a column from the declared columns and
+    /// returns its type.
     pub(super) fn to_spec(
         &self,
         declared: &mut dyn FnMut(&Name) -> Result<ColumnType>,

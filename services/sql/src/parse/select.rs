@@ -1,6 +1,6 @@
-//! `SELECT`.
+//! Parser of `SELECT`.
 //!
-//! Clauses that need more than one access path are refused by name.
+//! Clauses that need more than one access path are refused with an error that contains their name.
 
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned};
 use sqlparser::tokenizer::Token;

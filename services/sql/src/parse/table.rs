@@ -1,6 +1,6 @@
-//! Statements on tables: `CREATE`, `ALTER`, `DROP`, `SHOW`.
+//! Parser of statements on tables: `CREATE`, `ALTER`, `DROP`, `SHOW`.
 //!
-//! All columns of the key are declared with their types, like the others.
+//! Key columns are declared with their types, like all other columns.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::parse_duration;
@@ -92,7 +92,7 @@ fn column(cursor: &mut Cursor<'_>) -> Result<(Name, ColumnType)> {
     Ok((name, column_type))
 }
 
-/// Parses the constraints of a column. Returns true if it is the primary key.
+/// Parses the constraints of a column. Returns true if the column is the primary key.
 fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) -> Result<bool> {
     let mut is_key = false;
     loop {
@@ -115,7 +115,8 @@ fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) ->
     }
 }
 
-/// Returns the name of a computed column: the one after `AS`, or that of its function, with a number if it is taken.
+/// Returns the name of a computed column: the name after `AS`, or the name of its function, with a number appended if
+/// that name is taken.
 fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
     if let Some(alias) = &part.alias {
         return alias.text.clone();
@@ -202,7 +203,7 @@ fn declared_column(name: Name, column_type: ColumnType) -> ColumnSpec {
     }
 }
 
-/// Parses options in parentheses, or one option without them.
+/// Parses a list of options, in parentheses or without them.
 fn options(cursor: &mut Cursor<'_>) -> Result<TableOptions> {
     let mut options = TableOptions::default();
     let has_parentheses = cursor.token(&Token::LParen);

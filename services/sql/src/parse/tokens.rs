@@ -1,18 +1,19 @@
-//! Tokens of a statement: their number, hints, placeholders, the end of the statement.
+//! Checks and preparation of the tokens of a statement: their number, hints, placeholders, the end of the statement.
 //!
-//! Everything here is linear in the number of tokens.
+//! All functions take time linear in the number of tokens.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::TOKENS_MAX;
 use crate::error::{Position, Result, SqlError};
 
-/// Maximum number of tokens of an expression, without lists in parentheses that are complete.
+/// Maximum number of tokens of an expression, not counting complete lists in parentheses.
 const EXPRESSION_TOKENS_MAX: usize = 2_000;
-/// Words that a hint can contain, in lower case. The second one is the name of Lindorm.
+/// Words that a hint can contain, in lower case. The second word is the hint of Lindorm.
 const SCAN_HINTS: [&str; 2] = ["allow_scan", "_l_allow_filtering_"];
 
-/// Checks the approximate number of tokens before they are made, because a token takes much more memory than its text.
+/// Checks the approximate number of tokens before the tokenizer creates them, because a token takes much more memory
+/// than its text.
 pub(super) fn check_number(text: &str) -> Result<()> {
     let bytes = text.as_bytes();
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
@@ -41,7 +42,7 @@ pub(super) fn check_number(text: &str) -> Result<()> {
     }
 }
 
-/// Removes white space and comments. Returns whether a hint allows to read the whole table.
+/// Removes white space and comments. Returns true if a hint allows reading the whole table.
 pub(super) fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
     let mut allow_scan = false;
     let mut before: Option<&Token> = None;
@@ -68,7 +69,7 @@ pub(super) fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
     Ok(allow_scan)
 }
 
-/// Returns whether a hint allows to read the whole table.
+/// Returns true if a hint allows reading the whole table.
 fn read_hint(hint: &str, at: Position) -> Result<bool> {
     let mut words = hint
         .split([',', ' ', '\n', '\t', '\r'])
@@ -87,7 +88,7 @@ fn read_hint(hint: &str, at: Position) -> Result<bool> {
     Ok(!is_empty)
 }
 
-/// Returns an unquoted word in upper case.
+/// Returns an unquoted word in upper case; `None` for other tokens.
 fn plain_word(token: &Token) -> Option<String> {
     match token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
@@ -127,7 +128,7 @@ pub(super) fn number_placeholders(tokens: &mut [TokenWithSpan], given: usize) ->
 
 /// Checks the number of tokens of each expression.
 pub(super) fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
-    // Tokens since the last comma, of each list that is open.
+    // Number of tokens since the last comma in each open list.
     let mut lists = vec![0_usize];
     let mut total = 0;
     for token in tokens {
@@ -176,7 +177,7 @@ pub(super) fn end_statement(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     }
 }
 
-/// Removes the suffix `ALLOW FILTERING`. Returns whether the statement had it.
+/// Removes the suffix `ALLOW FILTERING`. Returns true if the statement had this suffix.
 pub(super) fn strip_allow_filtering(tokens: &mut Vec<TokenWithSpan>) -> bool {
     let [.., first, second] = tokens.as_slice() else {
         return false;

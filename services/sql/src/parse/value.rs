@@ -1,6 +1,6 @@
-//! Values: literals and parameters.
+//! Parser of values: literals and parameters.
 //!
-//! Everything else that is an expression, such as a function or another column, is refused by name.
+//! Every other expression, such as a function or another column, is refused with an error that describes it.
 
 use sqlparser::ast::{DataType, Expr, Spanned, UnaryOperator, Value, ValueWithSpan};
 

@@ -1,7 +1,7 @@
-//! `UPSERT`, `INSERT`, `UPDATE` and `DELETE`.
+//! Parser of `UPSERT`, `INSERT`, `UPDATE` and `DELETE`.
 //!
-//! `INSERT` is `UPSERT`, as in Lindorm: a row that exists is changed. `ON DUPLICATE KEY ERROR` or `IGNORE` leaves it
-//! unchanged.
+//! `INSERT` is the same as `UPSERT`, as in Lindorm: an existing row is changed. `ON DUPLICATE KEY ERROR` and `ON
+//! DUPLICATE KEY IGNORE` leave an existing row unchanged.
 
 use sqlparser::ast::{BinaryOperator, Expr, Spanned};
 use sqlparser::tokenizer::Token;

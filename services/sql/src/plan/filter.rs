@@ -1,4 +1,4 @@
-//! Conditions on rows, in the form that the rows crate evaluates.
+//! Conversion of conditions to the form that the rows crate evaluates.
 //!
 //! Every test is false for a column without a value, except `IS NULL`.
 

@@ -1,7 +1,7 @@
-//! Conditions on key columns, and the access path that they give.
+//! Conditions on key columns, and the access path derived from them.
 //!
-//! A key column takes at most one list of values, one lower and one upper bound; further conditions on it stay in the
-//! filter, so a path never gives fewer rows than the conditions allow.
+//! The path uses at most one list of values, one lower bound and one upper bound per key column. Further conditions on
+//! the column stay in the filter. A path therefore never omits a row that matches the conditions.
 
 use std::ops::Bound;
 
@@ -15,13 +15,13 @@ use crate::error::{Result, SqlError};
 use crate::literal::{Literal, LiteralValue};
 use crate::statement::{ColumnTest, Comparison, Name, Predicate};
 
-/// Bound of a key column, and the number of the condition that gives it.
+/// Number of the condition that sets a bound of a key column, and the bound.
 type KeyBound = Option<(usize, Bound<KeyValue<'static>>)>;
 
 /// Conditions on one key column.
 #[derive(Debug, Default)]
 struct KeyTests {
-    /// Values, and the number of the condition that lists them.
+    /// Number of the condition that lists the values, and the values.
     list: Option<(usize, Vec<KeyValue<'static>>)>,
     lower: KeyBound,
     upper: KeyBound,
@@ -33,17 +33,17 @@ impl KeyTests {
     }
 }
 
-/// Conditions of a statement, divided into those that the access path decides and the filter.
+/// Conditions of a statement, divided into those that the access path guarantees and those of the filter.
 #[derive(Debug)]
 pub struct Access {
     conditions: Vec<Predicate>,
-    /// One per key column.
+    /// Conditions of each key column.
     tests: Vec<KeyTests>,
     /// Number of key columns whose lists the path uses.
     pub lists: usize,
     /// True if the path uses the bounds of the next key column.
     pub is_bounded: bool,
-    /// Why a longer path was not possible.
+    /// Reason why a longer path was not possible.
     reason: Option<String>,
     ranges: Option<Ranges>,
 }
@@ -161,7 +161,7 @@ impl Access {
         Ok(all)
     }
 
-    /// Returns the path. `statement` is the name of the statement, for the message.
+    /// Returns the path. `statement` is the name of the statement for error messages.
     ///
     /// # Errors
     ///
@@ -210,12 +210,12 @@ impl Access {
                 .is_some_and(|(_, values)| values.len() == 1)
     }
 
-    /// Returns the conditions that the path decides.
+    /// Returns the conditions that the path guarantees.
     pub fn decided(&self) -> Vec<&Predicate> {
         self.split().0
     }
 
-    /// Returns the conditions that the path does not decide.
+    /// Returns the conditions that the path does not guarantee.
     pub fn filter(&self) -> Vec<&Predicate> {
         self.split().1
     }
@@ -236,7 +236,7 @@ impl Access {
 }
 
 impl KeyTests {
-    /// Adds a condition, if it can be a part of a path.
+    /// Adds a condition, if a path can use it.
     fn add(&mut self, number: usize, column: &Name, test: &ColumnTest, kind: KeyKind) -> Result<()> {
         let key = |value: &Literal| value.to_key(&column.text, kind);
         match test {
@@ -263,7 +263,7 @@ impl KeyTests {
                 let [lower, upper] = [key(&ends[0])?, key(&ends[1])?];
                 self.bounds(number, Some(Bound::Included(lower)), Some(Bound::Included(upper)));
             }
-            // Every text has the empty prefix, so that it bounds nothing.
+            // Every text has the empty prefix, so an empty prefix restricts nothing.
             ColumnTest::Prefix(text, false) if kind == KeyKind::String && !text.is_empty() => {
                 let upper = after_prefix(text).map(|text| Bound::Excluded(KeyValue::String(text.into())));
                 self.bounds(
@@ -283,7 +283,7 @@ impl KeyTests {
         }
     }
 
-    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter is whole
+    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter consists of whole
     /// conditions.
     fn bounds(
         &mut self,
@@ -304,7 +304,7 @@ impl KeyTests {
     }
 }
 
-/// Returns the smallest text that is larger than all texts with a prefix; `None` if there is no such text.
+/// Returns the smallest text that is larger than all texts with a prefix; `None` if every larger text has the prefix.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
@@ -320,7 +320,7 @@ pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Returns the text of a value for messages and filters; `None` for other values.
+/// Returns a text literal with the position of the name `like`.
 pub(super) fn text_literal(text: String, like: &Name) -> Literal {
     Literal {
         value: LiteralValue::Text(text),

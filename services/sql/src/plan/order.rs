@@ -1,7 +1,7 @@
 //! Order of the rows of an access path, and `ORDER BY`.
 //!
-//! A path sorts by the stored columns of the key. Columns with one value do not matter to an order. The order of the
-//! logical columns ends at a hash prefix or a reversed column whose value is not fixed.
+//! A path returns rows in the order of the stored key columns. A column that is fixed to one value does not affect the
+//! order. The order by logical columns ends before the first hash prefix or reversed column whose value is not fixed.
 
 use tideline_engine::WideTable;
 use tideline_engine::model::wide::{KeyOrder, KeySource};
@@ -10,7 +10,7 @@ use super::keys::Access;
 use crate::error::{Position, Result, SqlError};
 use crate::statement::OrderItem;
 
-/// Returns the logical columns by which a path sorts its rows, with true for a descending one.
+/// Returns the logical columns by which the rows of a path are sorted, each with true if it is descending.
 pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> {
     let layout = table.layout();
     let number = |name: &str| layout.logical_number(name).unwrap_or_default();
@@ -44,11 +44,11 @@ pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> 
     order
 }
 
-/// Returns whether the path must be read backward for an `ORDER BY`.
+/// Returns true if the path must be read backward for an `ORDER BY`.
 ///
 /// # Errors
 ///
-/// [`SqlError::Refused`] if the path gives its rows in neither direction in this order.
+/// [`SqlError::Refused`] if neither direction of the path returns its rows in this order.
 pub(super) fn is_backward(
     table: &WideTable,
     access: &Access,
@@ -66,7 +66,7 @@ pub(super) fn is_backward(
             continue;
         }
         let Some((next, is_descending)) = sorted.next() else {
-            // Rows with the same key do not exist, so further columns change nothing.
+            // Keys are unique, so further columns do not change the order.
             if has_all_columns {
                 break;
             }

@@ -1,7 +1,7 @@
 //! `SELECT` and `EXPLAIN`.
 //!
 //! Rows are passed to the caller one by one, in pages or without a limit, like the scans of the rows crate. The token
-//! of a page is the token of the scan, preceded by the number of rows that `LIMIT` leaves, or by the count so far.
+//! of a page is the token of the scan, preceded by the number of rows that are left of `LIMIT`, or by the count so far.
 
 use std::collections::VecDeque;
 
@@ -22,10 +22,10 @@ use crate::statement::quoted;
 /// Maximum number of rows of a page.
 pub const PAGE_ROWS: u64 = 1_000;
 
-/// How much of a result is returned.
+/// Amount of a result to return.
 #[derive(Debug, Clone, Copy)]
 pub enum Extent<'t> {
-    /// One page; the token is that of the page before.
+    /// One page. Holds the token returned by the previous page; `None` for the first page.
     Page(Option<&'t str>),
     /// All rows.
     All,
@@ -40,11 +40,11 @@ pub struct End {
     pub returned: u64,
     /// Token of the next page; `None` at the end.
     pub next: Option<String>,
-    /// Why the page ended before the result.
+    /// Reason why the page ended before the end of the result; `None` at the end.
     pub reason: Option<PageEnd>,
 }
 
-/// Receives each row as JSON.
+/// Function that receives each row as JSON.
 pub type TakeRow<'t> = dyn FnMut(&[u8]) -> tideline_rows::Result<()> + 't;
 
 /// Executes a plan.
@@ -149,7 +149,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Counts rows from a number on. Returns the number and the end.
+    /// Counts rows, starting with `from`, the count of the previous pages. Returns the count so far and the end of the
+    /// page.
     fn count(&self, from: u64, token: Option<&str>, is_all: bool) -> Result<(u64, End)> {
         let (AccessPath::Ranges(ranges) | AccessPath::Table(ranges)) = &self.plan.path else {
             if token.is_some() {
@@ -265,7 +266,7 @@ fn other_statement() -> SqlError {
     )
 }
 
-/// Plan of a `SELECT`, as `EXPLAIN` shows it.
+/// Plan of a `SELECT` in the result of `EXPLAIN`.
 #[derive(Debug, Serialize)]
 struct Explanation {
     /// `keys`, `ranges` or `table`.
@@ -276,12 +277,12 @@ struct Explanation {
     /// Number of ranges to read, merged in the order of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<u64>,
-    /// Number of buckets over which the table is spread.
+    /// Number of buckets over which the rows of the table are distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     buckets: Option<u16>,
     /// Conditions that select keys or ranges.
     conditions: Vec<String>,
-    /// Conditions that are tested on each row that was read.
+    /// Conditions that are tested on each row read.
     filter: Vec<String>,
     /// Key of the table.
     key: Vec<String>,

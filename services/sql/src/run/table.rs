@@ -1,6 +1,6 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, `SHOW` and `DESCRIBE`.
 //!
-//! The caller serialises changes of settings, because a change reads and writes all settings of a table.
+//! The caller must serialise changes of settings, because a change reads and writes all settings of a table.
 
 use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
@@ -16,13 +16,13 @@ use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableStatem
 pub enum TableChange {
     /// The table was created.
     Created,
-    /// A table of the name exists; nothing was changed.
+    /// A table with this name already exists; nothing was changed.
     Exists,
     /// The table was altered.
     Altered,
     /// The table was dropped.
     Dropped,
-    /// No table of the name exists; nothing was changed.
+    /// No table with this name exists; nothing was changed.
     Missing,
 }
 
@@ -69,7 +69,7 @@ fn create(engine: &Engine, create: CreateTable) -> Result<TableChange> {
     }
     match engine.create_table(name, spec) {
         Ok(_) => Ok(TableChange::Created),
-        // Another request may have created it meanwhile.
+        // Another request may have created the table in the meantime.
         Err(error)
             if create.if_not_exists
                 && error.kind() == ErrorKind::Conflict
@@ -120,7 +120,7 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
     Ok(TableChange::Altered)
 }
 
-/// Drops a table of rows.
+/// Drops a wide table.
 fn drop_table(engine: &Engine, table: &Name, if_exists: bool) -> Result<TableChange> {
     match engine.wide_table(&table.text) {
         Ok(_) => {}
@@ -131,7 +131,7 @@ fn drop_table(engine: &Engine, table: &Name, if_exists: bool) -> Result<TableCha
     Ok(TableChange::Dropped)
 }
 
-/// Returns the tables of rows, sorted by name.
+/// Returns the wide tables, sorted by name.
 fn show_tables(engine: &Engine) -> Vec<String> {
     let tables = engine.tables();
     let mut names: Vec<String> = tables
@@ -143,7 +143,7 @@ fn show_tables(engine: &Engine) -> Vec<String> {
     names.into_iter().map(|table| row(&Shown { table })).collect()
 }
 
-/// Returns the columns of a table: first those of the key.
+/// Returns the columns of a table, key columns first.
 fn describe(engine: &Engine, table: &Name) -> Result<Vec<String>> {
     let table = engine.wide_table(&table.text)?;
     let rows = table.settings();
@@ -189,9 +189,9 @@ struct ShownColumn<'t> {
     column: &'t str,
     #[serde(rename = "type")]
     column_type: &'static str,
-    /// Place in the key, from 1.
+    /// Position in the key, starting at 1; `None` for other columns.
     key: Option<u64>,
-    /// Order in the key.
+    /// Order in the key; `None` for other columns.
     order: Option<&'static str>,
 }
 
@@ -202,7 +202,7 @@ struct ShownStatement<'t> {
     statement: &'t str,
 }
 
-/// Returns a row as a JSON object, with its members in their order.
+/// Returns a row as a JSON object, with the members in the order of the fields.
 pub(super) fn row(row: &impl Serialize) -> String {
     serde_json::to_string(row).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! `UPSERT`, `UPDATE` and `DELETE`: conversion to writes of rows, which the rows crate executes.
 //!
 //! A statement is planned like a read. Writes by whole keys become one write per key, with the remaining conditions as
-//! the condition of the write. Other deletes become one deletion of ranges, which takes no further condition.
+//! the condition of the write. Other deletes become one deletion of ranges, which cannot have further conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::statement::{Change, Delete, Name, OnDuplicate, Predicate, Update, Ups
 pub struct WritePlan {
     table: Arc<WideTable>,
     changes: Changes,
-    /// True if each row is written or not whatever happens to the others of its partition.
+    /// True if each row is written independently of the other rows of its partition.
     is_independent: bool,
-    /// True if rows that exist already are no error.
+    /// True if existing rows are not an error.
     pub ignores_existing: bool,
 }
 
@@ -55,7 +55,7 @@ impl WritePlan {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for values that their columns cannot have, [`SqlError::Refused`] for an `UPDATE` without
+    /// [`SqlError::Invalid`] for values that their columns cannot hold, [`SqlError::Refused`] for an `UPDATE` without
     /// values of all key columns, for further conditions on the deletion of a range, and for a deletion of all rows
     /// that is not allowed; and the error of a table that does not exist.
     pub fn new(engine: &Engine, statement: WriteStatement) -> Result<Self> {
@@ -157,11 +157,12 @@ impl WritePlan {
         })
     }
 
-    /// Executes the plan. `request` identifies the request of an idempotency key, which applies to writes of rows.
+    /// Executes the plan. `request` identifies the content of the request if it has an idempotency key, which applies
+    /// only to writes of rows.
     ///
     /// # Errors
     ///
-    /// As [`tideline_rows::write::write`] and [`Engine::delete_rows`].
+    /// The errors of [`tideline_rows::write::write`] and [`Engine::delete_rows`].
     pub fn run(
         &self,
         engine: &Engine,
@@ -196,8 +197,9 @@ impl WritePlan {
 const ROUNDS_MAX: usize = 16;
 
 impl WritePlan {
-    /// Writes rows. A row that fails stops the other rows of its partition, so that these are written again without it
-    /// if rows are independent. A round reports all rows that fail, so there are rarely more than two.
+    /// Writes rows. A row that fails prevents the other rows of its partition from being written. If rows are
+    /// independent, these other rows are therefore written again without the failed row. Each round reports all rows
+    /// that fail, so more than two rounds are rare.
     fn write_rows(
         &self,
         engine: &Engine,
@@ -251,7 +253,7 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
             None => clear.push(column.text.clone()),
         }
     }
-    // The server assigns the id of a new row.
+    // Without a value of the generated column, the server assigns an id to a new row.
     let is_new = layout.generated().is_some_and(|number| {
         let name = &layout.logical()[number].name;
         key.iter().all(|(given, _)| given != name)
@@ -275,7 +277,7 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
     })
 }
 
-/// Returns the keys of a condition, and its other tests as a filter.
+/// Returns the keys that a condition selects, and its other tests as a filter.
 fn by_keys(
     table: &WideTable,
     statement: &str,
@@ -299,7 +301,7 @@ fn by_keys(
     Ok((keys, filter_of(table, access.filter())?))
 }
 
-/// Refuses a change of a key column.
+/// Returns an error if the column is a key column.
 fn check_column(table: &WideTable, column: &Name) -> Result<()> {
     match table.layout().logical_number(&column.text) {
         Ok(_) => Err(SqlError::refused(
@@ -325,7 +327,7 @@ fn not_a_range(condition: &Predicate) -> SqlError {
     )
 }
 
-/// Returns a key as the members of a request.
+/// Converts a key to the members of a request.
 fn members(table: &WideTable, key: &FoundKey) -> Members {
     let json = |value: &KeyValue<'_>| {
         let mut out = Vec::new();

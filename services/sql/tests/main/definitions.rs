@@ -1,12 +1,12 @@
-//! `CREATE TABLE`: the shown statement creates the same table.
+//! `SHOW CREATE TABLE`: the returned statement creates the same table.
 //!
-//! Every type and every key modifier has a form, and values of all types are written, read back and compared.
+//! All types and key modifiers are covered, and values of all types are written, read back and compared.
 
 use serde_json::{Value, json};
 
 use crate::support::Database;
 
-/// Creates a table, then a second one by the shown statement. Returns the statement.
+/// Creates a table, then a second table with the statement that `SHOW CREATE TABLE` returns. Returns this statement.
 fn shown(create: &str) -> String {
     let database = Database::new();
     database.succeed(create);
@@ -75,7 +75,7 @@ fn values_of_all_types_are_written_and_compared() {
         "d": "12345678901234567890.0123456789", "j": {"type": "json", "value": [{"type": "json", "value": 1}]},
         "t": "2026-11-20T12:00:00.500Z", "free": {"type": "binary", "value": "AQ=="}});
     let mut found = database.rows("SELECT * FROM t WHERE id = 1");
-    // A document that looks like a value with its type is returned with its type.
+    // A document that has the form of a typed value is returned in the typed form.
     if found[0]["j"].is_array() {
         found[0]["j"] = json!({"type": "json", "value": found[0]["j"]});
     }

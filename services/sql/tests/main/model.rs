@@ -1,7 +1,8 @@
-//! Random statements give the results of a naive model: rows in a sorted map, and conditions by three-valued logic.
+//! Random statements return the same results as a naive model with rows in a sorted map and conditions in three-valued
+//! logic.
 //!
-//! Each key design has its own table. Conditions are random trees over key columns and others, so they are executed by
-//! all access paths; the result must not depend on the path.
+//! Each key design has its own table. Conditions are random trees over key columns and other columns, so they are
+//! executed by all access paths. The result must not depend on the path.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -122,7 +123,7 @@ impl Condition {
         }
     }
 
-    /// Returns conditions that can select keys or ranges.
+    /// Returns a random condition that can select keys or ranges.
     fn of_key(random: &mut Random) -> Self {
         let mut all = Vec::new();
         for column in ["a", "b", "c"] {
@@ -201,7 +202,8 @@ impl Condition {
     }
 }
 
-/// Returns the truth of a list of conditions that one condition with the truth `decisive` decides.
+/// Returns the truth of a list of conditions under three-valued logic. A single condition with the truth `decisive`
+/// decides the result: false for `AND`, true for `OR`.
 fn decided(list: &[Condition], row: &Row, decisive: bool) -> Option<bool> {
     let truths: Vec<Option<bool>> = list.iter().map(|inner| inner.truth(row)).collect();
     match truths.contains(&Some(decisive)) {
@@ -348,7 +350,7 @@ impl Model {
         let statement = format!("SELECT /*+ ALLOW_SCAN */ * {from}{by}{limit_text}");
         let rows = match self.database.run(&statement) {
             Ok(Done::Rows(rows, _)) => rows,
-            // An order that no path gives; without it the statement succeeds.
+            // No access path has this order. Without `ORDER BY`, the statement succeeds.
             Err(SqlError::Refused { .. }) if !order.is_empty() => {
                 self.database.rows(&format!("SELECT /*+ ALLOW_SCAN */ * {from}"));
                 return;
@@ -369,7 +371,7 @@ impl Model {
         let wanted = limit.map_or(expected.len(), |limit| expected.len().min(limit as usize));
         assert_eq!(rows.len(), wanted, "{statement}");
         let mut all: Vec<Value> = expected.iter().map(|row| json!(row)).collect();
-        // With a limit, the rows are the first ones of the order.
+        // With a limit, the returned rows are the first rows in the order.
         if let (Some(last), true) = (rows.last(), !order.is_empty()) {
             let fewer = all.iter().filter(|row| before(row, last).is_lt()).count();
             assert!(fewer <= rows.len(), "{statement}: {rows:?}");
@@ -466,7 +468,7 @@ fn rows_of_a_statement_are_independent_unless_it_must_fail() {
         Ok(Done::Written(counts)) => [counts.written, counts.condition_failed, counts.not_applied],
         other => panic!("{statement}: {other:?}"),
     };
-    // The rows have one partition.
+    // All rows are in one partition, but each row is updated independently of the others.
     assert_eq!(
         counts("UPDATE t SET n = n + 10 WHERE a = 1 AND b IN (1, 2, 3, 4) AND n >= 2"),
         [2, 2, 0]

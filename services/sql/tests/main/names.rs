@@ -1,9 +1,9 @@
-//! Names: every keyword of the parser can be the name of a column, in backticks if it must be.
+//! Names: every keyword of the parser can be the name of a column, in backticks if necessary.
 
 use tideline_sql::parse;
 use tideline_sql::statement::quoted;
 
-/// Returns true if the parser accepts `written` at every place of the grammar that takes a name.
+/// Returns true if the parser accepts `written` at every position of the grammar where a name is allowed.
 fn is_name(written: &str) -> bool {
     [
         format!("SELECT {written}, {written} AS a FROM t WHERE {written} = 1 AND NOT {written} IN (1) ORDER BY {written} DESC LIMIT 1"),

@@ -1,6 +1,6 @@
-//! Refused statements, in tables: each has a reason that names what is wrong, and states what to do.
+//! Refused statements, in tables: each error contains the reason and a remedy.
 //!
-//! The kind of the error decides the HTTP status. Limits are tested with statements that are just too large.
+//! The kind of the error determines the HTTP status. Limits are tested with statements that are just too large.
 
 use tideline_sql::{SqlError, parse};
 
@@ -332,7 +332,7 @@ fn large_statements_are_refused_with_the_limit() {
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert_eq!(kind(&error), Kind::OverLimit, "{said}: {error}");
     }
-    // A list is not an expression, so it may be long.
+    // The limit applies to expressions, and a list in parentheses does not count as one, so a long list is accepted.
     assert!(parse(&format!("SELECT * FROM t WHERE a IN ({long_list})"), &[]).is_ok());
     let keys: Vec<String> = (0..2_001).map(|a| a.to_string()).collect();
     let error = database.fail(&format!(
@@ -347,7 +347,7 @@ fn large_statements_are_refused_with_the_limit() {
 
 #[test]
 fn the_deepest_statement_fits_the_stack_of_a_thread() {
-    // The size of the stacks on which a server runs requests.
+    // The stack size equals that of the threads on which a server executes requests.
     let thread = std::thread::Builder::new().stack_size(2 << 20);
     let parsed = thread.spawn(|| {
         let deep = format!(

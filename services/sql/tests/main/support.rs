@@ -1,6 +1,6 @@
-//! An engine in memory, and statements on it.
+//! In-memory engine that executes statements.
 //!
-//! Statements are executed as the HTTP route executes them, without HTTP.
+//! Statements are executed by the same functions as in the HTTP route.
 
 use std::sync::Arc;
 

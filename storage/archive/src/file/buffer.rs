@@ -112,7 +112,7 @@ impl Buffer {
         Self::Strings(Strings::default())
     }
 
-    /// Creates a buffer for strings that every row has.
+    /// Creates a buffer for required strings.
     pub(crate) fn required_strings() -> Self {
         Self::Strings(Strings {
             is_required: true,
@@ -213,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// Appends rows without a value. Does nothing for integers, ids and maps, because there every row has a value.
+    /// Appends rows without a value. Does nothing for integers, ids and maps, because each of their rows has a value.
     pub(crate) fn push_absent(&mut self, rows: usize) {
         match self {
             Self::Floats(values) => values.absent(rows),

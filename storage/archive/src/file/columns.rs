@@ -57,7 +57,7 @@ pub(crate) struct ColumnNote {
     /// Name of the field, if the column holds field values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// Type of the field values, by [`ValueType::name`].
+    /// Name of the type of the field values ([`ValueType::name`]).
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
 }

@@ -1,8 +1,8 @@
 //! Rows of many small measurements in one file: one row per value, with tags as a map.
 //!
-//! Thousands of measurements with a few rows each would become thousands of files that consist mostly of footers. Here
-//! each value is a row with the names of its measurement and field, and one column per value type. The column of
-//! histograms exists only in files that have histograms.
+//! Thousands of measurements with a few rows each would become thousands of files that consist mostly of footers. In a
+//! shared file, each value is a row with the names of its measurement and field, and one column per value type. The
+//! column of histograms exists only in files that have histograms.
 
 use std::path::Path;
 
@@ -119,7 +119,7 @@ impl SharedFile {
     }
 }
 
-/// Returns the types of the value columns for runs. Histograms are included only if a run has some.
+/// Returns the types of the value columns for runs. Histograms are included only if a run has histograms.
 fn types_of<'r>(mut runs: impl Iterator<Item = &'r Run>) -> &'static [ValueType] {
     let is_histogram = |values: &ColumnData| matches!(values, ColumnData::Histogram(_));
     let has_some = |run: &Run| run.columns.iter().any(|column| is_histogram(&column.values));

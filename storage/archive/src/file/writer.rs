@@ -26,7 +26,8 @@ const GROUP_BYTES_MAX: usize = 48 << 20;
 const PAGE_BYTES: usize = 32 << 10;
 /// Maximum number of rows in a page.
 const PAGE_ROWS: usize = 8_192;
-/// Maximum number of distinct floats in a dictionary. Columns with more use the encoding `BYTE_STREAM_SPLIT`.
+/// Maximum number of distinct floats in a dictionary. Columns with more distinct floats use the encoding
+/// `BYTE_STREAM_SPLIT`.
 pub(crate) const DISTINCT_FLOATS_MAX: usize = 4_096;
 /// Maximum size of a dictionary of strings or ids, in bytes.
 const TEXTS_DICTIONARY_BYTES: usize = 1 << 20;

@@ -164,7 +164,7 @@ fn are_pages_inside(
         let offset = u64::try_from(page.offset).ok()?;
         let end = offset.checked_add(u64::try_from(page.compressed_page_size).ok()?)?;
         let first = u64::try_from(page.first_row_index).ok()?;
-        // The bytes before the first page are a dictionary. The decoder counts its size in 31 bits.
+        // The bytes before the first page are the dictionary. Its size must fit the `i32` that the decoder uses.
         let is_near = i32::try_from(offset.checked_sub(at)?).is_ok();
         if !is_near || end > range.end || first >= rows || row.is_some_and(|row| first <= row) {
             return None;

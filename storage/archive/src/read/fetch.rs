@@ -20,17 +20,18 @@ use crate::target::Target;
 /// Maximum gap in bytes between two ranges that one request fetches together with the gap. A second request would cost
 /// more than the bytes of the gap.
 const GAP_SMALL: u64 = 256 << 10;
-/// Number of requests to which a fetch is reduced by fetching gaps of up to [`GAP_LARGE`] bytes.
+/// Intended maximum number of requests per fetch. While there are more, ranges with gaps of up to [`GAP_LARGE`] bytes
+/// are merged.
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
 /// Maximum number of attempts to fetch a part whose checksum differs. The first difference may be a transmission error.
 pub(super) const TRIES: usize = 2;
 
-/// Page cache, and whether a reader adds the blocks that it fetches.
+/// Page cache, and the flag that makes a reader add its fetched blocks to the cache.
 #[derive(Debug, Clone)]
 pub(crate) struct PageCache {
     pub(crate) pages: Arc<Pages>,
-    /// False for rewrites, which soon replace the blocks that they read.
+    /// False for compactions, which soon replace the blocks that they read.
     pub(crate) keeps: bool,
 }
 
@@ -106,7 +107,8 @@ impl Fetched {
         parts.iter().find_map(|part| cut(part, start, length))
     }
 
-    /// Returns the blocks of ranges as parts, from the page cache or the target. Each range is contained in one part.
+    /// Returns the blocks that contain the ranges as parts, from the page cache or the target. Each range is contained
+    /// in one part.
     fn load(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
         let wanted = self.blocks_of(ranges)?;
         let sums = &self.file.sums;
@@ -132,7 +134,7 @@ impl Fetched {
             let lost = || ArchiveError::format(self.key.clone(), "a block was not fetched");
             let mut content = Vec::new();
             let length = range.end - range.start;
-            // A small slice would keep a large buffer in memory.
+            // A small slice of a large buffer would keep the entire buffer in memory, so it is copied.
             let is_most = got.iter().any(|part| {
                 part.0 <= range.start && range.end <= end(part) && part.1.len() as u64 <= 2 * length
             });

@@ -59,7 +59,7 @@ pub(crate) struct Footers {
     memory_max: usize,
     disk: Option<Disk>,
     pages: Arc<Pages>,
-    /// Files that are being read as a whole, each by one caller at a time.
+    /// Locks of the files that are being read as a whole. Each file is read by one caller at a time.
     proving: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -79,7 +79,7 @@ struct Disk {
     known: Mutex<std::collections::VecDeque<(String, u64)>>,
 }
 
-/// Block checksums of a file that stores none, computed while the file was compared with its SHA-256.
+/// Block checksums of a file that does not store them, computed while the file was compared with its SHA-256.
 #[derive(Debug, Clone)]
 struct Proof {
     /// SHA-256 of the bytes from `index_from` on.
@@ -101,7 +101,7 @@ struct Tail {
 }
 
 impl Footers {
-    /// Creates a cache. The disk cache starts with the files that an earlier process has left.
+    /// Creates a cache. The disk cache starts with the files that an earlier process has written.
     pub(crate) fn new(memory_max: usize, disk: Option<(PathBuf, u64)>, pages: Arc<Pages>) -> Result<Self> {
         let disk = disk.map(|(directory, bytes_max)| Disk::open(directory, bytes_max));
         let disk = disk.transpose()?;
@@ -179,7 +179,7 @@ impl Footers {
             }
         };
         let mut proving = self.proving.lock();
-        // Waiting callers hold a reference as well.
+        // Each waiting caller holds a reference as well, so a count of 2 means that there are no waiting callers.
         if Arc::strong_count(&lock) == 2 {
             proving.remove(name);
         }
@@ -266,7 +266,7 @@ impl Proof {
         })
     }
 
-    /// Encodes the form on disk.
+    /// Encodes the proof for the disk cache.
     fn to_text(&self) -> String {
         format!("{} {}", self.index_sha256, self.sums.to_note())
     }

@@ -46,7 +46,7 @@ pub(crate) struct Pages {
 #[derive(Debug, Default)]
 struct Blocks {
     known: HashMap<(ContentId, usize), Block>,
-    /// All blocks, in the order of eviction candidates.
+    /// All blocks, in the order in which they are considered for eviction.
     order: VecDeque<(ContentId, usize)>,
     bytes: usize,
 }

@@ -18,7 +18,7 @@ use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 use crate::target::Target;
 
-/// Memory limit of a reader that does not share one, in bytes.
+/// Memory limit in bytes of a reader that does not share a limit.
 const MEMORY_MAX: u64 = 64 << 20;
 
 /// Resolves field names to field numbers.
@@ -59,7 +59,7 @@ struct OpenReader {
     used: u64,
 }
 
-/// Memory shared by the readers of one query: fetched pages and metadata of open files.
+/// Memory limit shared by the readers of one query. It applies to fetched pages and metadata of open files.
 #[derive(Debug)]
 pub struct ReadMemory {
     bytes_max: u64,
@@ -119,14 +119,14 @@ impl SegmentReader {
         }
     }
 
-    /// Shares a memory limit with other readers. By default each reader has its own.
+    /// Shares a memory limit with other readers. By default each reader has its own limit.
     #[must_use]
     pub fn within(mut self, memory: &Arc<ReadMemory>) -> Self {
         self.memory = Arc::clone(memory);
         self
     }
 
-    /// Disables adding fetched blocks to the page cache; for a rewrite, which replaces the files.
+    /// Disables adding fetched blocks to the page cache. Intended for compactions, which replace the files.
     #[must_use]
     pub fn passing(mut self) -> Self {
         self.keeps = false;

@@ -73,10 +73,10 @@ fn gets(timelines: u64, rows: usize, pages_bytes_max: usize) -> (u64, u64, usize
 #[test]
 fn twenty_days_of_a_timeline_are_read_once() {
     let days = DAYS as u64;
-    // Small files: each is fetched as a whole.
+    // Each small file is fetched as a whole.
     let (first, again, _) = gets(3, 400, 8 << 20);
     assert_eq!((first, again), (days, 0));
-    // Large files: the footer and the pages of the column are fetched.
+    // For large files, the footer and the pages of the column are fetched.
     let (first, again, cached) = gets(20, 1_440, 8 << 20);
     assert!(first <= 3 * days, "{first} requests");
     assert_eq!(again, 0);
@@ -87,7 +87,7 @@ fn twenty_days_of_a_timeline_are_read_once() {
     assert_eq!(cached, 0);
 }
 
-/// A reader with `passing`, as used by rewrites, adds nothing to the cache.
+/// A reader with `passing`, as used by compactions, adds nothing to the cache.
 #[test]
 fn a_reader_that_passes_keeps_nothing() {
     let (known, points) = days(20, 1_440);

@@ -52,7 +52,7 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
         fs::write(&path, &whole).expect("written");
     }
     assert!(archive.verify(&copy).expect("it can be asked").is_sound());
-    // The objects at the target describe the segment without the database.
+    // The objects at the target are sufficient to find the segment; the database is not needed.
     let described = archive.described(&target).expect("listed");
     let [(key, found)] = described.as_slice() else {
         panic!("one segment is described: {described:?}");
@@ -97,8 +97,8 @@ fn read_fails(
     assert!(outcome.is_err() || !is_gone, "a file that is gone cannot be read");
 }
 
-/// Changes every fifth byte of the footers, one at a time. Then each read fails, or returns as many points and values
-/// as were written. No read panics.
+/// Changes every fifth byte of the footers, one at a time. After each change, a read either fails or returns as many
+/// points and values as were written. No read panics.
 #[test]
 fn a_footer_that_was_changed_panics_nowhere() {
     let mut known = Known::default();
@@ -120,8 +120,8 @@ fn a_footer_that_was_changed_panics_nowhere() {
     };
     let (copy, extents) = write(&open(100), &target, &known, &points);
     assert_eq!(copy.files.len(), 2);
-    // The description has no checksum of the footer, and gets the checksum of the changed file. So the changed bytes
-    // reach the decoder, as they may for a foreign file.
+    // The description omits the checksum of the footer and contains the checksum of the changed file. The changed
+    // bytes therefore reach the decoder, as they may in a foreign file.
     let mut copy = (*copy).clone();
     copy.files.iter_mut().for_each(|file| file.index_sha256.clear());
     let files = PathBuf::from(target.strip_prefix("file://").expect("it begins so"));
@@ -182,7 +182,7 @@ fn places_that_cannot_be_are_refused() {
     let with = |change: &dyn Fn(&mut tideline_archive::ArchiveFile)| {
         let mut copy = (*copy).clone();
         change(&mut copy.files[0]);
-        // Another checksum, so that no cached footer is used.
+        // A different checksum prevents the use of a cached footer.
         copy.files[0].sha256 = "0".repeat(64);
         copy
     };

@@ -21,7 +21,7 @@ use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, in_director
 /// Number of flipped bits in CI, and in the slow run.
 const FLIPS: (usize, usize) = (60, 2_000);
 
-/// Random numbers from a seed (SplitMix64).
+/// Seeded random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -34,8 +34,8 @@ impl Random {
     }
 }
 
-/// Columns of all types except unsigned integers, in files of one measurement and in a shared file. One column of
-/// floats has few distinct values, another one has many.
+/// Returns columns of all types except unsigned integers, in files of one measurement and in a shared file. One column
+/// of floats has few distinct values, another one has many.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     for (field, name, of) in [
@@ -160,7 +160,7 @@ fn flip_and_read(test: &str, files: &Path, known: &Known, expected: &Flat) {
         "{test}: {flips} flips, {unchanged} of {} reads were not affected",
         2 * flips
     );
-    // Many flips change nothing: only other tools read statistics and column indexes.
+    // Many flips have no effect, because only other tools read statistics and column indexes.
     assert!(unchanged < flips, "{unchanged} of {flips} flips changed nothing");
 }
 
@@ -177,7 +177,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     flip_and_read("a flipped bit", &files, &known, &expected);
 }
 
-/// Runs the test on files of an earlier build, which have no block checksums.
+/// Bit flips are also detected in files of an earlier build, which have no block checksums.
 #[test]
 fn a_flipped_bit_in_a_file_without_checksums_is_an_error_or_changes_nothing() {
     let (known, points) = goldens::story();

@@ -26,7 +26,7 @@ use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, read, write
 const OWN_FILE_ROWS: usize = 200;
 
 /// Returns a measurement of histograms with its own file, a measurement of histograms that shares a file with floats,
-/// and days of floats only.
+/// and a measurement of floats on two days.
 pub(crate) fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("request_seconds", 1, "histogram", ValueType::Histogram);

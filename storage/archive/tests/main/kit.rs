@@ -185,7 +185,7 @@ pub(crate) fn read(
     all
 }
 
-/// Timestamp with its values: field, type, bytes.
+/// Timestamp with its values, each as field, type code and bytes.
 pub(crate) type FlatPoint = (i64, Vec<(FieldId, u8, Vec<u8>)>);
 
 /// Converts runs to single values, with the exact bits of numbers, in order.

@@ -182,7 +182,7 @@ fn thousands_of_timelines_in_own_and_shared_files() {
             assert_eq!(flat(runs), flat(&back[id]));
         }
     }
-    // One at a time, in reverse order.
+    // Some runs are read one at a time, in reverse order.
     let mut reader = archive.reader(&copy, None, 0).expect("it opens");
     for (id, extent) in extents.iter().rev().step_by(97) {
         let run = reader
@@ -195,7 +195,8 @@ fn thousands_of_timelines_in_own_and_shared_files() {
     assert!(archive.verify(&copy).expect("it can be asked").is_sound());
 }
 
-/// Reads only the requested fields, and a timeline without an identity. A writer without runs is empty.
+/// A timeline without an identity is read back, a reader returns only the requested fields, and a writer without runs
+/// is empty.
 #[test]
 fn fields_by_choice_and_timelines_without_a_name() {
     let mut known = known(&["cpu"]);
@@ -371,8 +372,8 @@ fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     assert_eq!(flat(&points[&id]), flat(&back[&id]));
 }
 
-/// Two readers take turns and share a small memory limit. They return the same points, and each exceeds the limit by at
-/// most one file.
+/// Two readers are used alternately and share a small memory limit. They return the same points, and each exceeds the
+/// limit by at most one file.
 #[test]
 fn readers_of_many_files_keep_to_their_memory() {
     let mut known = Known::default();

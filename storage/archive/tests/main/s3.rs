@@ -32,11 +32,11 @@ const SECRET: &str = "a-secret-access-key";
 enum Fault {
     /// An object is stored, and the response is lost.
     LostAnswer,
-    /// "Slow down" (503), before anything is done.
+    /// The server responds "slow down" (503) and does nothing.
     Busy,
     /// A put is refused as a conflict (409), and nothing is stored.
     Conflict,
-    /// "Too many requests" (429), before anything is done.
+    /// The server responds "too many requests" (429) and does nothing.
     TooMany,
     /// The connection is closed instead of a response to a read.
     Reset,
@@ -46,7 +46,7 @@ enum Fault {
     Short,
     /// One byte of a response to a read is changed.
     Corrupt,
-    /// No response.
+    /// The server never responds.
     Silence,
 }
 
@@ -238,7 +238,7 @@ fn a_server_that_is_down_is_an_error_to_try_again() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// With several sequences of faults, objects are stored once and read back correctly.
+/// Under several sequences of faults, objects are stored once and read back correctly.
 #[test]
 fn faults_of_the_server_lose_and_double_nothing() {
     let directory = tempfile::tempdir().expect("made");
@@ -423,7 +423,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
     assert!(stored.read().is_ok());
 }
 
-/// A read from a target without responses fails after some seconds, and at once if the archive is stopped.
+/// A read from a target without responses fails after about ten seconds, and at once if the archive is stopped.
 #[test]
 fn a_silent_target_blocks_no_request_for_long() {
     let stored = stored();

@@ -90,7 +90,7 @@ fn options_are_read_from_a_file_and_their_values_are_not_repeated() {
     assert!(error.contains("line 1") && !error.contains("hidden"), "{error}");
 }
 
-/// Checks that a sweep removes only objects of the given database that are not referenced and are old enough.
+/// Checks that `sweep` removes only objects of the given database that are not referenced and are old enough.
 #[test]
 fn orphans_are_swept_and_nothing_else() {
     let mut known = Known::default();

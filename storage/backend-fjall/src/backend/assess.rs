@@ -58,7 +58,7 @@ pub(super) struct Lacking {
 /// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store that had
 /// content is missing.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
-    // A folder without a format is either new, or the open refuses it.
+    // A folder without a format is new, or it is refused later by the open.
     let Some(format) = Format::read(folder)? else {
         return Ok(Assessment::Complete(Box::default()));
     };
@@ -146,7 +146,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
 /// Content of an open store and its journals.
 pub(super) struct Found {
     pub(super) marks: Marks,
-    /// Description of the promised commits that a keyspace lacks.
+    /// Description of the promised commits that a keyspace lacks; `None` if no keyspace lacks any.
     lacking: Option<String>,
 }
 

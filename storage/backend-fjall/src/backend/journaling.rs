@@ -145,8 +145,8 @@ impl Inner {
     }
 }
 
-/// Returns a lease that holds while the folder is locked. Writes take effect in the order of calls, so stamps are not
-/// stored.
+/// Returns a lease that is valid while the folder is locked. Writes take effect in the order of calls, so stamps are
+/// not stored.
 fn own(epoch: Epoch) -> Lease {
     Lease {
         epoch,

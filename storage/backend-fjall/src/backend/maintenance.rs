@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Syncs and closes everything. Returns the first failure, after everything has been tried.
+    /// Syncs and closes the journals and both stores. Returns the first failure, after all of them have been tried.
     pub(super) fn close(&self) -> Result<()> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());

@@ -44,7 +44,7 @@ impl FjallBackend {
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let held = FolderLock::hold(folder)?;
-        // If an operator accepts a loss, the folder may be changed at once.
+        // If an operator accepts a loss, the folder may be changed at once, so it is not assessed.
         let sound = match options.accept_loss {
             true => Box::default(),
             false => match assess(folder, &options)? {
@@ -192,7 +192,7 @@ fn compare(
             counted.map_err(|error| from_fjall(error, During::Write))?;
             found.commits = shard_state.committed(has_parts, durability);
             found.cold_loads = cold.count_again()?.unwrap_or(found.cold_loads);
-            // A missing log is not an error if tables hold everything before the next log.
+            // After a flush, tables hold all rows, so a missing log is no longer an error.
             let flushed = hot.opened()?.flush_rows();
             flushed.map_err(|error| from_fjall(error, During::Write))?;
             high_water.reset(folder, found).map_err(failed)?;

@@ -19,7 +19,7 @@ fn open(folder: &tempfile::TempDir) -> FjallBackend {
     let options = FjallOptions {
         free_bytes_min: 0,
         free_per_mille_min: 0,
-        // The tests run the rounds of the maintenance thread themselves.
+        // The interval is so long that the maintenance thread runs no round during a test.
         high_water_interval: std::time::Duration::from_secs(3_600),
         ..FjallOptions::default()
     };
@@ -459,7 +459,8 @@ fn spare_groups_are_offered_in_turn() {
     assert_eq!(offered, [1, 2, 3].map(GroupId));
 }
 
-/// fjall's log may still hold rows of a part that were flushed to a table. A reopening and a start read the log.
+/// fjall's log may still hold rows of a freed part that were flushed to a table. A reopening and a start read the
+/// log, but must not restore these rows.
 #[test]
 fn a_part_that_was_freed_does_not_come_back_from_the_log() {
     for tier in Tier::KEPT {
@@ -658,7 +659,7 @@ fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
     }
 }
 
-/// fjall writes a memtable to a table even if its log is not synced.
+/// fjall writes a memtable to a table even if its log is not synced, so a table may hold rows that the log lacks.
 #[test]
 fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
     let folder = tempfile::tempdir().expect("a folder");

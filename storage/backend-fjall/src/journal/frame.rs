@@ -99,11 +99,11 @@ impl FileId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderCheck {
     Intact,
-    /// Incomplete, or changed after it was written.
+    /// The header is incomplete, or was changed after it was written.
     Damaged,
-    /// Written by a build with another format version.
+    /// A build with another format version wrote the header.
     Version(u16),
-    /// Header of another file.
+    /// The header belongs to another file.
     Misnamed,
 }
 

@@ -124,8 +124,8 @@ enum BadHeader {
     Misnamed,
 }
 
-/// Judges a file without an intact header by the frames after the header. The first write puts the header and the start
-/// of the first frame into one sector. So if the first frame is intact, the header was intact as well.
+/// Classifies a file without an intact header by the frames after the header. The first write puts the header and the
+/// start of the first frame into one sector. So if the first frame is intact, the header was intact as well.
 fn without_header(id: FileId, mut walk: Walk, header: BadHeader, rest: &[u8]) -> Walk {
     let start = HEADER_BYTES as u64;
     let found = Rest::search(rest, start, id.seed(), None);

@@ -1,8 +1,8 @@
 //! Recovery of journal files when a folder is opened, checked or repaired.
 //!
-//! A survey reads and judges all files and changes nothing. A cut drops damaged parts after an operator has accepted
-//! their loss. Settling replaces doubtful bytes by durable copies; after a failed sync, such bytes may exist in memory
-//! only.
+//! A survey reads and checks all files and changes nothing. A cut drops damaged parts after an operator has accepted
+//! their loss. Settling replaces doubtful bytes by durable copies; after a failed sync, such bytes may exist in
+//! memory only.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -246,7 +246,7 @@ fn remove(folder: &Path, id: FileId) -> Result<()> {
         .map_err(at(&path))
 }
 
-/// Removes copies that a kill left unfinished, and ends of files that no longer exist.
+/// Removes copies that a kill left unfinished, and copies of the ends of files that no longer exist.
 pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for path in list(folder)? {
         let text = path.to_string_lossy();

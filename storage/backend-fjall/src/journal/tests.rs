@@ -167,7 +167,7 @@ fn a_kill_while_the_end_is_written_again_loses_nothing() {
     let end = [
         b"TLJRNEND".as_slice(),
         &(synced as u64).to_le_bytes(),
-        // The checksum.
+        // Placeholder for the checksum, which is not compared.
         &[0; 8],
         &whole[synced..],
     ]

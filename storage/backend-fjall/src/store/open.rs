@@ -44,8 +44,8 @@ impl Store {
         remove_folder(&creating).map_err(at(&creating))
     }
 
-    /// Creates the store in another folder and renames it, so that an incomplete store is never opened: fjall can never
-    /// open a folder again if a kill interrupts the first milliseconds of its creation.
+    /// Creates the store in another folder and renames it, so that an incomplete store is never opened. If a kill
+    /// interrupts the first milliseconds of the creation, fjall can never open that folder again.
     pub(crate) fn make(&self) -> Result<()> {
         let StoreLocation { root, lists } = &self.location;
         self.remove_leftovers()?;
@@ -101,9 +101,10 @@ pub(super) struct Opened {
     pub(super) first_commit: Option<u64>,
 }
 
-/// Opens fjall between two checks: of its files before, of its keyspaces after. Files that an earlier failure may have
-/// left in memory only are rewritten first. A safety copy is kept during the open. The maintenance thread removes the
-/// copy later, because with many groups the removal takes longer than the open itself.
+/// Opens fjall between two checks: its files are checked before the open, and its keyspaces after the open. Files
+/// that an earlier failure may have left in memory only are rewritten first. A safety copy is kept during the open.
+/// The maintenance thread removes the copy later, because with many groups the removal takes longer than the open
+/// itself.
 pub(super) fn open_engine(
     location: &StoreLocation,
     setup: &Setup,

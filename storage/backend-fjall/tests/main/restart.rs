@@ -134,7 +134,7 @@ fn logs_that_are_found_are_copied_before_they_are_used() {
     for has_failed in [false, true] {
         let clone = test_folder.clone_as_after_a_crash();
         if has_failed {
-            // A store that failed and was killed before it was reopened.
+            // Simulates a process that was killed after a store had failed and before it was reopened.
             for root in ["", "cold"] {
                 fs::write(clone.path().join(root).join("FAILED"), "a failed sync").expect("write");
             }

@@ -98,7 +98,7 @@ fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
 
 fn parts_are_apart(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    // A space, a segment and parts whose encoded numbers share bytes.
+    // The encoded numbers of the space, the segment and the parts share bytes.
     let parts = [
         part(1, 1, tier),
         part(2, 1, tier),

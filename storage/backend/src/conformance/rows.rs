@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
     ("every call after close fails", calls_after_close_fail),
 ];
 
-/// Keys in correct order. Wrong comparisons sort them differently.
+/// Keys in correct order. Signed or length-based comparisons would sort them differently.
 const KEYS: [&[u8]; 10] = [
     b"",
     b"\x00",

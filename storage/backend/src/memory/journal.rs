@@ -1,6 +1,6 @@
 //! Journal of one epoch of one shard.
 //!
-//! Appended entries can be late: they are applied by [`Journal::land_late`], unless the epoch is closed before.
+//! Late entries are applied only by [`Journal::land_late`], and dropped if the epoch is closed before.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::contract::JournalEntry;
 use crate::error::{BackendError, Result};
 use crate::limits::check_entries;
 
-/// Entries by sequence number, and entries that may still be applied.
+/// Applied entries by sequence number, and late entries that are not yet applied.
 #[derive(Default)]
 pub(super) struct Journal {
     entries: BTreeMap<SequenceNumber, Bytes>,
@@ -23,7 +23,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Records whether appended entries survive a power failure. A synced append also syncs all entries before.
+    /// Records whether appended entries survive a power failure. A synced append also syncs all earlier entries.
     pub(super) fn note_durability(&mut self, entries: &[JournalEntry], durability: Durability) {
         match (durability, entries.first()) {
             (Durability::Synced, _) => self.sync(),

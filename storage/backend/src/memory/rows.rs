@@ -173,7 +173,7 @@ impl Rows {
         parts
     }
 
-    /// Returns the bytes stored in a tier.
+    /// Returns the number of bytes stored in a tier.
     pub(super) fn bytes(&self, tier: Tier) -> u64 {
         let is_held = |partition: &Partition| partition.unit.tier() == tier;
         let held = self.partitions.iter().filter(|(partition, _)| is_held(partition));

@@ -10,9 +10,9 @@ use crate::wire::{Damaged, Reader, put_varint};
 mod tag {
     /// Code of the value type.
     pub(super) const TYPE: u8 = 0x0f;
-    /// Set if the body starts with the set of the rows that have a value; otherwise every row has one.
+    /// Set if the body starts with a presence (the set of rows that have a value); otherwise every row has a value.
     pub(super) const SPARSE: u8 = 0x10;
-    /// Set if the field is one above that of the previous entry; otherwise the difference follows.
+    /// Set if the field id is one higher than in the previous entry; otherwise the difference follows.
     pub(super) const NEXT_FIELD: u8 = 0x20;
     /// Reserved for later versions.
     pub(super) const RESERVED: u8 = 0xc0;

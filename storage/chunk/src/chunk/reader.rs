@@ -39,7 +39,7 @@ impl<'a> Chunk<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let stored = bytes.get(PREFIX_BYTES - 4..PREFIX_BYTES);
         let chunk = Self::open_trusted(bytes);
-        // Foreign and newer chunks get their own error, since their checksum may be stored elsewhere.
+        // Other formats and newer versions have their own errors, since their checksum may be stored elsewhere.
         if let Err(error @ (ChunkError::NotAChunk | ChunkError::UnknownVersion(_))) = chunk {
             return Err(error);
         }
@@ -138,7 +138,7 @@ impl<'a> Chunk<'a> {
         &self.timestamps
     }
 
-    /// Returns the summaries of the numeric columns. Returns `None` if the chunk has none or if their section is
+    /// Returns the summaries of the numeric columns; `None` if the chunk has no summaries or if their section is
     /// damaged. Costs one allocation and a few nanoseconds per bucket.
     pub fn summaries(&self) -> Option<Summaries<'a>> {
         if self.summaries.remaining() == 0 {
@@ -179,11 +179,11 @@ impl<'a> Chunk<'a> {
         self.timestamps.row_range(range)
     }
 
-    /// Decodes the values of `column` in `rows` into `values`, dense. Bit `i` of `presence` is set if row
-    /// `rows.start + i` has a value.
+    /// Decodes the values of `column` in `rows` into `values`, without slots for rows that have no value. Bit `i` of
+    /// `presence` is set if row `rows.start + i` has a value.
     ///
-    /// Unpacks only the blocks that contain these rows, or decodes only their frames. Both buffers are reused: once
-    /// they have grown, and `values` has the type of the column, nothing is allocated.
+    /// Decodes only the blocks or frames that contain these rows. Both buffers are reused, so nothing is allocated
+    /// once they are large enough and `values` has the type of the column.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ impl ColumnInfo<'_> {
         self.value_type
     }
 
-    /// Returns the number of values, which is the number of rows that have one.
+    /// Returns the number of values, which equals the number of rows that have a value.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -291,7 +291,7 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Reads every entry once, so that a later iteration finds no damage.
+    /// Validates every entry, so that a later iteration cannot fail.
     fn check(mut self) -> Result<(), ChunkError> {
         let mut last = None;
         while self.left > 0 {
@@ -309,7 +309,7 @@ impl<'a> Columns<'a> {
         Ok(self.bodies.finish()?)
     }
 
-    /// Advances to the first column whose field is `field` or later.
+    /// Advances to the first column whose field is `field` or higher.
     fn skip_to(&mut self, field: FieldId) {
         while self.left > 0 {
             let here = *self;

@@ -16,12 +16,12 @@ use crate::wire::{put_bytes, put_varint};
 /// Trade-off between encoding speed and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// Bit-packing only. Costs about two nanoseconds per value to write and one to read. Any block of 128 rows can be
-    /// read alone.
+    /// Bit-packing only. Costs about two nanoseconds per value to write and one to read. Each block of 128 rows can be
+    /// read independently.
     #[default]
     Fast,
     /// Entropy coding, if it reduces the size of a column. Costs ten to twenty nanoseconds per value to write and
-    /// three to five to read. Rows are decoded from the start of their frame of 2,048.
+    /// three to five to read. To read a row, its frame of 2,048 rows is decoded from the start.
     Tight,
 }
 
@@ -105,8 +105,8 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Fills `directory`, and fills `bodies` with timestamps, summaries and bodies. Returns the size of the
-    /// summaries in bytes.
+    /// Encodes the directory into `directory`, and timestamps, summaries and column bodies into `bodies`. Returns the
+    /// size of the summaries in bytes.
     fn encode_parts(&mut self, run: &Run, options: &ChunkOptions) -> usize {
         let (encoder, bodies) = (&mut self.columns, &mut self.bodies);
         encoder.integers.allow_coding(options.effort == Effort::Tight);

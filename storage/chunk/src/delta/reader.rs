@@ -102,7 +102,7 @@ fn read_request(body: &mut Reader<'_>) -> Result<RequestRecord, Damaged> {
 }
 
 fn read_ids(body: &mut Reader<'_>) -> Result<Vec<TimelineId>, Damaged> {
-    // The second half of each id, eight bytes, is always stored.
+    // Each id takes at least the eight bytes of its second half, which is always stored.
     let count = body.count(body.remaining() / 8)?;
     let mut repeats: Vec<bool> = Vec::new();
     Integers::open(body, count)?.decode(0..count, &mut repeats);

@@ -124,7 +124,7 @@ fn ids(count: usize) -> usize {
     VARINT + integers(count, 1) + 16 * count
 }
 
-/// Returns an upper bound for a column of integers that differ by less than 2^`width`.
+/// Returns an upper bound for a column of integers whose differences are less than 2^`width`.
 fn integers(count: usize, width: usize) -> usize {
     COLUMN + count.div_ceil(BLOCK) * BLOCK_HEAD + packed_bytes(count, width)
 }

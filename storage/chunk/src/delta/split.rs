@@ -16,10 +16,10 @@ impl Delta {
     /// Splits the delta in two: the first half of the rows, and the other rows. Applying both in order has the same
     /// effect as applying the original.
     ///
-    /// A new timeline is listed in the first delta if a row there uses it, otherwise in the second. The request record
-    /// is part of the second delta, because the request is complete only after both. The groups keep their order. If a
-    /// group is split, one part is the last group of the first delta, and the other part is the first group of the
-    /// second delta.
+    /// A new timeline is listed in the first delta if a row of that delta uses it, otherwise in the second. The
+    /// request record is part of the second delta, because the request is complete only after both. The groups keep
+    /// their order. If a group is split, one part is the last group of the first delta, and the other part is the
+    /// first group of the second delta.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
 //! Alphabet of an entropy-coded column: residuals that are close to each other share a bin, and thus a symbol.
 //!
-//! If the residuals are close together, each residual next to the median has a separate bin. Further out, each power of
-//! two is divided into four bins, and extra bits identify a residual within its bin. Series with small steps need no
-//! extra bits. Wide and long-tailed distributions lose about a hundredth of a bit per value, because density varies
-//! little within a bin.
+//! If the residuals are close together, each residual near the median has a separate bin. Farther from the median,
+//! each power of two is divided into four bins, and extra bits identify a residual within its bin. Series with small
+//! steps need no extra bits. Wide and long-tailed distributions lose about a hundredth of a bit per value, because
+//! density varies little within a bin.
 
 use crate::bitpack::bits;
 
@@ -57,7 +57,7 @@ impl Alphabet {
     fn classify(&mut self, residuals: &[i64], center: i64, shift: usize) {
         let mut frequencies = [0u32; CLASSES];
         let (mut lows, mut highs) = ([i64::MAX; CLASSES], [i64::MIN; CLASSES]);
-        // Classes of a single distance need no bounds.
+        // The bounds of classes with a single distance are set in advance.
         let single = if shift == 0 { SIDE - 8..SIDE + 8 } else { 0..0 };
         for class in single.clone() {
             let distance = class as i64 - SIDE as i64;

@@ -12,8 +12,8 @@ use crate::entropy::{DecodeTable, LOG_MAX, SLOTS_MAX, Slot, build_decode_table};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader};
 
-/// Number of values in a full frame, which is the maximum that must be decoded to read one value. A frame costs about
-/// six bytes.
+/// Number of values in a full frame, and thus the maximum number of values to decode for reading one value. Each frame
+/// adds about six bytes.
 pub(super) const FRAME: usize = 2_048;
 
 /// Flag in the byte after the form byte: the residuals are differences. The low four bits of that byte hold the log,
@@ -154,7 +154,7 @@ impl<'a> Coded<'a> {
         frame: &mut Frame<'_>,
         out: &mut [i64],
     ) {
-        // The first value of a frame is stored in its head, not coded.
+        // The first value of a frame is stored in `firsts`, not in the coded payload.
         let coded = &mut out[usize::from(is_first)..];
         match (code.is_narrow, self.is_differences) {
             (true, true) => frame.narrow::<true>(code, coded),
@@ -274,7 +274,7 @@ impl<'a> Frame<'a> {
             sum = if SUM { sum.wrapping_add(residual) } else { residual };
             (sum, usize::from(entry.bits))
         };
-        // The bits of four steps fit a word.
+        // The bits of four steps fit into one word.
         let (fours, rest) = out.as_chunks_mut::<4>();
         for four in fours {
             let mut word = load(self.bytes, at);

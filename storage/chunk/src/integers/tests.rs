@@ -188,7 +188,7 @@ fn damage_is_an_error() {
         assert!(Integers::open(&mut Reader::new(&bytes[..length]), 300).is_err());
     }
     assert!(Integers::open(&mut Reader::new(&[9, 0, 0]), 3).is_err());
-    // The width 65 as a signed varint.
+    // The bytes 0x82, 0x01 are the width 65 as a signed varint, which exceeds 64 bits.
     assert!(Integers::open(&mut Reader::new(&[OFFSETS, 0x82, 0x01, 0, 0, 0]), 1).is_err());
     let bytes = tightly(&walk(1_000, |word| (word & word >> 9 & 7) as i64));
     assert_eq!(bytes[0], CODED);

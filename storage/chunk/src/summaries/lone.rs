@@ -32,7 +32,7 @@ impl LoneSummaryWriter {
     /// the run has no numeric column or `widths` is empty.
     ///
     /// The bucket width is the first of `widths` (nanoseconds) for which a bucket has at least 16 rows on average. If
-    /// no width has this many, the last of `widths` is used. Costs about two nanoseconds per value.
+    /// no width satisfies this, the last of `widths` is used. Costs about two nanoseconds per value.
     ///
     /// # Errors
     ///

@@ -75,7 +75,8 @@ impl<'a> Summaries<'a> {
         self.width
     }
 
-    /// Returns the buckets in time order. Each bucket has rows, and every row of the chunk is in one bucket.
+    /// Returns the buckets in time order. Each bucket has at least one row, and every row of the chunk is in one
+    /// bucket.
     pub fn buckets(&self) -> &[SummaryBucket] {
         &self.buckets
     }
@@ -136,7 +137,7 @@ impl<'a> Summaries<'a> {
         Ok(body.finish()?)
     }
 
-    /// Fills `out` with the state of each bucket. Returns the number of known buckets.
+    /// Fills `out` with the state of each bucket. Returns the number of buckets with a known summary.
     fn read_states(
         &self,
         body: &mut Reader<'a>,
@@ -310,7 +311,8 @@ fn read_instants(reader: &mut Reader<'_>, buckets: &mut [SummaryBucket]) -> Resu
     Ok(())
 }
 
-/// Reads the number of rows without a value in each known bucket, and corrects count, first and last timestamp.
+/// Reads the number of rows without a value in each bucket with a known summary, and corrects count, first and last
+/// timestamp.
 fn read_gaps(body: &mut Reader<'_>, count: usize, out: &mut [ColumnSummary]) -> Result<(), Damaged> {
     let gaps = Packed::open(body, count)?;
     let mut is_whole = true;

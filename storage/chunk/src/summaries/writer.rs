@@ -49,7 +49,8 @@ struct Known {
     /// row.
     lead: i64,
     trail: i64,
-    /// Integers are stored unchanged. Floats are bits at first, then decimals if all of them can be converted.
+    /// Integers are held unchanged. Floats are held as their bits, and later as decimals if all of them can be
+    /// converted.
     min: i64,
     max: i64,
     first: i64,
@@ -71,7 +72,7 @@ impl SummaryEncoder {
     }
 
     /// Appends the summaries of a checked run. The bucket width is the first of `widths` with at least
-    /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, or the last of `widths` if no width has this many. Appends
+    /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, or the last of `widths` if no width satisfies this. Appends
     /// nothing if the run has no rows or no numeric columns, or if `widths` is empty. The timestamps of buckets are
     /// always stored.
     pub(super) fn encode_lone(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) {
@@ -318,8 +319,8 @@ fn integers<T: PackedInt + Ord + Into<i128>>(values: &[T]) -> Known {
     }
 }
 
-/// Returns the summary of one or more floats, whose numbers are their bits. Returns `None` if the sum is not finite,
-/// which any NaN or infinity causes.
+/// Returns the summary of one or more floats, with numbers in the form of their bits. Returns `None` if the sum is not
+/// finite, which is the case for any NaN or infinity.
 fn floats(values: &[f64]) -> Option<Known> {
     let CompensatedSum {
         sum,

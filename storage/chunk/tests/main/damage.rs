@@ -15,7 +15,7 @@ use crate::workload::{COLD, cpu_delta, cpu_run, encoded, encoded_delta, encoded_
 /// Offset of the content after magic, version and checksum, in both formats.
 const CONTENT_AT: usize = 7;
 
-/// Recomputes the checksum, as an attacker would.
+/// Recomputes the checksum, so that the reader checks the damaged content.
 fn seal(bytes: &mut [u8]) {
     if bytes.len() >= CONTENT_AT {
         let sum = (xxh3_64(&bytes[CONTENT_AT..]) as u32).to_le_bytes();
@@ -23,7 +23,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Calls the reading functions on a chunk opened with checks, and on a chunk opened without.
+/// Calls all reading functions on the chunk, opened with and without checks.
 fn read_all(bytes: &[u8]) {
     let opened = [Chunk::open(bytes), Chunk::open_trusted(bytes)];
     opened.iter().flatten().for_each(read_chunk);
@@ -141,7 +141,8 @@ fn a_delete_that_breaks_a_rule_is_refused() {
         ..Delta::default()
     };
     let whole = encoded_delta(&delta);
-    // After the table: kind, length, flag. The last 32 bytes are both first halves, then both second halves.
+    // The table is followed by kind, length and flag. The last 32 bytes are the first halves of both ids, then their
+    // second halves.
     let flag_at = CONTENT_AT + 4 + 2;
     let first_id_at = whole.len() - 32;
     for (at, was, becomes) in [(flag_at, 1, 2), (first_id_at, 1, 9)] {

@@ -7,7 +7,7 @@
 //! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-chunk goldens
 //! ```
 //!
-//! This writes the missing files. Rows of older versions keep their content, and their `current` becomes false.
+//! This writes the missing files. In the rows of older versions, set `current` to false and keep the content.
 
 use std::path::PathBuf;
 
@@ -166,8 +166,8 @@ fn mixed() -> Delta {
     }
 }
 
-/// Returns a run of `rows` rows (at least 150) with irregular timestamps: all types except histograms, several forms of
-/// each codec, presence as bits and as flips.
+/// Returns a run of `rows` rows (at least 150) with irregular timestamps. The columns cover all types except
+/// histograms, several forms of each codec, and presence as bits and as flips.
 fn every_type(rows: usize) -> Run {
     let column = |field, values| RunColumn {
         field: FieldId(field),
@@ -226,8 +226,8 @@ fn every_type(rows: usize) -> Run {
     }
 }
 
-/// Returns a write with a request, new timelines, timelines that share a machine, two groups of one measurement each,
-/// and extreme values.
+/// Returns a delta with a request record, new timelines, timelines that share a machine, two groups of one measurement
+/// each, and extreme values.
 fn every_section() -> Delta {
     let timelines: Vec<TimelineId> = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"]
         .map(TimelineId)

@@ -315,7 +315,8 @@ fn a_bucket_with_a_nan_or_an_infinity_is_unknown_alone() {
 
 #[test]
 fn a_sum_that_cancels_keeps_its_digits() {
-    // Tenths have no exact double. Their rounding errors in the sum are far below the last digit of any value.
+    // Tenths have no exact representation as doubles. Their rounding errors in the sum are far below the last digit of
+    // any value.
     let values: Vec<f64> = (0..720).map(|row| [0.1, 0.2, -0.3][row % 3]).collect();
     let mut run = decimal_run(1, 720);
     run.columns.truncate(1);

@@ -8,7 +8,7 @@ use tideline_chunk::{
 };
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TableId, TimelineId};
 
-/// Options of moves to the cold tier: smallest size, with hourly summaries.
+/// Options that moves to the cold tier use: smallest size, with hourly summaries.
 pub(crate) const COLD: ChunkOptions = ChunkOptions {
     effort: Effort::Tight,
     summaries: Some(3_600_000_000_000),
@@ -40,7 +40,7 @@ impl Seeded {
             - 6.0
     }
 
-    /// Returns the walk of a TSBS `cpu` field: steps of N(0, 1), clamped to 0..100, rounded.
+    /// Returns a random walk like that of a TSBS `cpu` field: steps of N(0, 1), clamped to 0..100, rounded.
     pub(crate) fn cpu_walk(&mut self, rows: usize) -> Vec<i64> {
         let mut value = self.below(101) as f64;
         (0..rows)

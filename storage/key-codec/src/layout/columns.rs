@@ -56,7 +56,7 @@ pub(super) enum Form {
     Splice { first: usize, splice: Splice },
 }
 
-/// Spliced columns.
+/// Text format of a splice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     /// ASCII character between the texts.
@@ -72,7 +72,7 @@ impl StoredKeyColumn {
     }
 
     /// Returns the type of the values: `u64` for a bucket, `string` for other computed columns. Buckets and hash
-    /// prefixes have fewer stored bytes than a logical column of the type.
+    /// prefixes have fewer stored bytes than a logical column of the same type.
     pub fn kind(&self) -> KeyKind {
         match self.form {
             Form::Value { kind, .. } => kind,
@@ -97,7 +97,7 @@ impl StoredKeyColumn {
         }
     }
 
-    /// Returns true unless the column is a logical one.
+    /// Returns true if the column is computed from logical columns.
     pub fn is_computed(&self) -> bool {
         self.origin() != ColumnOrigin::Logical
     }

@@ -130,7 +130,7 @@ fn check_names(columns: &[KeyColumnSpec]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Returns true for `[A-Za-z_][A-Za-z0-9_]{0,254}`.
+/// Returns true if the name matches `[A-Za-z_][A-Za-z0-9_]{0,254}`.
 fn is_valid_name(name: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     name.len() <= COLUMN_NAME_BYTES_MAX
@@ -241,7 +241,7 @@ fn compile(
     })
 }
 
-/// Returns the numbers of the columns that a hash prefix or bucket lists.
+/// Returns the numbers of the columns that a hash prefix or bucket hashes.
 fn hashed(column: &str, of: &[String], logical: &[LogicalKeyColumn]) -> Result<Box<[usize]>, LayoutError> {
     if of.is_empty() {
         return Err(LayoutError::NothingHashed {

@@ -115,7 +115,8 @@ impl KeyLayout {
 }
 
 impl StoredKeyColumn {
-    /// Splits the column off the bytes of a key. Returns its value, `None` for a hash, and the bytes after it.
+    /// Splits the column off the bytes of a key. Returns its value and the bytes after it. The value is `None` for a
+    /// hash.
     fn split<'k>(&self, key: &'k [u8]) -> Result<(Option<KeyValue<'k>>, &'k [u8]), StoredKeyDamage> {
         let damaged = |damage| StoredKeyDamage::Column {
             column: self.name.clone(),

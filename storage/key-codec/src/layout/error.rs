@@ -21,18 +21,18 @@ pub enum LayoutError {
         /// Number of declared columns.
         actual: usize,
     },
-    /// The name of a column has a wrong form.
+    /// A column name does not match `[A-Za-z_][A-Za-z0-9_]{0,254}`.
     #[error(
         "key column name {name:?} is not valid: use a letter or `_`, then letters, digits and `_`, at most {COLUMN_NAME_BYTES_MAX} bytes"
     )]
     InvalidName {
-        /// The name.
+        /// Refused name.
         name: String,
     },
     /// Two columns have the same name.
     #[error("two key columns have the name `{name}`; names are unique over logical and computed columns")]
     DuplicateName {
-        /// The name.
+        /// Refused name.
         name: String,
     },
     /// Keys cannot hold values of the type.
@@ -40,19 +40,19 @@ pub enum LayoutError {
         "key column `{column}` has type {actual}, which keys cannot hold; use string, i64, u64, bool, binary, decimal or timestamp"
     )]
     TypeNotInKeys {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Type of the column.
         actual: ColumnType,
     },
-    /// A second column is generated.
+    /// More than one column is generated.
     #[error(
         "key columns `{first}` and `{second}` are both generated; a key has at most one generated column"
     )]
     SecondGenerated {
-        /// The first generated column.
+        /// Name of the first generated column.
         first: String,
-        /// The second generated column.
+        /// Name of the second generated column.
         second: String,
     },
     /// The first stored column rises with time.
@@ -60,21 +60,21 @@ pub enum LayoutError {
         "the first key column `{column}` rises with time, so all writes go to one place of the table; put a column that spreads writes before it, or begin the key with a `hash_prefix`, or begin the key with a `bucket`; `allow_rising_key` accepts it as it is"
     )]
     RisingKey {
-        /// The first stored column, which is a timestamp or generated.
+        /// Name of the first stored column, which is a timestamp or generated.
         column: String,
     },
     /// A hash prefix or bucket has an empty list of columns.
     #[error("key column `{column}` hashes no column; list logical columns of the key in `of`")]
     NothingHashed {
-        /// The hash prefix or bucket.
+        /// Name of the hash prefix or bucket.
         column: String,
     },
     /// A hash prefix or bucket refers to a column that is not a logical column of the key.
     #[error("key column `{column}` hashes `{of}`, which is not a logical column of the key; it has {known}")]
     UnknownHashed {
-        /// The hash prefix or bucket.
+        /// Name of the hash prefix or bucket.
         column: String,
-        /// The unknown name.
+        /// Unknown name.
         of: String,
         /// Names of the logical columns.
         known: String,
@@ -82,15 +82,15 @@ pub enum LayoutError {
     /// A hash prefix or bucket lists a column twice.
     #[error("key column `{column}` hashes `{of}` twice; list it once")]
     HashedTwice {
-        /// The hash prefix or bucket.
+        /// Name of the hash prefix or bucket.
         column: String,
-        /// The repeated name.
+        /// Repeated name.
         of: String,
     },
     /// The number of digits of a hash prefix is out of range.
     #[error("hash prefix `{column}` has {actual} digits; `hex` is 1 to {HASH_DIGITS_MAX}")]
     HashDigits {
-        /// The hash prefix.
+        /// Name of the hash prefix.
         column: String,
         /// Number of digits.
         actual: u8,
@@ -98,7 +98,7 @@ pub enum LayoutError {
     /// The number of buckets is out of range.
     #[error("key column `{column}` has {actual} buckets; `count` is {BUCKETS_MIN} to {BUCKETS_MAX}")]
     BucketCount {
-        /// The bucket.
+        /// Name of the bucket.
         column: String,
         /// Number of buckets.
         actual: u16,
@@ -106,7 +106,7 @@ pub enum LayoutError {
     /// A bucket is not the first stored column.
     #[error("bucket `{column}` is key column {place}; a bucket spreads rows only as the first key column")]
     BucketNotFirst {
-        /// The bucket.
+        /// Name of the bucket.
         column: String,
         /// Position of the bucket among the stored columns, counted from 1.
         place: usize,
@@ -116,13 +116,13 @@ pub enum LayoutError {
         "key column `{column}` is the last one, where its hash changes nothing; put it before the columns that it hashes"
     )]
     HashLast {
-        /// The hash prefix or bucket.
+        /// Name of the hash prefix or bucket.
         column: String,
     },
     /// The type of the reversed column is not `string`, `i64` or `u64`.
     #[error("`{column}` is reversed and has type {actual}; reverse a column of type string, i64 or u64")]
     ReverseType {
-        /// The logical column.
+        /// Name of the logical column.
         column: String,
         /// Type of the column.
         actual: ColumnType,
@@ -132,7 +132,7 @@ pub enum LayoutError {
         "splice `{column}` has {actual} columns; list {SPLICE_COLUMNS_MIN} to {SPLICE_COLUMNS_MAX}, or use a plain column for one value"
     )]
     SpliceCount {
-        /// The splice.
+        /// Name of the splice.
         column: String,
         /// Number of columns.
         actual: usize,
@@ -140,7 +140,7 @@ pub enum LayoutError {
     /// The type of a spliced column is not `string`, `i64` or `u64`.
     #[error("`{column}` is spliced and has type {actual}; splice columns of type string, i64 or u64")]
     SpliceType {
-        /// The logical column.
+        /// Name of the logical column.
         column: String,
         /// Type of the column.
         actual: ColumnType,
@@ -150,13 +150,13 @@ pub enum LayoutError {
         "`{column}` is a spliced integer without `pad`; give the digits of its largest value, 1 to {PAD_DIGITS_MAX}"
     )]
     PadMissing {
-        /// The logical column.
+        /// Name of the logical column.
         column: String,
     },
     /// The width of a spliced integer is out of range.
     #[error("`{column}` is padded to {actual} digits; `pad` is 1 to {PAD_DIGITS_MAX}")]
     PadDigits {
-        /// The logical column.
+        /// Name of the logical column.
         column: String,
         /// Number of digits.
         actual: u8,
@@ -164,15 +164,15 @@ pub enum LayoutError {
     /// A spliced string has a width.
     #[error("`{column}` is a spliced string with `pad`; only integers are padded, so omit it")]
     PadOfString {
-        /// The logical column.
+        /// Name of the logical column.
         column: String,
     },
     /// The delimiter of a splice is not an ASCII character.
     #[error("splice `{column}` has the delimiter {actual:?}; use one ASCII character, such as `,`")]
     DelimiterNotAscii {
-        /// The splice.
+        /// Name of the splice.
         column: String,
-        /// The delimiter.
+        /// Delimiter of the splice.
         actual: char,
     },
     /// The delimiter of a splice with integers does not sort before the digits.
@@ -180,9 +180,9 @@ pub enum LayoutError {
         "splice `{column}` has integers and the delimiter {actual:?}; use one that sorts before `0`, such as `,`"
     )]
     DelimiterNotBelowDigits {
-        /// The splice.
+        /// Name of the splice.
         column: String,
-        /// The delimiter.
+        /// Delimiter of the splice.
         actual: char,
     },
 
@@ -197,7 +197,7 @@ pub enum LayoutError {
     /// The type of a value is not the type of its column.
     #[error("key column `{column}` has type {expected}; the value has type {actual}")]
     WrongKind {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Type of the column.
         expected: KeyKind,
@@ -209,19 +209,19 @@ pub enum LayoutError {
         "key column `{column}` is stored as text and cannot hold the negative number {actual}; use 0 or more"
     )]
     NegativeNumber {
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// The number.
+        /// Refused number.
         actual: i64,
     },
     /// A number has more digits than its column.
     #[error("key column `{column}` holds numbers of at most {limit} digits; {actual} has more")]
     NumberTooLong {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Number of digits of the column.
         limit: u8,
-        /// The number.
+        /// Refused number.
         actual: u64,
     },
     /// A spliced text contains the delimiter of the splice or a character that sorts before it.
@@ -229,11 +229,11 @@ pub enum LayoutError {
         "key column `{column}` is joined with others by {delimiter:?}; its text must not contain {found:?}, which does not sort after the delimiter"
     )]
     SplicedCharacter {
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// The delimiter.
+        /// Delimiter of the splice.
         delimiter: char,
-        /// The refused character.
+        /// Refused character.
         found: char,
     },
     /// The encoded key exceeds [`TUPLE_BYTES_MAX`].
@@ -263,11 +263,11 @@ pub enum LayoutError {
         "key column `{column}` cannot restrict the scan: rows are stored by `{hash}`, a hash that needs the value of `{missing}`; give all hashed columns by equality, or create a secondary index on `{column}`, or use a table whose key begins with a bucket instead of the hash prefix"
     )]
     BehindHash {
-        /// The column that was to be restricted.
+        /// Name of the column that the scan restricts.
         column: String,
-        /// The hash prefix.
+        /// Name of the hash prefix.
         hash: String,
-        /// First hashed column without a value.
+        /// Name of the first hashed column without a value.
         missing: String,
     },
     /// Bounds apply to a reversed column.
@@ -275,7 +275,7 @@ pub enum LayoutError {
         "key column `{column}` is stored reversed, so a range of its values is not a range of the table; give one value, or create a secondary index on `{column}`"
     )]
     ReversedRange {
-        /// The column.
+        /// Name of the column.
         column: String,
     },
     /// A value or bound restricts a column, but a column before it has no value.
@@ -283,15 +283,15 @@ pub enum LayoutError {
         "key column `{column}` cannot restrict the scan without a value of `{missing}`, which precedes it in the key; add an equality on `{missing}`, or create a secondary index on `{column}`"
     )]
     MissingColumn {
-        /// The column that was to be restricted.
+        /// Name of the column that the scan restricts.
         column: String,
-        /// First column before it without a value.
+        /// Name of the first preceding column without a value.
         missing: String,
     },
     /// A name is not a logical column of the key.
     #[error("`{column}` is not a key column; the key has {known}")]
     UnknownColumn {
-        /// The name.
+        /// Refused name.
         column: String,
         /// Names of the logical columns.
         known: String,
@@ -299,7 +299,7 @@ pub enum LayoutError {
     /// A column is given twice.
     #[error("key column `{column}` is given twice; give one value, or one pair of bounds")]
     ColumnTwice {
-        /// The column.
+        /// Name of the column.
         column: String,
     },
     /// Lists of values select too many keys.
@@ -324,7 +324,7 @@ pub enum StoredKeyDamage {
     /// The bytes of a column are not a value of its type.
     #[error("a stored key is damaged in column `{column}`: {damage}")]
     Column {
-        /// The stored column.
+        /// Name of the stored column.
         column: String,
         /// Kind of damage.
         damage: KeyDamage,
@@ -332,9 +332,9 @@ pub enum StoredKeyDamage {
     /// The text of a reversed or spliced column is not composed of values of its logical columns.
     #[error("a stored key is damaged in column `{column}`: {found:?} is not a text of its columns")]
     Text {
-        /// The stored column.
+        /// Name of the stored column.
         column: String,
-        /// The text.
+        /// Stored text.
         found: String,
     },
     /// A hash prefix or bucket does not match the hash of the columns that it is computed from.
@@ -342,7 +342,7 @@ pub enum StoredKeyDamage {
         "a stored key is damaged in column `{column}`: it holds {found}, the hash of its columns is {expected}"
     )]
     Hash {
-        /// The stored column.
+        /// Name of the stored column.
         column: String,
         /// Digits or bucket computed from the other columns of the key.
         expected: String,

@@ -1,4 +1,4 @@
-//! Conditions by column name, put in the order of the key.
+//! Conversion of conditions by column name to the order of the key.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use super::{KeyLayout, LayoutError};
 use crate::tuple::KeyValue;
 
 impl KeyLayout {
-    /// Puts values that are given by name into the order of the key, as the prefix of a scan. `bounded` is the column
-    /// that bounds restrict, if there are bounds.
+    /// Sorts values that are given by column name into the order of the key. The result is the prefix of a scan.
+    /// `bounded` is the column that the bounds restrict; `None` without bounds.
     ///
     /// # Errors
     ///
-    /// - [`LayoutError::UnknownColumn`] and [`LayoutError::ColumnTwice`] for the names;
+    /// - [`LayoutError::UnknownColumn`] and [`LayoutError::ColumnTwice`] for unknown and repeated names;
     /// - [`LayoutError::MissingColumn`] if a column without a value precedes one that is given or bounded.
     pub fn arrange<'v>(
         &self,
@@ -56,7 +56,7 @@ impl KeyLayout {
     ///
     /// # Errors
     ///
-    /// [`LayoutError::UnknownColumn`] if the key has no logical column of the name.
+    /// [`LayoutError::UnknownColumn`] if the key has no logical column with the name.
     pub fn logical_number(&self, name: &str) -> Result<usize, LayoutError> {
         let number = self.logical.iter().position(|column| column.name == name);
         number.ok_or_else(|| LayoutError::UnknownColumn {

@@ -1,6 +1,6 @@
-//! Keys that lists of values select: the product of the lists.
+//! Cartesian product of lists of key values.
 //!
-//! The number of keys is computed before any key is made, so that a request can be refused at little cost.
+//! The number of keys is computed before any key is built, so that an oversized request is refused cheaply.
 
 use std::collections::HashSet;
 
@@ -68,7 +68,7 @@ impl<'v> KeyProduct<'v> {
         self.lists.iter().map(Vec::len)
     }
 
-    /// Returns an iterator over the combinations. Values are in the order in which the lists give them.
+    /// Returns an iterator over the combinations. The values of each list keep their order.
     pub fn iter(&self) -> Combinations<'_, 'v> {
         Combinations {
             product: self,
@@ -95,7 +95,7 @@ impl<'v> Iterator for Combinations<'_, 'v> {
         let lists = &self.product.lists;
         let values = lists.iter().zip(&self.positions);
         let combination = values.map(|(list, position)| list[*position].clone()).collect();
-        // Advances the last list; a list that ends begins again and advances the list before it.
+        // Advances the position in the last list. A list that is exhausted restarts and advances the list before it.
         for (position, list) in self.positions.iter_mut().zip(lists).rev() {
             *position += 1;
             if *position < list.len() {

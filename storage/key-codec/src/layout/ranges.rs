@@ -1,7 +1,7 @@
 //! Ranges of stored keys for a scan.
 //!
-//! A scan is given by the values of the first logical columns (its *prefix*) and by bounds on the next logical column.
-//! The stored keys of the scan are found column by column:
+//! A scan is defined by the values of the first logical columns (its *prefix*) and by bounds on the next logical
+//! column. The stored keys of the scan are found column by column:
 //!
 //! 1. A leading bucket is computed if the prefix holds all columns that it hashes. Otherwise, the scan has one range
 //!    per bucket.
@@ -43,7 +43,7 @@ impl Ranges {
     }
 }
 
-/// Text bound of a spliced column.
+/// Bound on the texts of a spliced column.
 enum TextBound {
     /// All texts are within the bound.
     All,
@@ -77,7 +77,7 @@ impl KeyLayout {
     ///
     /// - [`LayoutError::PrefixCount`], [`LayoutError::BoundsAfterLastColumn`] and [`LayoutError::WrongKind`] if the
     ///   values do not fit the logical columns;
-    /// - [`LayoutError::BehindHash`] for values or bounds behind a hash prefix whose columns are not all in `prefix`;
+    /// - [`LayoutError::BehindHash`] for values or bounds after a hash prefix whose columns are not all in `prefix`;
     /// - [`LayoutError::ReversedRange`] for bounds on a reversed column;
     /// - [`LayoutError::NegativeNumber`], [`LayoutError::NumberTooLong`] and [`LayoutError::SplicedCharacter`] for
     ///   values of `prefix` that their columns cannot hold;
@@ -113,7 +113,7 @@ impl KeyLayout {
         }
     }
 
-    /// Checks that bounds have the type of their column, and that there is a column.
+    /// Checks that the column after the prefix exists if there are bounds, and that the bounds have its type.
     fn check_bounds(&self, column: usize, bounds: &Bounds<'_>) -> Result<(), LayoutError> {
         for bound in [&bounds.0, &bounds.1] {
             let (Bound::Included(value) | Bound::Excluded(value)) = bound else {
@@ -224,8 +224,8 @@ impl KeyLayout {
         })
     }
 
-    /// Returns the error of a scan that is restricted behind a hash. `next` is the number of the first logical column
-    /// behind the hash.
+    /// Returns the error of a scan that is restricted after a hash. `next` is the number of the first logical column
+    /// after the hash.
     fn behind_hash(&self, hash: &StoredKeyColumn, next: usize, fixed: usize) -> LayoutError {
         let hashed = hash.hashed().unwrap_or_default().iter();
         let missing = hashed.copied().find(|number| *number >= fixed).unwrap_or(next);
@@ -285,7 +285,7 @@ impl KeyLayout {
         let is_last = values.len() + 1 == splice.pads.len();
         let name = &self.logical[first + values.len()].name;
         let keys_with = |text: String| {
-            // After the text comes the next delimiter, or the end of the column.
+            // The text is followed by the next delimiter, or by the end of the column.
             let text = format!("{joined}{text}");
             let key = appended(column, key, |out| match is_last {
                 true => push_escaped(text.as_bytes(), out),

@@ -85,8 +85,8 @@ pub(super) fn parse(text: Cow<'_, str>, kind: KeyKind, digits: Option<u8>) -> Op
 }
 
 impl Splice {
-    /// Splits a spliced text into the values of its columns, which have the types `kinds`. Returns `None` if it is not
-    /// the text of such values.
+    /// Splits a spliced text into the values of its columns, which have the types `kinds`. Returns `None` if the text
+    /// cannot be split into values of these types.
     pub(super) fn split<'k>(
         &self,
         text: &Cow<'k, str>,

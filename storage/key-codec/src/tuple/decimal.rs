@@ -76,7 +76,7 @@ impl Decimal {
             mantissa /= 10;
             scale -= 1;
         }
-        // Ends after at most 38 steps: a longer product does not fit.
+        // Ends after at most 38 steps, because a larger product overflows `i128`.
         while scale < 0 {
             mantissa = mantissa.checked_mul(10)?;
             scale += 1;

@@ -7,10 +7,12 @@ use super::{Decimal, KeyDamage};
 /// Only byte of the number 0. Positive numbers have larger first bytes, negative numbers smaller ones.
 const ZERO: u8 = 0x80;
 
-/// First byte of a positive number minus its exponent. The smallest exponent, −37, has the byte after [`ZERO`].
+/// Difference between the first byte of a positive number and its exponent. The smallest exponent, −37, is stored as
+/// the byte after [`ZERO`].
 const EXPONENT_BIAS: i32 = ZERO as i32 + 38;
 
-/// Exclusive upper bound of a byte of digits: 2 × 99 for the largest pair, plus 1 for the continuation bit, plus 1.
+/// Exclusive upper bound of a byte of digits: 2 × 99 for the largest pair, plus 1 for the continuation bit, plus 1
+/// because the bound is exclusive.
 const PAIR_BYTES_END: u8 = 200;
 
 /// Appends the ascending form of a decimal.
@@ -34,7 +36,7 @@ fn push_pairs(mut digits: u128, out: &mut Vec<u8>) {
     }
     let start = out.len();
     let mut more = 0;
-    // Pairs are split off from the end. If the number of digits is odd, the last digit is padded with a 0.
+    // Pairs are split off from the end. If the number of digits is odd, a 0 is appended to the last digit.
     if digits.ilog10().is_multiple_of(2) {
         out.push((digits % 10) as u8 * 20);
         digits /= 10;

@@ -89,7 +89,7 @@ impl KeySchema {
     }
 }
 
-/// Inverts bytes, which reverses their order.
+/// Inverts all bits, which reverses the sort order of the bytes.
 pub(crate) fn complement(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;

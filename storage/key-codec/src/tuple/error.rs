@@ -42,7 +42,7 @@ pub enum KeyError {
     /// The type of a value is not the type of its column.
     #[error("key column {column} has type {expected}; the value has type {actual}")]
     WrongKind {
-        /// The column.
+        /// Number of the column.
         column: usize,
         /// Type of the column.
         expected: KeyKind,
@@ -60,13 +60,13 @@ pub enum KeyError {
     /// The scale of a decimal exceeds [`DECIMAL_SCALE_MAX`].
     #[error("decimal scale {actual} is over the limit of {DECIMAL_SCALE_MAX}; round the value")]
     DecimalScale {
-        /// The scale.
+        /// Scale of the refused decimal.
         actual: u8,
     },
     /// The stored bytes of a column are not a value of its type.
     #[error("a stored key is damaged in column {column}: {damage}")]
     Damaged {
-        /// The column.
+        /// Number of the column.
         column: usize,
         /// Kind of damage.
         damage: KeyDamage,

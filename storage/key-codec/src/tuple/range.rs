@@ -52,8 +52,8 @@ impl KeySchema {
     }
 }
 
-/// Returns the part of `all` whose column is within the bounds; `None` if it is empty. Each bound is the range of all
-/// keys that hold its value in the column, and `order` is the order of the column.
+/// Returns the part of `all` whose column is within the bounds; `None` if it is empty. Each bound is given as the range
+/// of all keys that hold its value in the column. `order` is the order of the column.
 pub(crate) fn range_within(
     order: ColumnOrder,
     all: &KeyRange,

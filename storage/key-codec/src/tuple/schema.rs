@@ -78,7 +78,7 @@ impl KeySchema {
 }
 
 impl KeyKind {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 7] = [
         Self::String,
         Self::Signed,
@@ -134,7 +134,7 @@ impl From<KeyOrder> for ColumnOrder {
 }
 
 impl ColumnOrder {
-    /// Returns the mask whose XOR with the ascending form of a column gives its stored bytes.
+    /// Returns the byte that is XORed with each byte of a column's ascending form to get its stored bytes.
     pub(crate) const fn mask(self) -> u8 {
         match self {
             Self::Ascending => 0,

@@ -20,7 +20,7 @@ macro_rules! as_number {
             ///
             /// # Errors
             ///
-            /// An error if the value is not a number or does not fit the type of the id.
+            /// An error if the value is not a number or exceeds the range of the id.
             pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
                 <$int>::deserialize(from).map($type)
             }

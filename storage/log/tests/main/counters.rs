@@ -109,7 +109,7 @@ impl Replay for Counters {
     }
 }
 
-/// The model while the log runs.
+/// Model of a running log.
 struct Running {
     counters: Counters,
     log: Arc<Log>,
@@ -265,7 +265,7 @@ fn counters_survive_restarts_flushed_and_not() {
     });
 }
 
-/// A flush syncs its buffered rows before the journal is deleted.
+/// A flush syncs its buffered rows before the journal is deleted, so flushed rows survive a power cut.
 #[test]
 fn what_was_flushed_survives_a_power_cut() {
     for character in [Character::Embedded, Character::Distributed] {

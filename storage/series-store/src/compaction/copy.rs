@@ -47,7 +47,7 @@ impl Load<'_> {
                 let files = self.files_that_stay(inputs, &loaded);
                 Ok(Some(loaded.with_copy(files).staying_until(Some(until))))
             }
-            // The output of a merge with a restored segment stays as long as the restored segment.
+            // The output of a merge with a restored segment stays in the cold tier as long as the restored segment.
             (_, inputs) if loaded.tier == Tier::Cold => {
                 let until = inputs.iter().filter_map(|input| input.stays_until).max();
                 Ok(Some(loaded.staying_until(until)))
@@ -56,7 +56,7 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the input as copy if its files hold exactly the restored points. These points need not be archived
+    /// Returns the input as the copy if its files contain exactly the restored points, which then need not be archived
     /// again.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };

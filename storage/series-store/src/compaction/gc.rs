@@ -33,7 +33,7 @@ impl Shared {
         let now = self.log.trusted_now();
         if now.doubt.is_some() {
             // Without a reliable clock the age of objects is unknown. An object that is being written could be
-            // taken for an orphan.
+            // mistaken for an orphan.
             return Ok(0);
         }
         let tables = self.tables.read().by_id.clone();
@@ -123,7 +123,8 @@ impl NamedObjects {
         self.names.extend(named(key).and_then(|object| object.identity()));
     }
 
-    /// Returns true if an object is referenced, or may soon be. Objects with unknown names count as referenced.
+    /// Returns true if an object is referenced or may soon be referenced. Objects with unknown names count as
+    /// referenced.
     pub(super) fn hold(&self, key: &str) -> bool {
         let Some((object, identity)) = named(key).and_then(|object| Some((object, object.identity()?)))
         else {

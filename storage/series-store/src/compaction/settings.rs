@@ -1,7 +1,7 @@
 //! Table settings stored next to archive files, so that a database which attaches the files applies the newest
 //! settings.
 //!
-//! A description has the settings of the time when its files were written. Later settings are separate objects in
+//! A description contains the settings at the time when its files were written. Later settings are separate objects in
 //! each folder with files of the table. The settings of each folder are cached until the process ends; after a start
 //! each folder is checked once.
 

@@ -30,7 +30,7 @@ use crate::shared::Shared;
 /// Maximum bytes of the pages of all inputs together, unless each page already has the minimum.
 const PAGES_BYTES: usize = 32 << 20;
 /// Maximum rows of the pages of all inputs together, unless each page already has the minimum. The memory of a short
-/// chunk is mostly the row around it.
+/// chunk consists mostly of the row that contains it.
 const PAGES_ROWS: usize = 32_768;
 /// Minimum rows of a page, so that the seek to its start is a small part of the cost.
 const PAGE_ROWS_MIN: usize = 256;
@@ -115,7 +115,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Writes everything into files.
+    /// Writes the entire output into files.
     pub(super) fn write_files(&mut self) -> Result<()> {
         while self.advance()? {
             if self.throttle.step(&self.cost).is_break() {
@@ -125,7 +125,7 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Streams everything into the buckets of a new segment.
+    /// Streams the entire output into the buckets of a new segment.
     pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef, bits: u8) -> Result<()> {
         let loaded = load_buckets(backend, place, bits, self);
         match self.failure.take() {

@@ -6,12 +6,12 @@
 /// Budget in bytes of a head with few timelines.
 const FEW_TIMELINES_BYTES: usize = 80 << 20;
 /// Budget in bytes per timeline of a head. A third is used by the index that finds the timeline. Two thirds hold about
-/// thirty points with one number each, so a seal writes about thirty points per timeline, however many timelines there
-/// are.
+/// thirty points with one number each, so a seal writes about thirty points per timeline, regardless of the number of
+/// timelines.
 const TIMELINE_BYTES: usize = 256;
 /// Divisor of the memory limit for one head. While one head is being sealed, a second one fills.
 const MEMORY_SHARE: u64 = 8;
-/// Minimum of [`HeadBudget::bytes_max`], however small the memory limit is.
+/// Minimum of [`HeadBudget::bytes_max`], regardless of the memory limit.
 const BYTES_MIN: usize = 1 << 20;
 
 /// Bytes of unsealed points (encoded blocks, open rows and their index) at which a head is frozen and sealed.
@@ -25,7 +25,7 @@ pub struct HeadBudget {
     pub bytes_min: usize,
     /// Budget in bytes per timeline with points in the head. Applies if the product is greater than `bytes_min`.
     pub bytes_per_timeline: usize,
-    /// Maximum in bytes, whatever the number of timelines. It also limits `bytes_min`.
+    /// Maximum in bytes, regardless of the number of timelines. It also limits `bytes_min`.
     pub bytes_max: usize,
 }
 
@@ -73,18 +73,18 @@ mod tests {
     #[test]
     fn a_budget_follows_memory_and_timelines() {
         for (memory_mib, timelines, expected) in [
-            // Few timelines: the same for any memory.
+            // With few timelines, the budget is the same for any memory.
             (4_096, 0, 80 * MIB),
             (4_096, 200_000, 80 * MIB),
             (1 << 20, 4_000, 80 * MIB),
-            // Many timelines: an amount per timeline …
+            // With many timelines, the budget is proportional to their number.
             (4_096, 1_000_000, 256_000_000),
             (1 << 20, 10_000_000, 2_560_000_000),
-            // … within the share of memory.
+            // The budget is limited to a share of the memory.
             (4_096, 10_000_000, 512 * MIB),
             (1_024, 1_000_000, 128 * MIB),
             (1_024, usize::MAX, 128 * MIB),
-            // Little memory.
+            // With little memory, its share is the budget, which is at least 1 MiB.
             (256, 10, 32 * MIB),
             (256, 1_000_000, 32 * MIB),
             (0, 1_000_000, MIB),

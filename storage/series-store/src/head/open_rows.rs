@@ -29,7 +29,7 @@ pub(super) struct OpenRows {
     /// Bytes used by rows.
     used: u32,
     rows: u16,
-    /// True if the rows meet the requirements of a run: in time order, with distinct timestamps.
+    /// True if the rows are in time order with distinct timestamps, as a run requires.
     is_sorted: bool,
 }
 

@@ -119,8 +119,8 @@ impl TableHead {
         Ok(growth)
     }
 
-    /// Returns the fragments of one timeline in the head, oldest write first; `None` if the timeline was not written
-    /// here.
+    /// Returns the fragments of one timeline in the head, oldest write first; `None` if the head has no write of the
+    /// timeline.
     pub(crate) fn fragments(&self, id: TimelineId) -> Option<HeadFragments> {
         let shard = self.shards[shard_of(id)].lock();
         let slot = shard.slots.get(id)?;
@@ -137,7 +137,7 @@ impl TableHead {
             .try_for_each(|shard| shard.lock().series.iter().try_for_each(&mut visit))
     }
 
-    /// Returns every timeline that was written here, in id order, including timelines whose points were deleted.
+    /// Returns every timeline with a write in the head, in id order, including timelines whose points were deleted.
     pub(crate) fn timelines(&self) -> Vec<TimelineId> {
         let mut ids: Vec<TimelineId> = self
             .shards

@@ -1,7 +1,7 @@
 //! Files of a segment as stored in its manifest row.
 //!
-//! A row has a size limit, so a long file list is stored separately with the segment. The types here hide this
-//! difference.
+//! A row has a size limit, so a long file list is stored separately with the segment. The types of this module hide
+//! this difference.
 
 use std::sync::Arc;
 

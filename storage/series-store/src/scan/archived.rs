@@ -43,8 +43,8 @@ impl Allowance {
         }
     }
 
-    /// Returns the limits for a rewrite, whose input is not cached: it is about to be replaced and must not displace
-    /// data of queries.
+    /// Returns the limits for a compaction, whose input is not cached: it is about to be replaced and must not
+    /// displace data of queries.
     #[must_use]
     pub(crate) fn passing(mut self) -> Self {
         self.keeps = false;
@@ -63,15 +63,16 @@ pub(crate) struct FilesReader {
     segment: SegmentId,
     reader: Option<SegmentReader>,
     table: Option<Arc<Table>>,
-    /// Error of opening the reader.
+    /// Error that occurred while the reader was opened. The first read returns it.
     failure: Option<StoreError>,
     bytes: u64,
     values: u64,
 }
 
 impl FilesReader {
-    /// Creates a reader of a segment; `None` if it is not an archive segment. An error of opening is returned on the
-    /// first read. If `reads_through` is true, the segment is read from front to back, and the reader may prefetch.
+    /// Creates a reader of a segment; `None` if it is not an archive segment. An error that occurs while it is opened
+    /// is returned by the first read. If `reads_through` is true, the segment is read from front to back, and the
+    /// reader may prefetch.
     pub(crate) fn new(
         shared: &Shared,
         segment: &Segment,

@@ -12,7 +12,7 @@ use tideline_model::{TimeRange, TimelineId};
 use crate::error::Result;
 use crate::manifest::Segment;
 
-/// Number of rounds of concurrent requests per call. The fetched chunks wait in memory.
+/// Number of rounds of concurrent requests per call. The fetched chunks are held in memory until they are used.
 const ROUNDS: usize = 4;
 /// Maximum result of one request. A timeline has one chunk in most segments.
 const LIMIT: PageLimit = PageLimit {

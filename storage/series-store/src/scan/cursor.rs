@@ -1,7 +1,7 @@
 //! Cursor over the timelines of one segment during a read.
 //!
-//! There are two access methods, chosen once by the share of timelines that are wanted. *Dense* reads the segment in
-//! large pages and skips unwanted timelines. *Sparse* seeks single timelines ([`BatchedSeeks`]).
+//! There are two access methods, chosen once by the share of timelines that are requested. *Dense* reads the segment
+//! in large pages and skips timelines that are not requested. *Sparse* seeks single timelines ([`BatchedSeeks`]).
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ use super::batched_seeks::BatchedSeeks;
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 
-/// Dense access is used if several timelines are wanted, and at least one in this many timelines of the segment. A
+/// Dense access is used if several timelines are requested, and at least one in this many timelines of the segment. A
 /// seek costs about as much as skipping that many chunks.
 const DENSE_SHARE: u64 = 8;
 

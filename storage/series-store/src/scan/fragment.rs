@@ -2,7 +2,8 @@
 //!
 //! A fragment is a chunk of a segment, rows of an archive file, a block of a head, or the open rows of a head. The
 //! fragments of one timeline come from many sources. Each fragment has the rank of its source (a source of higher rank
-//! was written later) and the sequence below which all deletes are applied to it. Readers and rewrites share this code.
+//! was written later) and the sequence below which all deletes are applied to it. Readers and compactions share this
+//! code.
 
 use std::ops::Range;
 

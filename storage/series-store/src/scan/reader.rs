@@ -96,7 +96,7 @@ impl<'a> ScanReader<'a> {
 
     /// Passes the points of one timeline to `visit`, run by run, until `visit` returns `Break`.
     ///
-    /// A run contains only wanted fields and only timestamps in the range. Runs do not overlap. If the selection
+    /// A run contains only requested fields and only timestamps in the range. Runs do not overlap. If the selection
     /// lists fields, a row may have no value in these fields. The run is a reused buffer and valid only during the
     /// call.
     ///
@@ -125,7 +125,7 @@ impl<'a> ScanReader<'a> {
     /// they are exact, and points elsewhere.
     ///
     /// Count, sum, extremes, first and last value of every window of `grid` equal those of the points (sums of floats
-    /// up to rounding). Parts are in unspecified time order, and a run may contain only some of the wanted fields.
+    /// up to rounding). Parts are in unspecified time order, and a run may contain only some of the requested fields.
     ///
     /// # Errors
     ///

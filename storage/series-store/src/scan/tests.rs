@@ -490,9 +490,9 @@ fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
     };
     assert_eq!(read(TimeRange::ALL, Grid::Whole), (1, 20, 1_000, 0));
     assert_eq!(read(TimeRange::ALL, hours), (1, 20, 1_000, 0));
-    // Two whole buckets, and ten rows on either side.
+    // The range contains two whole buckets, and ten rows on either side.
     assert_eq!(read(TimeRange::new(200, 800), hours), (1, 2, 100, 20));
-    // The same with rows in a file, which is read only if needed.
+    // The same applies to rows in a file, which is read only if needed.
     for (range, asked, points) in [(TimeRange::ALL, 0, 0), (TimeRange::new(200, 800), 1, 20)] {
         let wanted = Wanted {
             range,

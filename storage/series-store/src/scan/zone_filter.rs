@@ -1,8 +1,8 @@
 //! Zone filter: buckets of a chunk are not decoded if their summaries exclude all rows.
 //!
-//! A bucket may be skipped if none of its rows can be wanted, whichever rows are deleted. This requires that no other
-//! fragment overlaps the chunk: a row combines the values of all overlapping fragments and may be wanted for a value
-//! of another fragment.
+//! A bucket may be skipped if none of its rows can match the filter, regardless of deletes. This requires that no
+//! other fragment overlaps the chunk: a row combines the values of all overlapping fragments and may match the filter
+//! because of a value from another fragment.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub trait ZoneFilter: fmt::Debug + Sync {
     /// Returns the stored fields that the filter uses.
     fn filtered_fields(&self) -> &[FieldId];
 
-    /// Returns true if a row of a bucket may be wanted, or if that cannot be determined.
+    /// Returns true if a row of a bucket may match the filter, or if that cannot be determined.
     fn admits(&self, bucket: Bucket<'_>) -> bool;
 }
 
@@ -53,8 +53,8 @@ impl<'a> Bucket<'a> {
 }
 
 impl ZoneFilterReader {
-    /// Returns the time spans of a chunk in which rows of `range` may be wanted, in time order; `None` if the chunk
-    /// has no summaries.
+    /// Returns the time spans of a chunk in which rows of `range` may match the filter, in time order; `None` if the
+    /// chunk has no summaries.
     pub(super) fn admitted(
         &mut self,
         chunk: &Chunk<'_>,

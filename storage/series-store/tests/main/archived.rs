@@ -30,7 +30,7 @@ fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
     copy
 }
 
-/// Writes files like a job that ended before anything referenced them. Returns their number.
+/// Writes files like those of a job that ended before any reference to them was stored. Returns their number.
 fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) -> u64 {
     let test_backend = SegmentTarget {
         origin: origin.into(),
@@ -55,7 +55,7 @@ fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) ->
     written.copy.keys().count() as u64
 }
 
-/// Leaves files like a failed job, with or without a complete description. Returns their names.
+/// Writes files like those of a failed job, with or without a complete description. Returns their names.
 pub(crate) fn leftovers(
     archive: &Archive,
     store: &SeriesStore,

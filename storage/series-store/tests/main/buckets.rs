@@ -64,7 +64,7 @@ fn a_segment_in_buckets_is_read_rewritten_and_checked_whole() {
         assert!(bits(&store).iter().all(|bits| *bits >= 3), "{name}");
         assert_eq!(reads(&store, &table), before, "{name}: moved");
         drop((survey, table, store));
-        // The segments were written with another bucket size.
+        // The store is opened with a bucket size that differs from the one used for its segments.
         let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         assert_eq!(reads(&store, &table), before, "{name}: opened again");

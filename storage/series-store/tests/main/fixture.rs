@@ -21,9 +21,9 @@ use tideline_series_store::{
 
 /// Location of a store, so that it can be opened again.
 pub(crate) enum TestBackend {
-    /// In memory, with the character of an embedded or a distributed backend.
+    /// Memory backend that behaves like an embedded or a distributed backend.
     Memory(Arc<MemoryDisk>),
-    /// In fjall, in a temporary folder.
+    /// Fjall backend in a temporary folder.
     Fjall(tempfile::TempDir),
 }
 
@@ -53,7 +53,7 @@ impl TestBackend {
         }
     }
 
-    /// Opens the store as at a process start.
+    /// Opens the store like a starting process.
     pub(crate) fn open(&self, settings: &Settings) -> (SeriesStore, Arc<Names>) {
         self.open_at(settings, &ManualClock::new(Timestamp::EPOCH))
     }
@@ -164,7 +164,7 @@ pub(crate) fn timeline(number: u64) -> TimelineId {
     TimelineId(id)
 }
 
-/// Point in the notation of the tests.
+/// Timeline, timestamp, and fields with their values.
 pub(crate) type Point = (TimelineId, i64, Vec<(&'static str, Value)>);
 
 /// Commits points in one synced delta, grouped by shape as a decoder does.
@@ -267,7 +267,7 @@ fn push(column: &mut ColumnData, value: &Value) {
 /// Rows read: timestamp, and fields in order of their numbers.
 pub(crate) type Rows = Vec<(i64, Vec<(FieldId, Value)>)>;
 
-/// Reads timelines, whose ids must be in increasing order. Omits rows without any wanted field.
+/// Reads timelines, whose ids must be in increasing order. Omits rows without any requested field.
 pub(crate) fn read(
     store: &SeriesStore,
     table: &Table,

@@ -11,7 +11,7 @@ use tideline_series_store::{HeadBudget, SeriesStore, Settings};
 
 use crate::fixture::{TestBackend, timeline};
 
-/// Timelines of one write.
+/// Number of timelines in one write.
 const BATCH: u64 = 10_000;
 
 fn open(head: HeadBudget) -> SeriesStore {
@@ -110,7 +110,7 @@ fn a_seal_writes_many_points_of_each_timeline() {
         most <= 2 * per_timeline.bytes(timelines as usize) + (1 << 20),
         "{most} bytes"
     );
-    // The limit holds, whatever the number of timelines …
+    // The budget never exceeds its maximum, regardless of the number of timelines.
     let limited = HeadBudget {
         bytes_max: 512 << 10,
         ..per_timeline
@@ -118,7 +118,7 @@ fn a_seal_writes_many_points_of_each_timeline() {
     let (more_seals, most) = stream(&open(limited), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");
     assert!(most <= 2 * limited.bytes_max + (1 << 20), "{most} bytes");
-    // … and so does a fixed setting.
+    // A fixed budget does not depend on the number of timelines.
     let fixed = HeadBudget::fixed(256 << 10);
     let (more_seals, most) = stream(&open(fixed), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");

@@ -1,6 +1,7 @@
 //! Segments with more files than a manifest row holds, and jobs that fail after they have sent some files.
 //!
-//! A segment with that many files stores its file list separately; every kind of rewrite has to handle such a list.
+//! A segment with that many files stores its file list separately; every kind of rewrite must handle this separate
+//! list.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

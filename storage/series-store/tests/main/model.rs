@@ -19,7 +19,7 @@ use tideline_series_store::{
 
 use crate::fixture::{Point, Rows, TestBackend, archived_table, read, timeline, tiny, write};
 
-/// Steps of one run on one backend.
+/// Number of steps of one run on one backend.
 const STEPS: usize = 1_000;
 const TIMELINES: u64 = 12;
 const FIELDS: [&str; 7] = [
@@ -320,8 +320,8 @@ impl<'a> Run<'a> {
         for _ in 0..count {
             let id = timeline(self.chance.below(TIMELINES));
             let timestamp = self.instant();
-            // The order of two shapes with the same timestamp in one delta is undefined, so such a pair is not
-            // written.
+            // The order of two shapes with the same timestamp in one delta is undefined, so the second row of the pair
+            // is not written.
             if points.iter().any(|(have, at, _)| (*have, *at) == (id, timestamp)) {
                 continue;
             }

@@ -20,7 +20,7 @@ fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// Reads the first points of a timeline, to check whether reads are served.
+/// Reads the newest values of a timeline, to check whether reads are served.
 fn step(store: &SeriesStore) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let timelines = [timeline(1)];

@@ -20,8 +20,8 @@ use crate::moves::all_steps;
 const MOVES: usize = 250;
 /// Number of moves in the slow form.
 const MOVES_SLOW: usize = 10_000;
-/// Number of moves after which everything has its usual size in a regular run. The slow form waits for ten times as
-/// many.
+/// Number of moves after which resource usage is expected to be stable in a regular run. The slow form waits for ten
+/// times as many.
 const WARM_UP: u64 = 50;
 /// Distance between the points of two moves: a group of cold segments (2^8 windows of 1,000 ns).
 const SPACING: i64 = 256_000;
@@ -29,11 +29,11 @@ const SPACING: i64 = 256_000;
 const KEPT: usize = 3;
 /// Tolerance for files that exist temporarily while fjall flushes and compacts.
 const SLACK_FILES: usize = 60;
-/// Tolerance for the bytes of such files, without fjall's log and the journal of the store.
+/// Tolerance for the bytes of files that exist temporarily, without fjall's log and the journal of the store.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Tolerance for the growth of resident memory in a long run.
 const SLACK_MEMORY: u64 = 48 << 20;
-/// Maximum time for maintenance to free what was dropped.
+/// Maximum time for maintenance to free the dropped segments.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Resource usage of a store.

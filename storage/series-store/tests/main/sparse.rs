@@ -209,7 +209,7 @@ fn a_cut_that_is_given_up_leaves_nothing_behind() {
             cause: RewriteCause::Cut(at),
         };
         let inputs = vec![wide.expect("one is wide").id];
-        // Steps within the first outputs, and within a later output.
+        // The rewrite is cancelled within the first outputs, and within a later output.
         for steps in [1, 4, 8] {
             let given_up = store.rewrite(&cut(at, inputs.clone()), &mut crate::moves::Steps::of(steps));
             assert!(

@@ -1,6 +1,6 @@
-//! Decisions about writes: conditions, increments, sizes and images, on the caller's thread.
+//! Evaluation of writes on the caller's thread: conditions, increments, sizes and images.
 //!
-//! Rows that a decision depends on are read once per request, with their revisions, which the committer compares. Other
+//! Rows that an outcome depends on are read once per request, with their revisions, which the committer compares. Other
 //! writes read at most the stored size of their row. Exceptions are updates that are large, could exceed a size limit,
 //! or follow another update of the same row in the request: these read the row.
 
@@ -17,12 +17,12 @@ use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
 use crate::value::CellValue;
 
-/// Maximum size in bytes of an update that is decided without its row. For larger updates, the size of the resulting
-/// row is checked first.
+/// Maximum size in bytes of an update that is accepted without reading its row. For larger updates, the size of the
+/// resulting row is checked first.
 const SMALL_UPDATE_BYTES: usize = 16 << 10;
 
 impl WideStore {
-    /// Reads the rows on which the writes depend, and decides each write.
+    /// Reads the rows on which the writes depend, and determines the outcome of each write.
     pub(super) fn decide(&self, table: TableId, writes: &[RowWrite<'_>], seen: &mut Seen) -> Result<Decided> {
         let versions_max = self.versions_max(table)?;
         let largest = self
@@ -73,7 +73,7 @@ impl WideStore {
     }
 }
 
-/// Decided writes.
+/// Evaluated writes.
 pub(super) struct Decided {
     pub(super) outcomes: Vec<RowOutcome>,
     pub(super) changes: Vec<Change>,
@@ -81,7 +81,7 @@ pub(super) struct Decided {
     pub(super) partitions: Vec<usize>,
 }
 
-/// Writes that are being decided, in their order.
+/// State of the evaluation of the writes of one request.
 struct Deciding<'s> {
     store: &'s WideStore,
     table: TableId,
@@ -96,8 +96,8 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Decides one write. Returns its outcome, and its encoded mutation; `None` if the condition fails or the write is
-    /// refused.
+    /// Evaluates one write. Returns its outcome, and its encoded mutation; `None` if the condition fails or the write
+    /// is refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<Bytes>)> {
         let simple = self.simple(write);
         if let Some(mutation) = simple {
@@ -152,7 +152,7 @@ impl Deciding<'_> {
         Ok((RowOutcome::Written(image), Some(Bytes::from(out))))
     }
 
-    /// Returns the mutation of a write that does not depend on its row.
+    /// Returns the mutation of a write that does not depend on its row; `None` if it depends on the row.
     fn simple(&self, write: &RowWrite<'_>) -> Option<Mutation<'static>> {
         if write.condition.is_some() || write.image != Image::None {
             return None;
@@ -222,7 +222,7 @@ fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
     })
 }
 
-/// Returns a row after a mutation; `None` if it does not exist then.
+/// Applies a mutation to a row. Returns `None` if the row does not exist afterwards.
 fn applied(
     row: Option<Mutation<'static>>,
     mutation: Mutation<'static>,

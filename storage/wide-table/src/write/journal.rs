@@ -1,4 +1,4 @@
-//! Entry of a write on its way through the log.
+//! Log entry of a write.
 //!
 //! The committer checks that the rows that were read are unchanged, and applies the entry after it is in the journal.
 
@@ -15,7 +15,7 @@ use crate::state::Revision;
 use crate::store::WideStore;
 use crate::unchanged::SeenRange;
 
-/// Entry on its way through the log.
+/// Entry that the log checks, journals and applies.
 pub(super) struct WideEntry {
     store: Arc<WideStore>,
     entry: Entry,
@@ -48,7 +48,8 @@ impl WideEntry {
         }
     }
 
-    /// Calls `row` with the key and the length of the partition of each changed row, and `range` for each range.
+    /// Calls `row` with the key and the partition prefix length of each changed row, and `range` for each deleted
+    /// range.
     fn each_row(&self, row: impl Fn(&[u8], usize), range: impl Fn()) {
         let mut partitions = self.partitions.iter();
         for change in &self.entry.changes {
@@ -109,7 +110,7 @@ impl LogEntry for WideEntry {
     }
 
     fn apply(&self, sequence: SequenceNumber) -> std::result::Result<(), ModelError> {
-        // A dropped table has no readers.
+        // The changes of a dropped table are not applied, because it has no readers.
         let Ok(versions_max) = self.store.versions_max(self.entry.table) else {
             return Ok(());
         };

@@ -19,8 +19,8 @@ use tideline_wide_table::{
 
 pub(crate) const TABLE: TableId = TableId(1);
 
-/// Running database. [`close`](Self::close) ends it cleanly. If the value is dropped, the backend is not closed, as
-/// after a crash.
+/// Running database. [`close`](Self::close) shuts it down cleanly. Dropping the value simulates a crash, because the
+/// backend is not closed.
 pub(crate) struct Database {
     pub(crate) store: Arc<WideStore>,
     pub(crate) threads: LogThreads,
@@ -32,7 +32,7 @@ impl Database {
         Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
     }
 
-    /// Opens the database of a backend with the size in bytes above which rows are cut into fragments.
+    /// Opens the database of a backend. Rows above `fragment_bytes` are cut into fragments.
     pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, fragment_bytes: usize) -> Self {
         let opening =
             Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
@@ -162,7 +162,7 @@ fn spec(versions_max: u32) -> TableSpec {
     }
 }
 
-/// Write of a row whose partition is the first byte of its key.
+/// Returns a write of a row whose partition is the first byte of its key.
 pub(crate) fn write_of(key: &str, time: i64, action: Action) -> RowWrite<'static> {
     RowWrite {
         key: Bytes::copy_from_slice(key.as_bytes()),
@@ -174,7 +174,7 @@ pub(crate) fn write_of(key: &str, time: i64, action: Action) -> RowWrite<'static
     }
 }
 
-/// Write of one column with an integer.
+/// Returns a write that sets one column to an integer.
 pub(crate) fn set(key: &str, time: i64, column: &'static str, number: i64) -> RowWrite<'static> {
     let columns = vec![integer(column, time, number)];
     write_of(
@@ -237,7 +237,7 @@ pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
     Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
 }
 
-/// Calls `test` with a function that opens the same backend again, for both in-memory backends and fjall.
+/// Calls `test` for both in-memory backends and for fjall, with a function that reopens the backend.
 pub(crate) fn every_backend(test: impl Fn(&dyn Fn() -> Arc<dyn Backend>)) {
     for character in [Character::Embedded, Character::Distributed] {
         let disk = MemoryDisk::new(character);

@@ -199,7 +199,8 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[S
     database.close();
 }
 
-/// Compares random steps. Rows above `fragment_bytes` are stored in fragments.
+/// Runs random steps on the store and on the naive model, and compares the results. Rows above `fragment_bytes` are
+/// stored in fragments.
 fn check(cases: u32, fragment_bytes: usize, backend: &dyn Fn() -> Arc<dyn Backend>) {
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,

@@ -1,4 +1,4 @@
-//! Optimistic transactions: a write happens only if the rows and ranges that were read are unchanged.
+//! Optimistic transactions: a write is applied only if the rows and ranges that were read are unchanged.
 //!
 //! Revisions survive flushes and restarts, the size of a required range is limited, and concurrent transactions are
 //! serializable.
@@ -84,7 +84,7 @@ fn a_write_needs_the_rows_as_they_were_read() {
             row("a2", database.digest("a2")),
             row("a3", None),
         ];
-        // A flush and a restart change no digest.
+        // A flush and a restart do not change the digest.
         database.flush();
         database.close();
         let database = Database::open(backend(), 2);
@@ -185,8 +185,8 @@ fn concurrent_transactions_keep_a_sum() {
                                 put(&to, time, &[("n", to_has + 1)]),
                             ];
                             if database.write_unchanged(&writes, vec![read]).changed.is_none() {
-                                // Pages are not a snapshot, but all rows that a committed transaction has read are of
-                                // one moment.
+                                // Pages are not a snapshot, but all rows read by a committed transaction are from the
+                                // same point in time.
                                 assert_eq!(total, 200, "a transaction was applied in part");
                                 break;
                             }

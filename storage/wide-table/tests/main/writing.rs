@@ -197,7 +197,7 @@ fn an_update_whose_condition_passed_is_visible_whatever_the_times() {
     every_backend(|backend| {
         let database = Database::open(backend(), 1);
         database.write_one(put("a", 9, &[("n", 1)]));
-        // The time of the update is before that of the row.
+        // The update has an earlier time than the row.
         let is_one = |row: Option<&Mutation<'_>>| row.and_then(|row| number(row, "n")) == Some(1);
         let mut update = when(set("a", 5, "n", 2), Box::new(is_one));
         if let Action::Update(update) = &mut update.action {
@@ -330,7 +330,7 @@ fn a_row_of_many_columns_is_read_in_pages() {
         assert_eq!((middle.columns.len(), has_more), (2, false));
         let (last, has_more) = page("c199999", None, 10);
         assert_eq!((last.columns.len(), has_more), (1, false));
-        // A smaller row replaces the large one, whose fragments disappear.
+        // A smaller row replaces the large row, and the fragments of the large row are deleted.
         database.write_one(put("wide", 3, &[("n", 1)]));
         database.flush();
         assert_eq!(page("", None, 10).0.columns.len(), 1);

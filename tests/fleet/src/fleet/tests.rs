@@ -1,4 +1,4 @@
-//! Tests of what a seed guarantees: stable bytes, shape and order of the rows.
+//! Tests of the guarantees of a seed: stable bytes, shape and order of the rows.
 //!
 //! A hash of many rows is fixed, because benchmarks of different versions must load the same data.
 

@@ -1,6 +1,6 @@
 //! Writes of single rows, lines of writes from standard input, and deletes.
 //!
-//! Keys and columns are passed on as texts of JSON, so that numbers keep their digits.
+//! Keys and columns are passed as JSON text, so that numbers keep their digits.
 
 use std::io::{IsTerminal, Read};
 
@@ -134,7 +134,7 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
     write_one(&arguments.table, operation, &key, &columns, &rest)
 }
 
-/// Sends one write. Numbers keep their digits, because keys and columns are passed on as texts of JSON.
+/// Sends one write. Numbers keep their digits, because keys and columns are passed as JSON text.
 fn write_one(
     table: &RowsTable,
     operation: &str,

@@ -1,9 +1,10 @@
 //! `tideline rows export`: writes all rows of a selection to a file that `rows import` can read.
 //!
 //! A file is exported page by page into `FILE.partial`. After each page, `FILE.export` records the request, the token
-//! of the next page and the length of the partial file, so that a run with the same arguments continues where one
-//! ended. At the end, the partial file gets its name. A Parquet file needs its directory at the end: its pages are
-//! collected as an Arrow stream and converted at the end. Without a file, one response is streamed to standard output.
+//! of the next page and the length of the partial file, so that a run with the same arguments continues where an
+//! interrupted run ended. At the end, the partial file is renamed to `FILE`. A Parquet file has its metadata at the
+//! end: its pages are collected as an Arrow stream and converted at the end. Without a file, one response is streamed
+//! to standard output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -135,7 +136,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<()> {
     };
     let client = arguments.rows.table.client()?;
     let mut request = arguments.rows.body(&TableShape::read(&client)?)?;
-    // An export of a whole table is no mistake.
+    // An export may scan the whole table.
     request.insert("allow_scan".into(), true.into());
     if let Some(columns) = columns(&arguments.columns) {
         request.insert("columns".into(), columns);
@@ -369,7 +370,7 @@ impl Export<'_> {
         }
     }
 
-    /// Ends the file and gives it its name.
+    /// Completes the file and renames it to its final name.
     fn finish(&self, mut file: File) -> Result<()> {
         let failed = |error| CliError::file(self.out, error);
         if matches!(self.format, ExportFormat::Arrow | ExportFormat::Parquet) {

@@ -150,7 +150,7 @@ fn table(rows: &[Option<ShownRow>]) -> Grid {
     grid
 }
 
-/// Formats a value; of a value with its type, only the value.
+/// Formats a value. For a value that is given with its type, formats only the value.
 fn plain(value: &RawValue) -> String {
     let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
     match value.get("value") {

@@ -1,6 +1,6 @@
 //! Key columns and declared types of a wide table, and values on the command line.
 //!
-//! Values are typed as text. The types of the table decide whether they become numbers, booleans or texts of JSON.
+//! Values are entered as text. The column types determine whether they become JSON numbers, booleans or strings.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -67,8 +67,8 @@ impl TableShape {
         self.key_type(name).is_some()
     }
 
-    /// Returns the value of a column as JSON. A value of an undeclared column is JSON if it can be read as such,
-    /// otherwise a text.
+    /// Returns the value of a column as JSON. A value of an undeclared column is parsed as JSON; if it is not valid
+    /// JSON, it becomes a string.
     pub(super) fn value(&self, name: &str, text: &str) -> Box<RawValue> {
         let declared = self.key_type(name).or_else(|| {
             let found = self.columns.iter().find(|(column, _)| column == name);
@@ -166,7 +166,7 @@ fn split(text: &str) -> Option<(&str, Comparison, &str)> {
     found.map(|(comparison, value)| (name, comparison, value))
 }
 
-/// Returns true if a text is a number of JSON.
+/// Returns true if a text is a JSON number.
 fn is_number(text: &str) -> bool {
     serde_json::from_str::<serde_json::Number>(text).is_ok()
 }

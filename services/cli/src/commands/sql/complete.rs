@@ -69,7 +69,7 @@ const KEYWORDS: [&str; 53] = [
 /// Words after which a table is named.
 const BEFORE_TABLES: [&str; 6] = ["FROM", "INTO", "UPDATE", "TABLE", "DESCRIBE", "DESC"];
 
-/// Names of the server.
+/// Cache of the names of tables and columns of the server.
 pub(super) struct Names {
     client: Client,
     tables: RefCell<Option<Vec<String>>>,
@@ -85,7 +85,7 @@ impl Names {
         }
     }
 
-    /// Discards the known names.
+    /// Discards the cached names.
     pub(super) fn forget(&self) {
         self.tables.take();
         self.columns.take();
@@ -115,7 +115,7 @@ impl Names {
             .collect()
     }
 
-    /// Returns the place of the word at the cursor and its completions.
+    /// Returns the offset of the word at the cursor, and its completions.
     pub(super) fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
         let before = line.get(..cursor).unwrap_or(line);
         complete(before, line, &|| self.tables(), &|table| self.columns(table))

@@ -1,7 +1,7 @@
-//! Prompt of a terminal: statements are edited over several lines, with history and completion.
+//! Interactive prompt: statements are edited over several lines, with history and completion.
 //!
-//! The history is a file of the state folder of the user: `$XDG_STATE_HOME/tideline/sql_history`, by default below
-//! `~/.local/state`. Without a home folder there is no history.
+//! The history is stored in the state folder of the user, as `$XDG_STATE_HOME/tideline/sql_history`, by default below
+//! `~/.local/state`. Without a home folder, no history is stored.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ A statement ends with a semicolon; it may have several lines.
   SHOW TABLES;   DESCRIBE table;   EXPLAIN SELECT …;
 Tab completes keywords, tables and columns. Other commands: help, quit";
 
-/// Support of the line editor.
+/// Helper of the line editor: completion, and detection of incomplete statements.
 struct SqlHelper {
     names: Names,
 }

@@ -1,6 +1,6 @@
 //! Splitting of a text into statements at semicolons, outside of quotes and comments.
 //!
-//! The server parses statements. Here only their ends matter, and whether a statement at the prompt is complete.
+//! The server parses statements. This module only finds their ends and detects incomplete statements at the prompt.
 
 /// Statement in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Piece<'t> {
     pub(super) line: usize,
 }
 
-/// Part of a text.
+/// Lexical state at a position of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Code,

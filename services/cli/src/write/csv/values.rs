@@ -38,7 +38,7 @@ pub(super) fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<V
             (None, "0" | "f" | "F") => false.into(),
             _ => return wrong("a boolean: use true or false"),
         },
-        // The type is open only for a stream whose first batch has no value of the column.
+        // The type is undetermined only for a stream whose first batch has no value of the column.
         Kind::Auto => match boolean(text) {
             Some(value) => value.into(),
             None if text.parse::<i64>().is_ok() => json!({"signed": text}),

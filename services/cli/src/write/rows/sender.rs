@@ -1,8 +1,8 @@
 //! Sends batches of rows until each is acknowledged, and records their outcomes.
 //!
-//! Requests that the server may accept later are repeated under the same idempotency key. Waits are drawn at random
-//! between nothing and a limit that doubles, so that several clients do not return at the same moment. `Retry-After` of
-//! the server is the least wait.
+//! Requests that the server may accept later are repeated under the same idempotency key. Waits are random, between
+//! zero and a limit that doubles with each retry, so that several clients do not retry at the same time. The time in
+//! `Retry-After` is added to the random wait.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,8 @@ pub(super) struct RowSender<'a> {
 /// Outcome of a batch.
 struct Report {
     written: u64,
-    /// Number in the batch and reason of each row that was not written; the key where the server knows it.
+    /// Index in the batch, reason and key of each row that was not written. The key is empty if the server did not
+    /// return it.
     rejected: Vec<(usize, String, String)>,
     /// Number of further rows that were not written. They are after the last one in the list.
     omitted: u64,
@@ -65,7 +66,7 @@ impl RowSender<'_> {
         }
     }
 
-    /// Sends a batch until it has an outcome. Returns `None` if the run has failed elsewhere.
+    /// Sends a batch until it has an outcome. Returns `None` if the run has failed in another thread.
     fn send(&self, batch: &RowBatch) -> Result<Option<Report>> {
         let with_header;
         let body = match batch.header.is_empty() {
@@ -211,7 +212,7 @@ fn starts(framing: crate::write::record::Framing, bytes: &[u8]) -> Vec<(usize, u
     starts
 }
 
-/// Returns a random wait between nothing and a limit that doubles with each try.
+/// Returns a random wait between zero and a limit that doubles with each try.
 fn jitter(tries: u32, key: &str) -> Duration {
     let limit = FIRST_WAIT.saturating_mul(1 << tries.min(16)).min(WAIT_MAX);
     let drawn = xxh3_64(format!("{key}{}{tries}", SystemClock.now().nanos()).as_bytes());

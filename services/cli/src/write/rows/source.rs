@@ -55,7 +55,7 @@ struct Columnar {
     /// Decoded batch, and the number of its rows that were taken.
     current: Option<(RecordBatch, usize)>,
     row: u64,
-    /// Block that was given back.
+    /// Block that was put back.
     returned: Option<RecordBlock>,
 }
 
@@ -106,7 +106,8 @@ impl Source {
         })
     }
 
-    /// Passes all batches that earlier runs have not sent to `take`, until it returns false. Returns false then.
+    /// Calls `take` with each batch that earlier runs have not sent, until `take` returns false. Returns false in that
+    /// case.
     pub(super) fn feed(
         mut self,
         mut acknowledged: Ranges,
@@ -202,7 +203,7 @@ impl Columnar {
         let file = File::open(path);
         let batches: Box<dyn RecordBatchReader> = match format {
             RowFormat::Parquet => {
-                // Use the types of Parquet, not those of the library that wrote the file.
+                // Uses the types of Parquet, not the Arrow types that the writing library stored in the file.
                 let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
                 let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file?, options);
                 let builder = builder.map_err(|error| other(&error))?;

@@ -1,4 +1,5 @@
-//! Extractor of [`Parameters`] from a form and the query string. Parameters of the form come first.
+//! Extractor of [`Parameters`] from a form and the query string. Parameters of the form precede those of the query
+//! string.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::Method;

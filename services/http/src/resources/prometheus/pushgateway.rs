@@ -1,8 +1,8 @@
 //! Routes of Pushgateway clients: `/metrics/job/{job}{/label/value…}`.
 //!
-//! A Pushgateway exposes the last push of a group to every scrape, without end. Tideline is not scraped: a push is
-//! stored once, with the time of its arrival, and ages like any other sample. Replacing a group (PUT) and adding to it
-//! (POST) are therefore the same. DELETE marks the group as ended: its series get a stale marker and are no longer
+//! A Pushgateway exposes the last push of a group to every scrape indefinitely. Tideline is not scraped: a push is
+//! stored once, with the time of its arrival, and ages like any other sample. Replacing a group (PUT) and adding to
+//! it (POST) are therefore the same. DELETE marks the group as ended: its series get a stale marker and are no longer
 //! returned by queries at the current time. Earlier samples stay.
 
 use axum::extract::{Request, State};

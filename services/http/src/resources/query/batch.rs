@@ -113,7 +113,7 @@ pub(super) async fn batch(
     .await
 }
 
-/// Budget of the request and its use so far, from which the budget of the next query follows.
+/// Budget of the request and its use so far. They determine the budget of the next query.
 struct Left {
     /// Monotonic time at the start of the request.
     began: Duration,

@@ -1,6 +1,6 @@
 //! `rows/explain`: access path and estimated rows of a read, without running it.
 //!
-//! It holds a query permit, because an estimate reads up to some ten thousand rows.
+//! The request holds a query permit, because an estimate reads up to tens of thousands of rows.
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
@@ -19,9 +19,9 @@ use crate::resources::query::describe;
 /// Explain a read of rows
 ///
 /// Takes the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`, and returns the
-/// way in which rows are found, the ranges and bounds, the columns that are tested on each row, and the number of rows:
-/// exact up to 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice`
-/// lists what makes the read or the key expensive: scans of the whole table, long keys (more than 1 KiB, or most of the
+/// access path, the ranges and bounds, the columns that are tested on each row, and the number of rows: exact up to
+/// 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice` lists the
+/// reasons why the read or the key is expensive: scans of the whole table, long keys (more than 1 KiB, or most of the
 /// row), JSON in keys, partitions with two values, too many buckets. A read that needs `allow_scan` is explained
 /// without it.
 #[utoipa::path(

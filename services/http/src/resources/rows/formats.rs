@@ -39,7 +39,8 @@ pub(super) fn table_form(format: ResultFormat) -> Option<TableForm> {
     }
 }
 
-/// Refuses members that tables of rows cannot represent. `members` are their names, and whether they are given.
+/// Refuses members that tables of rows cannot represent. `members` holds their names, each with true if the request
+/// has the member.
 fn check(members: &[(&str, bool)]) -> Result<()> {
     match members.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),

@@ -1,8 +1,8 @@
 //! `rows/import`: writes the rows of a file.
 //!
-//! The body is read while it arrives, and entries are written as they are complete, so memory does not depend on the
-//! size of the file. Only Parquet files are held as a whole, within the limits of bodies. The response is sent at the
-//! end, because many clients read it only after they have sent the whole body.
+//! The body is read while it arrives, and each entry is written as soon as it is complete, so memory does not depend
+//! on the size of the file. Only Parquet files are held as a whole, within the limits of bodies. The response is sent
+//! at the end, because many clients read it only after they have sent the whole body.
 
 use std::collections::BTreeMap;
 
@@ -77,9 +77,9 @@ impl AsRef<[u8]> for Whole {
 /// imported. Lines of NDJSON have the form of rows, `{"key": {…}, "columns": {…}}`, or are flat objects. In CSV an
 /// empty cell is no value, and `""` an empty text. A text of an undeclared column is a `string`.
 ///
-/// The body may have any size, except for Parquet, which has its directory at the end: it is limited like other bodies,
-/// a row group by 256 MiB. A record of text has at most 16 MiB, a batch of Arrow 32 MiB. The server cuts the records
-/// into entries of 1,000 rows or 1 MiB. A record that is not valid is refused by itself.
+/// The body may have any size, except for Parquet, which has its directory at the end: it is limited like other
+/// bodies, a row group by 256 MiB. A record of text has at most 16 MiB, a batch of Arrow 32 MiB. The server cuts the
+/// records into entries of 1,000 rows or 1 MiB. A record that is not valid is refused individually.
 ///
 /// The response is sent after the whole file was read: one line per record that was not written, at most 10,000 and 3
 /// MiB, with its number from 0, and a last line with the counts. If the import stops after rows were written, `stopped`

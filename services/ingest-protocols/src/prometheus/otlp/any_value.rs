@@ -31,7 +31,7 @@ pub(super) fn string(value: &[u8]) -> Option<&[u8]> {
     (*tag == STRING && fields.rest().len() as u64 == length).then_some(spelt)
 }
 
-/// Appends the text of a value. A value of no known type has an empty text.
+/// Appends the text of a value. The text of a value of unknown type is empty.
 ///
 /// A plain string is not checked to be UTF-8 here, but when its series is registered.
 pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reason>> {

@@ -4,10 +4,10 @@
 //! attributes, `job`, `instance` and scope labels. The labels of resource and scope are encoded once, and appended to
 //! those of each data point.
 //!
-//! Data points of a metric usually have the same attribute names in the same order. Translated names are therefore kept
-//! as a [`Plan`] of such a sequence: for a known sequence, a data point costs one comparison per name and one copy per
-//! value. A sequence with overlapping, invalid or reserved labels, and a point with an empty value, are encoded by
-//! [`Labels::merged`], which applies the rules of Prometheus one by one.
+//! Data points of a metric usually have the same attribute names in the same order. A [`Plan`] keeps the translated
+//! names of such a sequence, so that a data point with a known sequence costs one comparison per name and one copy
+//! per value. Two cases are encoded by [`Labels::merged`], which applies the rules of Prometheus one by one: a
+//! sequence with overlapping, invalid or reserved labels, and a point with an empty value.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +129,7 @@ struct OuterLabel {
     is_promoted: bool,
 }
 
-/// Translated name of an attribute, or the reason why it has none.
+/// Translated name of an attribute, or the reason why the attribute cannot be a label.
 type LabelName = Result<Box<[u8]>, Reason>;
 /// Values of labels by their names.
 type LabelMap = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -138,7 +138,7 @@ type LabelMap = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug)]
 pub(super) struct Labels<'s> {
     settings: &'s OtlpSettings,
-    /// Label name of each attribute name, or the reason why it has none.
+    /// Label name of each attribute name, or the reason why the attribute cannot be a label.
     names: HashMap<Box<[u8]>, LabelName>,
     /// Labels of the current resource.
     of_resource: Vec<OuterLabel>,
@@ -407,9 +407,9 @@ impl<'s> Labels<'s> {
         Ok(Ok(joined))
     }
 
-    /// Encodes the labels of `target_info`: the attributes of a resource, `job` and `instance`. Identifying attributes
-    /// are left out unless a setting keeps them. Returns `false` if the resource has no attributes other than the
-    /// identifying ones, or has neither `job` nor `instance`.
+    /// Encodes the labels of `target_info`: the attributes of a resource, `job` and `instance`. Identifying
+    /// attributes are omitted unless a setting keeps them. Returns `false` if the resource has no attributes other
+    /// than the identifying ones, or has neither `job` nor `instance`.
     pub(super) fn set_target(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<bool, Reason>> {
         self.encoded.clear();
         let describes = attributes
@@ -480,7 +480,7 @@ impl Service {
         }
     }
 
-    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Labels with an empty value are left out.
+    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Labels with an empty value are omitted.
     fn labels(self) -> impl Iterator<Item = (&'static [u8], Vec<u8>)> {
         let job = self.name.map(|name| match self.namespace {
             Some(namespace) => [&*namespace, b"/", &*name].concat(),

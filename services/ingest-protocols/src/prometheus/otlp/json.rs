@@ -20,7 +20,8 @@ use tideline_wire::protobuf::{PutFields, WireType};
 
 use crate::error::IngestError;
 
-/// Bytes of the length of a nested message. The length is written after the content, so it has a fixed size.
+/// Size of the encoded length of a nested message, in bytes. The length is written after the content, so it has a
+/// fixed size.
 const LENGTH_BYTES: usize = 5;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -70,8 +70,8 @@ mod tests {
     use super::super::settings::TranslationStrategy;
     use super::*;
 
-    /// Attribute, and its label: collapsed; kept; collapsed and prefixed; kept and prefixed. An empty label is an
-    /// error.
+    /// Attribute name and its labels with four settings: underscores collapsed; kept; collapsed, with prefix; kept,
+    /// with prefix. An empty label means an error.
     const CASES: [(&str, [&str; 4]); 14] = [
         ("label:with:colons", ["label_with_colons"; 4]),
         ("LabelWithCapitalLetters", ["LabelWithCapitalLetters"; 4]),

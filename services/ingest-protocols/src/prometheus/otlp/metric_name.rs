@@ -1,8 +1,8 @@
 //! Translation of metric names and units.
 //!
 //! The rules are those of Prometheus' `otlptranslator`. A name with suffixes consists of the tokens of the OTLP name,
-//! the unit, the unit after `per`, and `total` for counters or `ratio` for gauges with the unit `1`. A suffix that the
-//! name already has is not repeated.
+//! the unit, the unit after `per`, and a type suffix. The type suffix is `total` for counters and `ratio` for gauges
+//! with the unit `1`. A suffix that the name already has is not repeated.
 
 use std::borrow::Cow;
 

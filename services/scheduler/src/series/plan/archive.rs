@@ -1,9 +1,9 @@
 //! Archive: the cold segments of a window become files once the whole window is old enough.
 //!
-//! Files are never extended, so segments of the same window that were archived earlier are rewritten together with the
-//! new segments. A trickle of late points must not rewrite a window again and again. Late points therefore stay in cold
-//! segments until they reach 1/8 of the archived points ([`LATE_PARTS`]), or until a week has passed since the files
-//! were written ([`LATE_EVERY`]).
+//! Files are never extended, so segments of the same window that were archived earlier are rewritten together with
+//! the new segments. A few late points must not cause a rewrite of their window each time. Late points therefore stay
+//! in cold segments until they reach 1/8 of the archived points ([`LATE_PARTS`]), or until a week has passed since
+//! the files were written ([`LATE_EVERY`]).
 //!
 //! A cold window of several days, from a backfill or a join, is cut once whole days of it are old enough. These days
 //! are archived. Apart from late points and waits for the schedule, no point stays in the cold tier for longer than a
@@ -196,7 +196,7 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
 }
 
 /// Returns the segments whose points move to the archive under the policy, including hot segments that are old enough
-/// for migration and archive. Late points that wait are left out. A segment that is cut counts only with the estimated
+/// for migration and archive. Late points that wait are omitted. A segment that is cut counts only with the estimated
 /// part that moves.
 pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Claimed) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);
@@ -224,7 +224,7 @@ pub struct ArchiveProgress {
     pub archived: Amount,
     /// Points in files that stay in the cold tier for a while.
     pub copied: Amount,
-    /// Points that are old enough for files but not in any, without `late`.
+    /// Points that are old enough for files but are not in a file yet, except those in `late`.
     pub waiting: Amount,
     /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch; `None` = no points
     /// wait.
@@ -268,7 +268,7 @@ fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
 }
 
 /// Returns the cold segments of windows that are old enough for the policy, with the archived segments of the same
-/// windows; oldest window first. Held and claimed segments are left out.
+/// windows; oldest window first. Held and claimed segments are omitted.
 fn old_enough<'a>(
     facts: &Facts,
     table: &'a TableFacts,
@@ -306,7 +306,7 @@ fn old_enough<'a>(
     groups
 }
 
-/// Plans to write changed settings to the targets, so that another database that attaches the files applies them.
+/// Plans the write of changed settings to the targets, so that another database that attaches the files applies them.
 pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec<Planned>) {
     if !table.has_unwritten_settings {
         return;

@@ -51,7 +51,7 @@ pub(super) fn plan(
     planned.push(work);
 }
 
-/// Returns the timestamp before which segments must end to be dropped; `None` if none may be dropped.
+/// Returns the timestamp before which segments must end to be dropped; `None` if no segment may be dropped.
 pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSettings) -> Option<i64> {
     if paused(facts, settings).is_some() {
         return None;
@@ -66,7 +66,7 @@ pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSet
     })
 }
 
-/// Returns the reason why nothing expires in any table now, if that is so.
+/// Returns the reason why nothing expires in any table now; `None` if expiry is not paused.
 pub(super) fn paused(facts: &Facts, settings: &PlanSettings) -> Option<String> {
     if let Some(doubt) = facts.clock.doubt {
         return Some(doubt.reason());

@@ -82,7 +82,7 @@ pub struct SegmentFacts {
     pub is_moving: bool,
 }
 
-/// History, as far as plans depend on it.
+/// Part of the history on which plans depend.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// Timestamp up to which the schedule of a (table, job kind) pair was served.

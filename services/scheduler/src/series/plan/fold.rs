@@ -264,8 +264,8 @@ fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) 
 /// Returns the run of neighbours in write order with the lowest cost (bytes per segment saved), and the cost.
 ///
 /// The output is at least `growth` times the largest input. Segments between the inputs join the run, but are not
-/// counted in its cost. The next cheapest run is tried if a segment between the inputs is claimed or not among
-/// `members`, or if the output would grow too little with such segments. `None` if no run is found.
+/// counted in its cost. If such a segment is claimed or not among `members`, or if the output would grow too little
+/// with such segments, the next cheapest run is tried. `None` if no run is found.
 fn cheapest<'a>(
     mut stack: Vec<&'a SegmentFacts>,
     table: &'a TableFacts,

@@ -15,7 +15,7 @@ use crate::maintenance::{Amount, PlanSettings};
 ///
 /// Amounts are exact for segments that are moved or freed as a whole. If a boundary cuts a segment, the part that is
 /// moved or hidden is estimated as if its points were spread evenly. Unsealed points are counted one by one; they
-/// have no windows, segments and bytes yet.
+/// have no windows, segments or bytes yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// Trusted time of the preview, nanoseconds since the epoch.
@@ -42,7 +42,7 @@ pub struct Preview {
     /// Time when the first of these windows may be dropped. Until then, a policy with a longer age makes the points of
     /// the window visible again. `None` while expiry is paused, or if nothing is ever dropped.
     pub drops_at: Option<i64>,
-    /// Reason why nothing expires now, if that is so.
+    /// Reason why nothing expires now; `None` if expiry is not paused.
     pub expiry_paused: Option<String>,
     /// Unsealed points included in the amounts above.
     pub unsealed: UnsealedPoints,
@@ -118,8 +118,8 @@ impl UnsealedBefore {
     }
 }
 
-/// Subtracts the points and values of `oldest` from those of `all`. The span stays while points are left, and so does
-/// the number of timelines.
+/// Subtracts the points and values of `oldest` from those of `all`. The span and the number of timelines stay while
+/// points are left.
 fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     let points = all.points.saturating_sub(oldest.points);
     Unsealed {
@@ -260,8 +260,8 @@ fn windows<'a>(
     windows
 }
 
-/// Returns when the first of the expired segments may be dropped; `None` while expiry is paused, or if there is
-/// nothing to drop.
+/// Returns the time when the first of the expired segments may be dropped; `None` while expiry is paused, or if there
+/// is nothing to drop.
 fn drops_at(
     facts: &Facts,
     table: &TableFacts,

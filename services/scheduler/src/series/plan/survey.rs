@@ -55,7 +55,7 @@ impl From<&TableSurvey> for TableFacts {
     }
 }
 
-/// Returns when the files of a segment or of its copy were written; `None` = no files, or unknown.
+/// Returns the time when the files of a segment or of its copy were written; `None` = no files, or unknown.
 fn files_of(segment: &Segment) -> Option<i64> {
     segment.parts().find_map(|part| part.archived)
 }

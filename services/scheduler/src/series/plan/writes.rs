@@ -89,7 +89,7 @@ fn order(segment: &SegmentFacts) -> (WriteRank, SegmentId) {
 }
 
 /// Splits segments into the longest runs that can be merged without breaking the write order, at most [`INPUTS_MAX`]
-/// segments each. A segment that may not be rewritten even alone is left out.
+/// segments each. A segment that may not be rewritten even alone is omitted.
 pub(super) fn runs<'a>(mut segments: Vec<&'a SegmentFacts>, all: &'a [SegmentFacts]) -> Vec<Inputs<'a>> {
     sort(&mut segments);
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! Golden bytes of computed columns: rows are found by them, so they never change.
+//! Golden bytes of computed columns. Stored rows are found by these bytes, so they may never change.
 //!
 //! The vectors are those of `FORMAT.md`. Its hashes were computed by `md5sum` and by the Python package `xxhash`.
 

@@ -1,4 +1,4 @@
-//! Products of lists: number, limit and combinations.
+//! Tests of products of lists: number, limit and combinations.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Declarations and values that are refused, with their messages.
+//! Tests of refused declarations and values, with their messages.
 //!
 //! The messages are part of the API: they name the column and describe the limit and the remedy.
 
@@ -74,7 +74,7 @@ fn a_rising_first_column_needs_consent() {
              `allow_rising_key` accepts it as it is"
         );
         layout_of(&columns);
-        // The three remedies.
+        // Each of the three remedies of the message is accepted.
         for before in [
             plain("b", ColumnType::I64),
             hash("b", &["x"], 4),

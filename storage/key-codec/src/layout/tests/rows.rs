@@ -1,4 +1,4 @@
-//! Keys of rows: they sort as the stored tuples, decode to the same row, and only written keys are accepted.
+//! Tests of row keys: they sort like the stored tuples, decode to the same row, and other bytes are refused.
 //!
 //! Random layouts with all modifiers are compared with tuples of their stored columns.
 
@@ -53,7 +53,7 @@ proptest! {
         for row in &rows {
             let key = encoded(&layout, row);
             let length = layout.partition_len(&key).expect("valid");
-            // `partition_len` needs only the bytes of the partition, but all of them.
+            // `partition_len` accepts exactly the bytes of the partition, and fails if one byte is missing.
             prop_assert_eq!(layout.partition_len(&key[..length]), Ok(length));
             prop_assert!(layout.partition_len(&key[..length - 1]).is_err());
             let tuple = stored_tuple(&columns, row)[..first].to_vec();
@@ -141,7 +141,7 @@ fn damage_names_the_column() {
         let key = format!("{text}\0\u{1}5000000000000000000\0\u{1}");
         assert_eq!(damage(key.as_bytes()), expected);
     }
-    // Over i64::MAX.
+    // The number exceeds `i64::MAX`.
     let key = b"x,007\0\x019999999999999999999\0\x01";
     assert!(damage(key).starts_with("a stored key is damaged in column `r`: "));
     assert_eq!(

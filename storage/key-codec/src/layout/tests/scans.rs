@@ -1,4 +1,4 @@
-//! Ranges of scans: they contain exactly the selected rows, and merged buckets are one sorted table.
+//! Tests of scan ranges: they contain exactly the selected rows, and a merge of all buckets is sorted.
 //!
 //! Random layouts and rows are compared with a filter of all rows.
 

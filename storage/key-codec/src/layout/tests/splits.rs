@@ -1,4 +1,4 @@
-//! Split points: ascending, evenly distributed, and only where a hash is the first column.
+//! Tests of split points: ascending, evenly distributed, and returned only if the first column is a hash.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Golden bytes of tuple keys: stored keys have this form, so it never changes.
+//! Golden bytes of tuple keys. Stored keys have this form, so it may never change.
 //!
 //! Each value is checked in an ascending and in a descending column.
 

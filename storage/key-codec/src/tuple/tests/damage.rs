@@ -1,4 +1,4 @@
-//! Damaged keys: decoding returns an error, never panics, and accepts only the canonical form of a key.
+//! Tests of damaged keys: decoding returns an error, never panics, and accepts only the canonical form of a key.
 //!
 //! Inputs are random bytes, and valid keys that were changed, cut or extended.
 

@@ -1,4 +1,4 @@
-//! The order of keys is the order of tuples, and keys decode to the same tuple.
+//! Tests that keys sort in the order of their tuples and decode to the same tuple.
 
 use super::*;
 

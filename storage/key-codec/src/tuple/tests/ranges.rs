@@ -1,4 +1,4 @@
-//! Key ranges contain exactly the tuples that they select.
+//! Tests that key ranges contain exactly the tuples that they select.
 //!
 //! Random tuples are compared with prefixes and bounds; single cases cover the limits of the key space.
 

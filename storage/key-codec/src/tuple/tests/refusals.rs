@@ -1,4 +1,4 @@
-//! Schemas, tuples and bounds that are refused.
+//! Tests of refused schemas, tuples and bounds.
 //!
 //! A refused call returns the matching error and leaves the buffer of the caller unchanged.
 

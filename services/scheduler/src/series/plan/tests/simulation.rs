@@ -55,7 +55,7 @@ fn live_load_is_never_folded_while_hot_and_becomes_one_segment_a_day() {
 
 #[test]
 fn writes_of_a_live_load_stay_within_bounds() {
-    // A seal every two hours stands for a quiet fleet, a seal every three minutes for a million values per second.
+    // A seal every two hours represents a quiet fleet, a seal every three minutes a million values per second.
     for (minutes, days, late_percent, folded_max, written_max, segments_max) in [
         (120, 60, 0, 0, 350, 200),
         (120, 60, 20, 0, 350, 450),
