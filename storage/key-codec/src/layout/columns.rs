@@ -2,6 +2,8 @@
 //!
 //! A stored column has a [`Form`], which refers to logical columns by their numbers in `KeyLayout::logical`.
 
+use std::ops::Range;
+
 use crate::tuple::{ColumnOrder, KeyKind};
 
 /// Logical column of a key: users write and read its values.
@@ -102,9 +104,18 @@ impl StoredKeyColumn {
         self.origin() != ColumnOrigin::Logical
     }
 
+    /// Returns the numbers of the logical columns whose values the column holds; empty for a hash.
+    pub fn logical(&self) -> Range<usize> {
+        match &self.form {
+            Form::Value { logical, .. } | Form::Reverse { logical, .. } => *logical..logical + 1,
+            Form::Splice { first, splice } => *first..first + splice.pads.len(),
+            Form::HashPrefix { .. } | Form::Bucket { .. } => 0..0,
+        }
+    }
+
     /// Returns the numbers of the logical columns that a hash prefix or bucket is computed from; `None` for a column
     /// that holds logical values.
-    pub(super) fn hashed(&self) -> Option<&[usize]> {
+    pub fn hashed(&self) -> Option<&[usize]> {
         match &self.form {
             Form::HashPrefix { of, .. } | Form::Bucket { of, .. } => Some(of),
             Form::Value { .. } | Form::Reverse { .. } | Form::Splice { .. } => None,

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use tideline_model::wide::{self, LogicalColumn, SplicedColumn};
-use tideline_model::{ColumnType, KeyColumnSpec, KeySource};
+use tideline_model::{ColumnType, KeyColumnSpec, KeyOrder, KeySource};
 
 use super::columns::{Form, Splice};
 use super::{
@@ -38,7 +38,61 @@ impl KeyLayout {
                 actual: columns.len(),
             });
         }
-        check_names(columns)?;
+        check_names(columns, is_valid_name)?;
+        let layout = Self::compiled(columns)?;
+        layout.check_not_rising(allow_rising_key)?;
+        Ok(layout)
+    }
+
+    /// Compiles the key of a secondary index: the columns of the index, followed by all columns of the primary key that
+    /// are not among them, so that every row has its own entry. The key of a local index begins with the stored columns
+    /// that determine the partition of the row. A generated column is an `i64` column here.
+    ///
+    /// Columns of rows can have any name, and the first column may rise with time.
+    ///
+    /// # Errors
+    ///
+    /// - [`LayoutError::ColumnCount`] unless the index has 1 to [`KEY_COLUMNS_MAX`] columns;
+    /// - [`LayoutError::DuplicateName`] if two columns of the index have the same name, or if a local index names a
+    ///   column of the partition;
+    /// - the errors of [`Self::new`] for types, hashes, reversed and spliced columns.
+    pub fn of_index(
+        primary: &[KeyColumnSpec],
+        index: &[KeyColumnSpec],
+        is_local: bool,
+    ) -> Result<Self, LayoutError> {
+        if !(1..=KEY_COLUMNS_MAX).contains(&index.len()) {
+            return Err(LayoutError::ColumnCount { actual: index.len() });
+        }
+        let mut columns = Vec::new();
+        if is_local {
+            for column in primary {
+                columns.push(without_generation(column.clone()));
+                if !matches!(column.source, KeySource::HashPrefix(_) | KeySource::Bucket(_)) {
+                    break;
+                }
+            }
+        }
+        columns.extend_from_slice(index);
+        let known: HashSet<String> = logical_columns(&columns)?
+            .into_iter()
+            .map(|column| column.name)
+            .collect();
+        for column in logical_columns(primary)? {
+            if !known.contains(&column.name) {
+                columns.push(KeyColumnSpec {
+                    name: column.name,
+                    source: KeySource::Type(column.kind.column_type()),
+                    order: KeyOrder::Ascending,
+                });
+            }
+        }
+        check_names(&columns, |name| !name.is_empty())?;
+        Self::compiled(&columns)
+    }
+
+    /// Compiles columns whose names were checked.
+    fn compiled(columns: &[KeyColumnSpec]) -> Result<Self, LayoutError> {
         let logical = logical_columns(columns)?;
         check_generated(&logical)?;
         let mut stored = Vec::with_capacity(columns.len());
@@ -61,17 +115,16 @@ impl KeyLayout {
             logical: logical.into(),
             stored: stored.into(),
         };
-        layout.check_ends(allow_rising_key)?;
-        Ok(layout)
+        match layout.stored.last().filter(|last| last.hashed().is_some()) {
+            Some(last) => Err(LayoutError::HashLast {
+                column: last.name.clone(),
+            }),
+            None => Ok(layout),
+        }
     }
 
-    /// Checks the first and the last stored column.
-    fn check_ends(&self, allow_rising_key: bool) -> Result<(), LayoutError> {
-        if let Some(last) = self.stored.last().filter(|last| last.hashed().is_some()) {
-            return Err(LayoutError::HashLast {
-                column: last.name.clone(),
-            });
-        }
+    /// Refuses a first stored column that rises with time, unless it is allowed.
+    fn check_not_rising(&self, allow_rising_key: bool) -> Result<(), LayoutError> {
         if let Some(StoredKeyColumn {
             form: Form::Value { logical, kind },
             name,
@@ -106,7 +159,15 @@ fn partition_columns(stored: &[StoredKeyColumn]) -> Box<[usize]> {
     columns.into()
 }
 
-fn check_names(columns: &[KeyColumnSpec]) -> Result<(), LayoutError> {
+/// Returns the column with its ids given by the writer instead of the server.
+fn without_generation(mut column: KeyColumnSpec) -> KeyColumnSpec {
+    if matches!(column.source, KeySource::Generated(_)) {
+        column.source = KeySource::Type(ColumnType::I64);
+    }
+    column
+}
+
+fn check_names(columns: &[KeyColumnSpec], is_valid: impl Fn(&str) -> bool) -> Result<(), LayoutError> {
     let mut seen = HashSet::new();
     for column in columns {
         let inner: Vec<&str> = match &column.source {
@@ -115,7 +176,7 @@ fn check_names(columns: &[KeyColumnSpec]) -> Result<(), LayoutError> {
             _ => Vec::new(),
         };
         for name in [column.name.as_str()].into_iter().chain(inner) {
-            if !is_valid_name(name) {
+            if !is_valid(name) {
                 return Err(LayoutError::InvalidName {
                     name: name.to_owned(),
                 });

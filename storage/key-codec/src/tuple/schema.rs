@@ -104,6 +104,19 @@ impl KeyKind {
         })
     }
 
+    /// Returns the column type whose values a key column of this type holds.
+    pub const fn column_type(self) -> ColumnType {
+        match self {
+            Self::String => ColumnType::String,
+            Self::Signed => ColumnType::I64,
+            Self::Unsigned => ColumnType::U64,
+            Self::Boolean => ColumnType::Bool,
+            Self::Binary => ColumnType::Binary,
+            Self::Decimal => ColumnType::Decimal,
+            Self::Timestamp => ColumnType::Timestamp,
+        }
+    }
+
     /// Returns the name of the type in messages.
     pub const fn name(self) -> &'static str {
         match self {
