@@ -67,6 +67,7 @@ pub mod delete;
 pub mod error;
 pub mod facet;
 pub mod geo;
+pub mod index;
 pub mod influx;
 pub mod job;
 pub mod name;

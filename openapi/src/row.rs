@@ -448,6 +448,10 @@ pub enum ScanDirection {
     "limit": 100
 }))]
 pub struct ScanRows {
+    /// Name of a secondary index. `prefix` and `range` then restrict its key, and rows come in its order. Rows without a
+    /// value in one of its columns are not found. Default: the primary key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
     /// Values of the first key columns.
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
@@ -553,6 +557,10 @@ pub struct ScanEnd {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"prefix": {"customer": "acme"}}))]
 pub struct CountRows {
+    /// Name of a secondary index. `prefix` and `range` then restrict its key. Rows without a value in one of its columns
+    /// are not counted. Default: the primary key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
     /// Values of the first key columns.
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]

@@ -78,6 +78,13 @@ pub struct RowsExplained {
     /// Number of buckets of the key; `null` without a bucket. A scan that does not fix the hashed columns reads one
     /// range in each bucket and merges them.
     pub buckets: Option<u16>,
+    /// Name of the secondary index that is read; omitted for the primary key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// True if the entries of the index hold all columns that are read; false if the row of each entry is read as well.
+    /// Omitted for the primary key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_covered: Option<bool>,
     /// Restrictions of the key columns, in the order of the key.
     pub bounds: Vec<String>,
     /// Columns that the condition tests in each row of the ranges.

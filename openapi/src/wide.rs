@@ -272,6 +272,7 @@ impl WideSettings {
                 Some(guard) => guard.map(|DurationText(nanos)| nanos),
             },
             allow_rising_key: self.allow_rising_key,
+            indexes: Vec::new(),
         })
     }
 }
@@ -315,7 +316,22 @@ impl From<&WideSpec> for WideView {
 }
 
 impl KeyColumn {
-    fn into_spec(self) -> Result<KeyColumnSpec, String> {
+    /// Returns true if neither a type nor a computation is given.
+    pub(crate) fn has_no_form(&self) -> bool {
+        *self
+            == Self {
+                name: self.name.clone(),
+                order: self.order,
+                ..Self::default()
+            }
+    }
+
+    /// Converts to the settings of the model.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message unless exactly one form is given.
+    pub(crate) fn into_spec(self) -> Result<KeyColumnSpec, String> {
         let generated = self.generated.map(|KeyGenerated {}| wide::Generated {});
         let hash_prefix = self
             .hash_prefix

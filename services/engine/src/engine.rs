@@ -21,6 +21,7 @@ use tideline_wide_table::{WideModel, WideReplay, WideStore};
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
 use crate::growth::TableLimits;
+use crate::indexes::IndexReads;
 use crate::models::check_served;
 use crate::watch::DecodedDeltas;
 use crate::wide_table::WideTable;
@@ -41,6 +42,10 @@ pub struct Engine {
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
     /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
+    /// Reads of secondary indexes since the start.
+    pub(crate) index_reads: IndexReads,
+    /// Held while the settings of a table are read, changed and stored.
+    pub(crate) altering: Mutex<()>,
     /// Held while an archive is attached. Two runs at once would attach everything twice.
     pub(crate) attaching: Mutex<()>,
     replayed: Replayed,
@@ -238,6 +243,8 @@ impl Engine {
             store,
             rows,
             row_tables: Mutex::default(),
+            index_reads: IndexReads::default(),
+            altering: Mutex::default(),
             catalogs,
             index,
             clock,

@@ -125,6 +125,32 @@ pub enum EngineError {
     /// The writes after the cursor of a watcher are not available.
     #[error("{0}; query the points since the last event by their time, then watch without a cursor")]
     WatchLost(RecentError),
+    /// The table has no index of this name.
+    #[error("table {table} has no index {index:?}; it has {}", index_names(.known))]
+    NoSuchIndex {
+        /// Name of the table.
+        table: TableName,
+        /// Requested name.
+        index: String,
+        /// Names of the indexes that exist.
+        known: Vec<String>,
+    },
+    /// The table has another index of this name.
+    #[error("table {table} has an index {index:?} already; drop it, or choose another name")]
+    IndexExists {
+        /// Name of the table.
+        table: TableName,
+        /// Name of the index.
+        index: String,
+    },
+    /// The index is still being built.
+    #[error("index {index:?} of table {table} is being built; read it when the job build_index has ended")]
+    IndexNotReady {
+        /// Name of the table.
+        table: TableName,
+        /// Name of the index.
+        index: String,
+    },
     /// No timeline of the table has this id.
     #[error("timeline {0} does not exist")]
     NoSuchTimeline(String),
@@ -176,6 +202,7 @@ impl EngineError {
             Self::Catalog(error) => catalog_kind(error),
             Self::Search(error) => search_kind(error),
             Self::Rows(WideError::Contended { .. }) => ErrorKind::Overloaded,
+            Self::Rows(WideError::NotIndexable { .. }) => ErrorKind::Invalid,
             Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::Forbidden(_) => ErrorKind::Forbidden,
@@ -185,7 +212,9 @@ impl EngineError {
                 false => ErrorKind::OverLimit,
             },
             Self::ModelNotServed { .. } | Self::OtherModel { .. } => ErrorKind::WrongModel,
-            Self::NoSuchTimeline(_) => ErrorKind::NotFound,
+            Self::NoSuchTimeline(_) | Self::NoSuchIndex { .. } => ErrorKind::NotFound,
+            Self::IndexExists { .. } => ErrorKind::Conflict,
+            Self::IndexNotReady { .. } => ErrorKind::Unavailable,
             Self::WatchLost(_) => ErrorKind::Gone,
             Self::NoArchive(_) => ErrorKind::NotFound,
             Self::RequestRunning | Self::AttachRunning | Self::Attached(_) | Self::ModelFixed { .. } => {
@@ -235,6 +264,14 @@ impl EngineError {
             Self::Search(SearchError::Condition(ConditionError::Pattern(error))) => error.limit(),
             _ => None,
         }
+    }
+}
+
+/// Returns the names of indexes for a message.
+fn index_names(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
     }
 }
 

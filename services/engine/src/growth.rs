@@ -46,6 +46,9 @@ pub struct TableLimits {
     pub identity_bytes_max: u64,
     /// Maximum number of tables. Default 1,000.
     pub tables_max: usize,
+    /// Maximum number of secondary indexes of a wide table. Default 16. Each write of a row also writes the changed
+    /// entries of all indexes.
+    pub indexes_max: usize,
 }
 
 impl Default for TableLimits {
@@ -54,6 +57,7 @@ impl Default for TableLimits {
             timelines_per_minute: 20_000_000,
             identity_bytes_max: 16 << 30,
             tables_max: 1_000,
+            indexes_max: 16,
         }
     }
 }

@@ -83,6 +83,7 @@ pub mod error;
 pub mod find;
 pub mod growth;
 pub mod hot_ranges;
+pub mod indexes;
 mod line_order;
 mod models;
 pub mod moves;

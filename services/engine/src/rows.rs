@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_backend::{Direction, PageLimit};
-use tideline_key_codec::layout::Ranges;
+use tideline_key_codec::layout::{KeyLayout, Ranges};
 use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
@@ -22,6 +23,7 @@ use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::indexes::Index;
 use crate::wide_table::WideTable;
 use crate::write::{IdempotentRequest, RunningRequest};
 
@@ -160,7 +162,7 @@ impl Engine {
         Ok((writes, written))
     }
 
-    /// Deletes all rows of ranges in one journal entry.
+    /// Deletes all rows of ranges: in one journal entry, or page by page if the table has indexes.
     ///
     /// # Errors
     ///
@@ -168,17 +170,15 @@ impl Engine {
     pub fn delete_rows(
         &self,
         table: &WideTable,
-        ranges: Vec<KeyRange>,
+        ranges: &[KeyRange],
         durability: Option<Durability>,
+        is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
         // Deletes free space, so they are not refused while the disk is nearly full.
-        let options = WriteOptions {
-            durability: durability.unwrap_or(table.table().spec().durability),
-            ..WriteOptions::default()
-        };
+        let durability = durability.unwrap_or(table.table().spec().durability);
         let id = table.table().points().id();
         self.rows
-            .delete_rows(self.store.threads(), id, ranges, &options, None)?;
+            .delete_rows(self.store.threads(), id, ranges, durability, is_stopped)?;
         Ok(())
     }
 
@@ -205,12 +205,14 @@ impl Engine {
         Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
-    /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the
-    /// last row of an earlier scan with the same ranges; that row and all before it are skipped. `wanted` is the number
-    /// of rows that the caller expects to take, so that a short scan does not read ahead.
+    /// Begins a scan of ranges of a path. `after` is the
+    /// [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the position of the last row of an earlier scan
+    /// with the same ranges; that row and all before it are skipped. `wanted` is the number of rows that the caller
+    /// expects to take, so that a short scan does not read ahead.
     pub fn scan_rows<'e>(
         &'e self,
         table: Arc<WideTable>,
+        path: RowPath,
         ranges: Ranges,
         direction: Direction,
         after: Option<&[u8]>,
@@ -222,17 +224,16 @@ impl Engine {
             ..=1 => share.clamp(1, PAGE_ROWS),
             _ => share.clamp(BUCKET_ROWS_MIN, PAGE_ROWS),
         };
+        let layout = path.layout(&table);
         let ranges = ranges.ranges.into_iter().map(|range| match after {
             None => Some(range),
             Some(after) => {
-                let bucket = table.layout().merge_key(&range.start).len();
+                let bucket = layout.merge_key(&range.start).len();
                 let bucket = &range.start[..range.start.len() - bucket];
-                {
-                    let last = [bucket, after].concat();
-                    match direction {
-                        Direction::Ascending => range.above(&last),
-                        Direction::Descending => range.below(&last),
-                    }
+                let last = [bucket, after].concat();
+                match direction {
+                    Direction::Ascending => range.above(&last),
+                    Direction::Descending => range.below(&last),
                 }
             }
         });
@@ -246,6 +247,7 @@ impl Engine {
         RowScan {
             engine: self,
             table,
+            path,
             direction,
             cursors,
             scanned: 0,
@@ -253,10 +255,54 @@ impl Engine {
     }
 }
 
-/// Scan of rows in key order. Memory is bounded by one page per range.
+/// Order in which a scan reads the rows of a table.
+#[derive(Debug, Clone, Default)]
+pub enum RowPath {
+    /// By the primary key.
+    #[default]
+    Primary,
+    /// By the keys of a secondary index.
+    Index {
+        /// The index.
+        index: Arc<Index>,
+        /// True if the entries hold everything that is read of the rows, so that the rows themselves are not read. Rows
+        /// then have only the columns that the entries hold.
+        is_covered: bool,
+    },
+}
+
+impl RowPath {
+    /// Returns the layout of the keys of the path.
+    pub fn layout<'p>(&'p self, table: &'p WideTable) -> &'p KeyLayout {
+        match self {
+            Self::Primary => table.layout(),
+            Self::Index { index, .. } => index.layout(),
+        }
+    }
+
+    /// Returns the index; `None` for the primary key.
+    pub fn index(&self) -> Option<&Arc<Index>> {
+        match self {
+            Self::Primary => None,
+            Self::Index { index, .. } => Some(index),
+        }
+    }
+}
+
+/// Row of a scan.
+#[derive(Debug, Clone)]
+pub struct ScannedRow {
+    /// Key by which the scan is sorted: the stored key of the row, or of its index entry.
+    pub position: Bytes,
+    /// The row.
+    pub row: StoredRow,
+}
+
+/// Scan of rows in the order of a path. Memory is bounded by one page per range.
 pub struct RowScan<'e> {
     engine: &'e Engine,
     table: Arc<WideTable>,
+    path: RowPath,
     direction: Direction,
     cursors: Vec<Cursor>,
     scanned: u64,
@@ -266,26 +312,63 @@ pub struct RowScan<'e> {
 struct Cursor {
     /// Range that is still to be read; `None` at its end.
     rest: Option<KeyRange>,
-    /// Rows that were read but not returned yet.
+    /// Rows or index entries that were read but not returned yet.
     rows: VecDeque<StoredRow>,
     /// Maximum number of rows of the next page; doubled with each page up to [`PAGE_ROWS`].
     page_rows: usize,
 }
 
 impl RowScan<'_> {
-    /// Returns the number of rows and deletion markers read so far.
+    /// Returns the number of rows or index entries and of deletion markers read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
     }
 
     /// Returns the next row; `None` at the end. Reads further pages of each range whose rows have all been returned,
-    /// until a page has a row or the range ends.
+    /// until a page has a row or the range ends. Costs a read of the row per index entry if the index does not cover
+    /// the read.
     ///
     /// # Errors
     ///
-    /// Returns a store error if the table was dropped or stored data cannot be read.
-    pub fn next_row(&mut self) -> Result<Option<StoredRow>> {
-        let id = self.table.table().points().id();
+    /// Returns a store error if the table or the index was dropped or stored data cannot be read.
+    pub fn next_row(&mut self) -> Result<Option<ScannedRow>> {
+        while let Some(found) = self.next_stored()? {
+            let row = match &self.path {
+                RowPath::Primary => Some(found.clone()),
+                RowPath::Index { index, is_covered } => self.row_of_entry(index, *is_covered, &found)?,
+            };
+            if let Some(row) = row {
+                return Ok(Some(ScannedRow {
+                    position: found.key,
+                    row,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the row of an index entry; `None` if the row has changed since the entry was read and belongs elsewhere
+    /// in the order of the index now.
+    fn row_of_entry(&self, index: &Index, is_covered: bool, entry: &StoredRow) -> Result<Option<StoredRow>> {
+        let table = self.table.table().points().id();
+        let damaged = |reason| WideError::Damaged { table, reason };
+        if is_covered {
+            return Ok(Some(index.covered_row(entry).map_err(damaged)?));
+        }
+        let key = index.row_key(&entry.key).map_err(damaged)?;
+        let row = self.engine.rows.row(table, &key)?;
+        Ok(match row {
+            Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
+            _ => None,
+        })
+    }
+
+    /// Returns the next row or index entry as it is stored.
+    fn next_stored(&mut self) -> Result<Option<StoredRow>> {
+        let id = match &self.path {
+            RowPath::Primary => self.table.table().points().id(),
+            RowPath::Index { index, .. } => index.id(),
+        };
         for cursor in &mut self.cursors {
             while cursor.rows.is_empty() {
                 let Some(range) = cursor.rest.take() else { break };
@@ -300,7 +383,7 @@ impl RowScan<'_> {
                 cursor.rows = page.rows.into();
             }
         }
-        let layout = self.table.layout();
+        let layout = self.path.layout(&self.table);
         let heads = self.cursors.iter().enumerate();
         let heads = heads.filter_map(|(at, cursor)| Some((at, layout.merge_key(&cursor.rows.front()?.key))));
         let first = heads.reduce(|one, other| {
@@ -312,6 +395,14 @@ impl RowScan<'_> {
         });
         let first = first.map(|(at, _)| at);
         Ok(first.and_then(|at| self.cursors[at].rows.pop_front()))
+    }
+}
+
+impl Drop for RowScan<'_> {
+    fn drop(&mut self) {
+        if let RowPath::Index { index, .. } = &self.path {
+            self.engine.index_reads.count(index.id(), self.scanned);
+        }
     }
 }
 

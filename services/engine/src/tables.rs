@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use parking_lot::RwLockReadGuard;
+use parking_lot::{MutexGuard, RwLockReadGuard};
 use tideline_archive::ArchiveError;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableId, TableName, TableSpec, Tier};
@@ -139,6 +139,12 @@ impl Engine {
             return Err(EngineError::TooManyTables { limit, count });
         }
         Ok(self.joined(self.store.create_table(name, spec)?))
+    }
+
+    /// Prevents other changes of table settings until the guard is dropped. A caller that reads settings, changes them
+    /// and calls [`alter_table`](Self::alter_table) must hold the guard; otherwise it overwrites concurrent changes.
+    pub fn lock_settings(&self) -> MutexGuard<'_, ()> {
+        self.altering.lock()
     }
 
     /// Changes the settings of a table of any model. The model is fixed; source tags are fixed by the first write.

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, WideSpec};
 use tideline_pattern::Glob;
-use tideline_wide_table::ColumnName;
+use tideline_wide_table::{ColumnName, Index};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -33,6 +33,8 @@ pub struct WideTable {
     names: HashMap<u32, String>,
     /// Patterns in declaration order; the first that matches gives the type.
     patterns: Vec<(Glob, ColumnType)>,
+    /// Secondary indexes, in the order of their creation.
+    indexes: Vec<Arc<Index>>,
 }
 
 impl WideTable {
@@ -48,6 +50,7 @@ impl WideTable {
             .map(|column| (column.name.clone(), (column.number, column.column_type)));
         Ok(Self {
             layout,
+            indexes: Index::all_of(wide).map_err(EngineError::Invalid)?,
             names: names.collect(),
             declared: numbers.collect(),
             patterns: patterns
@@ -76,6 +79,47 @@ impl WideTable {
     /// Returns the layout of the key.
     pub fn layout(&self) -> &KeyLayout {
         &self.layout
+    }
+
+    /// Returns the secondary indexes, in the order of their creation.
+    pub fn indexes(&self) -> &[Arc<Index>] {
+        &self.indexes
+    }
+
+    /// Returns an index that can be read.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NoSuchIndex`] for an unknown name, and [`EngineError::IndexNotReady`] while the index is
+    /// being built.
+    pub fn index(&self, name: &str) -> Result<&Arc<Index>> {
+        let found = self.indexes.iter().find(|index| index.name() == name);
+        let index = found.ok_or_else(|| self.no_such_index(name))?;
+        match index.is_ready() {
+            true => Ok(index),
+            false => Err(EngineError::IndexNotReady {
+                table: self.table.name().clone(),
+                index: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Returns the error for a name that no index has.
+    pub fn no_such_index(&self, name: &str) -> EngineError {
+        EngineError::NoSuchIndex {
+            table: self.table.name().clone(),
+            index: name.to_owned(),
+            known: self.indexes.iter().map(|index| index.name().to_owned()).collect(),
+        }
+    }
+
+    /// Returns the type of a key column or of a declared column; `None` for other columns.
+    pub fn type_of(&self, name: &str) -> Option<ColumnType> {
+        let key = self.layout.logical().iter().find(|column| column.name == name);
+        match key {
+            Some(key) => Some(key.kind.column_type()),
+            None => self.declared.get(name).map(|(_, column_type)| *column_type),
+        }
     }
 
     /// Returns the names and numbers of the declared columns that rows store by number, in no order.
@@ -193,7 +237,8 @@ impl Engine {
             });
         }
         check_columns(wide)?;
-        number_columns(wide, before)
+        number_columns(wide, before)?;
+        self.check_indexes(wide)
     }
 }
 

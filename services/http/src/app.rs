@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tideline_connections::{BodyReader, Permits, Share, Shares};
@@ -100,8 +100,6 @@ pub(crate) struct Shared {
     /// Permits of requested jobs. They are separate from `changes`, so that running jobs can still be paused and
     /// cancelled.
     pub(crate) requested_jobs: Permits,
-    /// Lock for altering a table: a request reads the current settings and then writes the changed ones.
-    pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
 }
 
@@ -149,7 +147,6 @@ impl App {
             watching,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("changes of many timelines", REQUESTED_JOBS_IN_FLIGHT_MAX),
-            altering: Mutex::default(),
             running: RunningQueries::default(),
             draining: AtomicBool::new(false),
             engine,

@@ -10,6 +10,7 @@ pub(crate) mod clock;
 pub(crate) mod docs;
 pub(crate) mod facets;
 pub(crate) mod guide;
+pub(crate) mod indexes;
 mod influx;
 pub(crate) mod influx_v1;
 pub(crate) mod influx_v2;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::KeyRange;
-use tideline_engine::rows::StoredRow;
+use tideline_engine::rows::ScannedRow;
 use tideline_engine::{Engine, WideTable};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -163,7 +163,7 @@ impl Sampler<'_> {
         let mut count = 0;
         for range in &self.scan.ranges.ranges {
             let mut rows = self.begin(range.clone(), Direction::Ascending, usize::MAX);
-            while let Some(row) = rows.next_row()? {
+            while let Some(ScannedRow { row, .. }) = rows.next_row()? {
                 if (self.is_stopped)() {
                     return Err(RowsError::Cancelled);
                 }
@@ -249,13 +249,15 @@ impl Sampler<'_> {
         if rows.len() <= LEAF_ROWS {
             let mut count = 0;
             for row in &rows {
-                count += u64::from(self.scan.matches(self.table, row)?);
+                count += u64::from(self.scan.matches(self.table, &row.row)?);
             }
             return Ok(Node::Leaf(count));
         }
-        let first = rows[0].key.clone();
+        let first = rows[0].position.clone();
         let last = self.read(range, Direction::Descending, 1)?;
-        let last = last.first().map_or_else(|| first.clone(), |row| row.key.clone());
+        let last = last
+            .first()
+            .map_or_else(|| first.clone(), |row| row.position.clone());
         let common = common_halves(&first, &last);
         let mut branches = Vec::new();
         let mut next = Some(first);
@@ -279,7 +281,7 @@ impl Sampler<'_> {
                 end,
             });
             let rows = self.read(&rest, Direction::Ascending, 1)?;
-            next = rows.into_iter().next().map(|row| row.key);
+            next = rows.into_iter().next().map(|row| row.position);
         }
         if let (Some(last), Some(end)) = (branches.last_mut(), &range.end)
             && last.end.as_ref().is_none_or(|own| own > end)
@@ -289,7 +291,7 @@ impl Sampler<'_> {
         Ok(Node::Branches(branches))
     }
 
-    fn read(&mut self, range: &KeyRange, direction: Direction, rows_max: usize) -> Result<Vec<StoredRow>> {
+    fn read(&mut self, range: &KeyRange, direction: Direction, rows_max: usize) -> Result<Vec<ScannedRow>> {
         if (self.is_stopped)() {
             return Err(RowsError::Cancelled);
         }
@@ -322,8 +324,14 @@ impl Sampler<'_> {
             ranges: vec![range],
             is_ordered: true,
         };
-        self.engine
-            .scan_rows(Arc::clone(self.table), ranges, direction, None, wanted)
+        self.engine.scan_rows(
+            Arc::clone(self.table),
+            self.scan.path.clone(),
+            ranges,
+            direction,
+            None,
+            wanted,
+        )
     }
 
     /// Returns a random number below `bound`, by xorshift. Samples must be evenly distributed, but need not be

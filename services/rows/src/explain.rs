@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use tideline_engine::key_codec::layout::{ColumnOrigin, Ranges};
+use tideline_engine::key_codec::layout::{ColumnOrigin, KeyLayout, Ranges};
 use tideline_engine::key_codec::tuple::{ColumnOrder, KeyKind, KeyValue};
+use tideline_engine::rows::RowPath;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{GetRows, KeyBounds, Members};
 use tideline_openapi::row_explain::{
@@ -55,6 +56,7 @@ pub fn explain(
         (Some(get), None, None) => explain_get(engine, table, get, is_stopped),
         (None, Some(scan), None) => {
             let terms = ScanTerms {
+                index: scan.index.as_deref(),
                 prefix: &scan.prefix,
                 range: scan.range.as_ref(),
                 direction: scan.direction,
@@ -66,6 +68,7 @@ pub fn explain(
         }
         (None, None, Some(count)) => {
             let terms = ScanTerms {
+                index: count.index.as_deref(),
                 prefix: &count.prefix,
                 range: count.range.as_ref(),
                 direction: Default::default(),
@@ -116,7 +119,7 @@ fn explain_get(
         scanned: found,
         is_exact: true,
     };
-    let mut explained = explained(table, AccessPath::Keys, bounds, &sizes, estimate);
+    let mut explained = explained(table, table.layout(), AccessPath::Keys, bounds, &sizes, estimate);
     explained.keys = Some(keys.len() as u64);
     explained.is_ordered = false;
     Ok(explained)
@@ -153,8 +156,13 @@ fn explain_scan(
         sizes.add(table, row);
         Ok(0)
     })?;
-    let bounds = bounds_text(table, terms.prefix, terms.range);
-    let mut explained = explained(table, access, bounds, &sizes, estimate);
+    let layout = scan.path.layout(table);
+    let bounds = bounds_text(layout, terms.prefix, terms.range);
+    let mut explained = explained(table, layout, access, bounds, &sizes, estimate);
+    if let RowPath::Index { index, is_covered } = &scan.path {
+        explained.index = Some(index.name().to_owned());
+        explained.is_covered = Some(*is_covered);
+    }
     explained.ranges = scan.ranges.ranges.len() as u64;
     explained.is_table_scan = is_table_scan;
     explained.is_allowed = is_allowed || !is_table_scan;
@@ -162,13 +170,14 @@ fn explain_scan(
     if let Some(matcher) = &scan.matcher {
         explained.filter_columns = matcher.columns();
     }
-    advise_scan(table, &scan.ranges, &mut explained);
+    advise_scan(layout, &scan.ranges, &mut explained);
     Ok(explained)
 }
 
 /// Returns an explanation with the members that are common to all reads.
 fn explained(
     table: &WideTable,
+    layout: &KeyLayout,
     access: AccessPath,
     bounds: Vec<String>,
     sizes: &Sizes,
@@ -178,7 +187,7 @@ fn explained(
         0 => 0.0,
         rows => (bytes as f64 * 10.0 / rows as f64).round() / 10.0,
     };
-    let columns = table.layout().stored().iter();
+    let columns = layout.stored().iter();
     let key = columns.map(|column| ExplainedKeyColumn {
         name: column.name().to_owned(),
         stored: origin_name(column.origin()).to_owned(),
@@ -192,7 +201,9 @@ fn explained(
         access,
         keys: None,
         ranges: 0,
-        buckets: table.layout().buckets(),
+        buckets: layout.buckets(),
+        index: None,
+        is_covered: None,
         bounds,
         filter_columns: Vec::new(),
         is_table_scan: false,
@@ -238,9 +249,9 @@ impl Sizes {
 }
 
 /// Returns the restrictions of the key columns in the order of the key.
-fn bounds_text(table: &WideTable, prefix: &Members, range: Option<&KeyBounds>) -> Vec<String> {
+fn bounds_text(layout: &KeyLayout, prefix: &Members, range: Option<&KeyBounds>) -> Vec<String> {
     let mut bounds = Vec::new();
-    for column in table.layout().logical() {
+    for column in layout.logical() {
         let value = prefix.0.iter().find(|(name, _)| *name == column.name);
         bounds.extend(value.map(|(name, value)| format!("{name} = {value}")));
         let Some(range) = range.filter(|range| range.column == column.name) else {
@@ -310,8 +321,8 @@ fn advise_key(table: &WideTable, sizes: &Sizes) -> Vec<String> {
 }
 
 /// Adds advice on a scan.
-fn advise_scan(table: &WideTable, ranges: &Ranges, explained: &mut RowsExplained) {
-    let first = &table.layout().logical()[0].name;
+fn advise_scan(layout: &KeyLayout, ranges: &Ranges, explained: &mut RowsExplained) {
+    let first = &layout.logical()[0].name;
     if explained.is_table_scan {
         let instead = match explained.filter_columns.is_empty() {
             true => String::new(),
@@ -330,7 +341,7 @@ fn advise_scan(table: &WideTable, ranges: &Ranges, explained: &mut RowsExplained
     };
     let in_key = explained.filter_columns.iter();
     let in_key: Vec<&String> = in_key
-        .filter(|name| table.layout().logical_number(name).is_ok() && !restricted(name))
+        .filter(|name| layout.logical_number(name).is_ok() && !restricted(name))
         .collect();
     let hint = in_key.first().map(|name| {
         format!(

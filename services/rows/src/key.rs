@@ -71,13 +71,12 @@ pub(crate) fn parse_value(
 /// [`RowsError::Invalid`] if the values are not valid for the key, or if they select all rows and `everything` is
 /// false.
 pub fn ranges(
-    table: &WideTable,
+    layout: &KeyLayout,
     prefix: &Members,
     bounds: Option<&KeyBounds>,
     everything: bool,
     member: &str,
 ) -> Result<Ranges> {
-    let layout = table.layout();
     let kind_of = |name: &str| Ok::<_, RowsError>(layout.logical()[layout.logical_number(name)?].kind);
     let mut values = Vec::with_capacity(prefix.0.len());
     for (name, json) in &prefix.0 {

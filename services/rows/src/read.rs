@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use tideline_engine::backend::Direction;
+use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::Durability;
-use tideline_engine::rows::{RangeDigest, RowScan, StoredRow};
+use tideline_engine::rows::{RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::ValueCondition;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
@@ -151,6 +153,7 @@ pub fn get(
 /// Planned scan.
 #[derive(Debug)]
 pub struct Scan {
+    pub(crate) path: RowPath,
     pub(crate) ranges: Ranges,
     direction: Direction,
     pub(crate) matcher: Option<RowMatcher>,
@@ -162,6 +165,8 @@ pub struct Scan {
 /// Parameters of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanTerms<'a> {
+    /// Name of the index whose key `prefix` and `range` restrict; `None` = the primary key.
+    pub index: Option<&'a str>,
     /// Values of the first key columns.
     pub prefix: &'a Members,
     /// Bounds of the next key column.
@@ -176,9 +181,38 @@ pub struct ScanTerms<'a> {
     pub allow_scan: bool,
 }
 
+/// Columns of rows that a result needs, in addition to those of its filter.
+#[derive(Debug, Clone, Copy)]
+pub enum NeededColumns<'a> {
+    /// The newest values of these columns.
+    Named(&'a [String]),
+    /// The newest values of all columns.
+    All,
+    /// The whole stored row, for example its versions.
+    Stored,
+}
+
+impl NeededColumns<'_> {
+    /// Returns true if the entries of an index hold these columns and those of a filter.
+    fn is_covered(&self, table: &WideTable, index: &Index, filter: Option<&RowMatcher>) -> bool {
+        let is_held =
+            |name: &String| table.layout().logical_number(name).is_ok() || index.holds(&table.column(name).0);
+        let result = match self {
+            Self::Named(names) => names.iter().all(is_held),
+            Self::All => index.holds_all(),
+            Self::Stored => false,
+        };
+        result && filter.is_none_or(|filter| filter.columns().iter().all(is_held))
+    }
+}
+
 /// Parameters of a scan of given ranges.
 #[derive(Debug, Clone, Copy)]
 pub struct RangeTerms<'a> {
+    /// Index whose keys the ranges select; `None` = the primary key.
+    pub index: Option<&'a Arc<Index>>,
+    /// Columns that the result needs.
+    pub needed: NeededColumns<'a>,
     /// Direction of the scan.
     pub direction: ScanDirection,
     /// Condition on rows.
@@ -240,8 +274,12 @@ impl Scan {
         terms: &ScanTerms<'_>,
         selection: &Selection,
     ) -> Result<Self> {
-        let ranges = key::ranges(table, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
+        let index = terms.index.map(|name| table.index(name)).transpose()?;
+        let layout = index.map_or(table.layout(), |index| index.layout());
+        let ranges = key::ranges(layout, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
         let terms = RangeTerms {
+            index,
+            needed: selection.needed(),
             direction: terms.direction,
             filter: terms.filter,
             page_token: terms.page_token,
@@ -264,12 +302,23 @@ impl Scan {
     ) -> Result<Self> {
         let matcher = terms.filter.map(|filter| RowMatcher::new(engine, table, filter));
         let matcher = matcher.transpose()?;
+        let path = match terms.index {
+            None => RowPath::Primary,
+            Some(index) => RowPath::Index {
+                is_covered: terms.needed.is_covered(table, index, matcher.as_ref()),
+                index: Arc::clone(index),
+            },
+        };
         let direction = match terms.direction {
             ScanDirection::Forward => Direction::Ascending,
             ScanDirection::Backward => Direction::Descending,
         };
         let mut bytes = table.table().points().id().0.to_le_bytes().to_vec();
         bytes.push(u8::from(direction == Direction::Descending));
+        if let Some(index) = terms.index {
+            bytes.extend_from_slice(b"index");
+            bytes.extend_from_slice(&index.id().0.to_le_bytes());
+        }
         for range in &ranges.ranges {
             for end in [Some(&range.start), range.end.as_ref()] {
                 bytes.push(u8::from(end.is_some()));
@@ -284,6 +333,7 @@ impl Scan {
         bytes.extend_from_slice(terms.encoder_terms);
         let after = terms.page_token.map(|token| token::decode(&bytes, token));
         Ok(Self {
+            path,
             ranges,
             direction,
             matcher,
@@ -301,6 +351,7 @@ impl Scan {
             .map_or(MANY_ROWS, |wanted| wanted.saturating_add(1));
         engine.scan_rows(
             Arc::clone(table),
+            self.path.clone(),
             self.ranges.clone(),
             self.direction,
             self.after.as_deref(),
@@ -317,13 +368,15 @@ impl Scan {
         Ok(matcher.matches(table.layout(), &row.key, Some(&columns)))
     }
 
-    fn token(&self, table: &WideTable, last: &[u8]) -> String {
-        token::encode(&self.terms, table.layout().merge_key(last))
+    /// Returns the token of the page after the row at a position.
+    fn token(&self, table: &WideTable, position: &[u8]) -> String {
+        token::encode(&self.terms, self.path.layout(table).merge_key(position))
     }
 
     /// Returns an empty digest if the scan returns a revision of its range; `None` otherwise.
     fn digest(&self, table: &WideTable, has_revisions: bool) -> Option<RangeDigest> {
-        let is_whole = self.direction == Direction::Ascending && self.after.is_none();
+        let is_primary = self.path.index().is_none();
+        let is_whole = is_primary && self.direction == Direction::Ascending && self.after.is_none();
         let is_one = || one_partition(table.layout(), self.ranges.ranges.clone()).is_some();
         (has_revisions && is_whole && is_one()).then(RangeDigest::default)
     }
@@ -380,13 +433,15 @@ impl Scan {
     ) -> Result<Page> {
         let mut scan = self.begin(engine, table, limits.rows);
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
-        let mut last: Option<StoredRow> = None;
+        let mut last: Option<Bytes> = None;
         let mut digest = self.digest(table, has_revisions);
         let reason = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
             }
-            let Some(row) = scan.next_row()? else { break None };
+            let Some(ScannedRow { position, row }) = scan.next_row()? else {
+                break None;
+            };
             // Another row exists, so a page that is already full ends before this row.
             let is_over = |limit: Option<u64>, actual| limit.is_some_and(|limit| actual >= limit);
             if is_over(limits.rows, returned) {
@@ -406,13 +461,13 @@ impl Scan {
                 returned += 1;
                 bytes += take(&row)?;
             }
-            last = Some(row);
+            last = Some(position);
         };
         let next = last.filter(|_| reason.is_some());
         Ok(Page {
             scanned: scan.scanned(),
             returned,
-            next: next.map(|row| self.token(table, &row.key)),
+            next: next.map(|last| self.token(table, &last)),
             reason,
             revision: digest
                 .filter(|_| reason.is_none())
@@ -433,23 +488,25 @@ impl Scan {
     ) -> Result<Count> {
         let mut scan = self.begin(engine, table, None);
         let (mut count, mut read) = (0, 0_u64);
-        let mut last: Option<StoredRow> = None;
+        let mut last: Option<Bytes> = None;
         let next = loop {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
             }
-            let Some(row) = scan.next_row()? else { break None };
+            let Some(ScannedRow { position, row }) = scan.next_row()? else {
+                break None;
+            };
             if read >= COUNT_SCANNED_MAX {
                 break last;
             }
             read += 1;
             count += u64::from(self.matches(table, &row)?);
-            last = Some(row);
+            last = Some(position);
         };
         Ok(Count {
             count,
             scanned: scan.scanned(),
-            next: next.map(|row| self.token(table, &row.key)),
+            next: next.map(|last| self.token(table, &last)),
         })
     }
 }
@@ -465,9 +522,10 @@ pub fn delete(
     table: &WideTable,
     request: &DeleteRows,
     durability: Option<Durability>,
+    is_stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let ranges = key::ranges(
-        table,
+        table.layout(),
         &request.prefix,
         request.range.as_ref(),
         request.allow_all,
@@ -476,7 +534,7 @@ pub fn delete(
     if ranges.ranges.is_empty() {
         return Ok(());
     }
-    Ok(engine.delete_rows(table, ranges.ranges, durability)?)
+    Ok(engine.delete_rows(table, &ranges.ranges, durability, is_stopped)?)
 }
 
 fn write_row(table: &WideTable, row: &StoredRow, encoder: &dyn RowEncoder, out: &mut Vec<u8>) -> Result<()> {

@@ -11,6 +11,7 @@ use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
 
 use crate::error::{Result, RowsError};
+use crate::read::NeededColumns;
 use crate::{key, transaction, value};
 
 /// Maximum number of names and prefixes in a request.
@@ -55,6 +56,8 @@ pub struct Selection {
 #[derive(Debug, Clone, Default)]
 struct Columns {
     names: HashSet<String>,
+    /// The names in the order of the request.
+    listed: Vec<String>,
     prefixes: Vec<String>,
 }
 
@@ -102,6 +105,7 @@ impl Selection {
                     Some(prefix) => columns.prefixes.push(prefix.to_owned()),
                     None => {
                         columns.names.insert(name.clone());
+                        columns.listed.push(name.clone());
                     }
                 }
             }
@@ -143,6 +147,23 @@ impl Selection {
         Self {
             integers,
             ..Self::default()
+        }
+    }
+
+    /// Returns a selection without columns, for reads that need only the number of rows.
+    pub fn of_nothing() -> Self {
+        Self {
+            columns: Some(Columns::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the columns that rows must have.
+    pub(crate) fn needed(&self) -> NeededColumns<'_> {
+        match &self.columns {
+            _ if self.versions.is_some() || self.has_revisions => NeededColumns::Stored,
+            Some(columns) if columns.prefixes.is_empty() => NeededColumns::Named(&columns.listed),
+            _ => NeededColumns::All,
         }
     }
 

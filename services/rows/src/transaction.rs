@@ -73,7 +73,14 @@ fn parse(table: &WideTable, element: &RequiredRead) -> Result<(Vec<u8>, Unchange
         return Ok((key[..partition].to_vec(), Unchanged::Row { key, digest }));
     }
     let digest = digest.ok_or_else(|| invalid("a range needs the revision that its scan returned"))?;
-    let ranges = key::ranges(table, &element.prefix, element.range.as_ref(), false, "key")?.ranges;
+    let ranges = key::ranges(
+        table.layout(),
+        &element.prefix,
+        element.range.as_ref(),
+        false,
+        "key",
+    )?
+    .ranges;
     let (range, partition) = one_partition(layout, ranges).ok_or_else(|| {
         invalid("the range is not within one partition; give all columns of the partition in prefix")
     })?;

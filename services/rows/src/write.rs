@@ -764,6 +764,7 @@ fn refused_text(table: &WideTable, refused: &Refused) -> String {
                 name(column)
             )
         }
+        Refused::NotIndexable(reason) => reason.clone(),
         Refused::TooLarge(bytes) => {
             format!("the row would have {bytes} bytes, over the limit of {ROW_BYTES_MAX}")
         }

@@ -164,6 +164,11 @@ impl Scheduler {
         Ok(ids)
     }
 
+    /// Plans soon instead of at the next regular time, for callers that have created work.
+    pub fn plan_soon(&self) {
+        self.shared.wake_up();
+    }
+
     /// Pauses a job. For a planned job, all jobs of its kind and table are paused, across restarts, until they are
     /// resumed. A job requested by [`run`](Self::run) is paused alone. A running rewrite waits; after a minute the
     /// rewrite ends and other work runs.

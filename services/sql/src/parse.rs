@@ -10,6 +10,7 @@
 
 mod condition;
 mod cursor;
+mod index;
 mod key;
 mod select;
 mod table;
@@ -104,7 +105,7 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     } else if cursor.word("CREATE") {
         table::create(cursor).map(Statement::Change)
     } else if cursor.word("DROP") {
-        table::drop_table(cursor).map(Statement::Change)
+        table::drop_statement(cursor).map(Statement::Change)
     } else if cursor.word("ALTER") {
         table::alter(cursor).map(Statement::Change)
     } else if cursor.word("SHOW") {
@@ -120,8 +121,8 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
         return Err(SqlError::invalid(
             at,
             format!(
-                "expected SELECT, EXPLAIN, UPSERT, INSERT, UPDATE, DELETE, CREATE TABLE, ALTER TABLE, DROP TABLE, \
-                 SHOW or DESCRIBE, found {found}"
+                "expected SELECT, EXPLAIN, UPSERT, INSERT, UPDATE, DELETE, CREATE, ALTER TABLE, DROP, SHOW or DESCRIBE, \
+                 found {found}"
             ),
         ));
     };

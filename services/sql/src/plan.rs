@@ -4,10 +4,12 @@
 //!    and other comparisons give bounds.
 //! 2. The longest access path is chosen: whole keys if every key column has a list; otherwise the ranges of the longest
 //!    prefix of key columns with lists, with bounds on the next column; otherwise the whole table, if that is allowed.
+//!    A secondary index is used if the conditions restrict more of its columns, or if only its order fits.
 //! 3. Conditions that the path does not guarantee become the filter.
 //! 4. `ORDER BY` must be the order in which the path returns its rows, or the reverse order.
 
 mod filter;
+mod index;
 mod keys;
 mod order;
 
@@ -90,7 +92,8 @@ impl ReadPlan {
     /// have the type of their columns and of a table that does not exist.
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
         let table = engine.wide_table(&select.table.text)?;
-        let access = Access::new(&table, select.condition)?;
+        let primary = Access::new(&table, select.condition.clone())?;
+        let access = index::choose(&table, primary, &select);
         let path = access.path(&table, select.allow_scan, "SELECT")?;
         let order = order::of_path(&table, &access);
         let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)?;
@@ -101,7 +104,7 @@ impl ReadPlan {
             SelectColumns::Count(label) => SelectResult::Count(label),
         };
         let order = order.into_iter().map(|(number, is_descending)| {
-            let name = table.layout().logical()[number].name.clone();
+            let name = access.layout(&table).logical()[number].name.clone();
             (name, is_descending != is_backward)
         });
         Ok(Self {

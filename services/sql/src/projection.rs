@@ -7,6 +7,7 @@ use tideline_engine::WideTable;
 use tideline_engine::model::ColumnType;
 use tideline_engine::rows::{ColumnName, Mutation, RowDigest};
 use tideline_openapi::row::RowIntegers;
+use tideline_rows::read::NeededColumns;
 use tideline_rows::value::{cell_of, write_plain, write_text, write_value};
 use tideline_rows::{RowEncoder, RowsError};
 
@@ -18,6 +19,8 @@ pub struct Projection {
     columns: Vec<ProjectedColumn>,
     /// True if the other columns of the row are returned after `columns`.
     has_others: bool,
+    /// Names of the listed columns.
+    names: Vec<String>,
     integers: RowIntegers,
 }
 
@@ -47,12 +50,14 @@ impl Projection {
         Self {
             columns: columns.collect(),
             has_others: true,
+            names: Vec::new(),
             integers: RowIntegers::default(),
         }
     }
 
     /// Returns the projection on listed columns, each with its name in the result.
     pub fn listed(table: &WideTable, columns: &[(Name, String)]) -> Self {
+        let names = columns.iter().map(|(name, _)| name.text.clone()).collect();
         let columns = columns.iter().map(|(name, label)| ProjectedColumn {
             label: label.clone(),
             source: match table.layout().logical_number(&name.text) {
@@ -66,6 +71,7 @@ impl Projection {
         Self {
             columns: columns.collect(),
             has_others: false,
+            names,
             integers: RowIntegers::default(),
         }
     }
@@ -74,6 +80,14 @@ impl Projection {
     #[must_use]
     pub fn with_integers(self, integers: RowIntegers) -> Self {
         Self { integers, ..self }
+    }
+
+    /// Returns the columns that rows must have.
+    pub fn needed(&self) -> NeededColumns<'_> {
+        match self.has_others {
+            true => NeededColumns::All,
+            false => NeededColumns::Named(&self.names),
+        }
     }
 
     /// Returns bytes that identify the projection in page tokens.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use tideline_engine::model::{ColumnSpec, Durability, WideSpec};
+use tideline_engine::model::{ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, WideSpec};
 
 use crate::error::Position;
 use crate::literal::Literal;
@@ -34,6 +34,8 @@ pub enum ShowStatement {
     Columns(Name),
     /// `SHOW CREATE TABLE`.
     CreateTable(Name),
+    /// `SHOW INDEX`.
+    Indexes(Name),
 }
 
 /// Statement that writes rows.
@@ -59,6 +61,17 @@ pub enum TableStatement {
         /// The table.
         table: Name,
         /// True if a missing table is not an error.
+        if_exists: bool,
+    },
+    /// `CREATE INDEX`.
+    CreateIndex(CreateIndex),
+    /// `DROP INDEX`.
+    DropIndex {
+        /// The index.
+        index: Name,
+        /// The table.
+        table: Name,
+        /// True if a missing index is not an error.
         if_exists: bool,
     },
 }
@@ -177,6 +190,23 @@ pub struct CreateTable {
     pub rows: WideSpec,
     /// Durability of writes; `None` = the default.
     pub durability: Option<Durability>,
+}
+
+/// `CREATE INDEX`.
+#[derive(Debug)]
+pub struct CreateIndex {
+    /// The index.
+    pub index: Name,
+    /// The table.
+    pub table: Name,
+    /// True if an existing index is not an error.
+    pub if_not_exists: bool,
+    /// Stored columns of the index. Their types are those of the table; the types here have no meaning.
+    pub key: Vec<KeyColumnSpec>,
+    /// Covered columns.
+    pub covers: IndexCover,
+    /// Scope of the order.
+    pub scope: IndexScope,
 }
 
 /// `ALTER TABLE`.

@@ -152,6 +152,20 @@ impl Cursor {
     }
 }
 
+impl Cursor {
+    /// Gives an id to each index of the settings that has none yet. Returns true if the cursor has changed.
+    pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
+        let indexes = spec.wide.iter_mut().flat_map(|wide| &mut wide.indexes);
+        let mut has_new = false;
+        for index in indexes.filter(|index| index.id == 0) {
+            index.id = self.next_table;
+            self.next_table += 1;
+            has_new = true;
+        }
+        has_new
+    }
+}
+
 impl Default for Cursor {
     fn default() -> Self {
         Self {
@@ -168,7 +182,8 @@ impl Default for Cursor {
     }
 }
 
-/// Format number that this build writes. This build reads formats 1 to 6.
+/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`]. This build reads formats 1 to
+/// 7.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -179,6 +194,8 @@ impl Default for Cursor {
 /// - a build of format 5 would search all chunks in the first bucket, and treat tables of other models as tables of
 ///   points.
 pub const FORMAT: u8 = 6;
+/// Format number of the row of a table with secondary indexes. A build of format 6 would not maintain them.
+pub const FORMAT_INDEXES: u8 = 7;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -253,7 +270,20 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 
 /// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
-    put_row(ManifestKind::Table, &table_name(table.id), table)
+    let name = table_name(table.id);
+    let has_indexes = table
+        .spec
+        .wide
+        .as_ref()
+        .is_some_and(|wide| !wide.indexes.is_empty());
+    if !has_indexes {
+        return put_row(ManifestKind::Table, &name, table);
+    }
+    let row = TableRow {
+        format: FORMAT_INDEXES,
+        ..table.clone()
+    };
+    put_row(ManifestKind::Table, &name, &row)
 }
 
 /// Returns the change that drops a table.
@@ -288,7 +318,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT).contains(&version.format) {
+    if !(1..=FORMAT_INDEXES).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -38,11 +38,13 @@ pub enum JobKind {
     SweepArchive,
     /// Update of the table settings stored at the targets that hold files of the table.
     WriteSettings,
+    /// Addition of the rows of a wide table to an index that was created later.
+    BuildIndex,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -56,6 +58,7 @@ impl JobKind {
         Self::AttachArchive,
         Self::SweepArchive,
         Self::WriteSettings,
+        Self::BuildIndex,
     ];
 
     /// Returns the name used in requests, responses and metrics.
@@ -74,6 +77,7 @@ impl JobKind {
             Self::AttachArchive => "attach_archive",
             Self::SweepArchive => "sweep_archive",
             Self::WriteSettings => "write_settings",
+            Self::BuildIndex => "build_index",
         }
     }
 

@@ -65,4 +65,7 @@ pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableNa
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
-pub use wide::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, WideSpec};
+pub use wide::{
+    ColumnSpec, ColumnType, IndexCover, IndexScope, IndexSpec, IndexState, KeyColumnSpec, KeyOrder,
+    KeySource, WideSpec,
+};

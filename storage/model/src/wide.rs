@@ -244,6 +244,81 @@ pub struct WideSpec {
     /// True to accept a first key column that increases with time, although all writes then go to the end of the table.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_rising_key: bool,
+    /// Secondary indexes, in the order of their creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexSpec>,
+}
+
+/// Secondary index of a wide table: a second order of its rows, maintained with every write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexSpec {
+    /// Id under which the entries are stored, from the number range of tables. 0 until the index is created.
+    #[serde(default)]
+    pub id: u32,
+    /// Name, unique within the table.
+    pub name: String,
+    /// Stored columns of the index key. Their logical columns are declared columns of the rows and columns of the
+    /// primary key. Entries are sorted by these columns, and then by the remaining columns of the primary key.
+    pub key: Vec<KeyColumnSpec>,
+    /// Columns that entries hold in addition to their key, so that reads of these columns need not read the row.
+    #[serde(default)]
+    pub covers: IndexCover,
+    /// Scope of the order.
+    #[serde(default)]
+    pub scope: IndexScope,
+    /// State of the entries.
+    #[serde(default)]
+    pub state: IndexState,
+}
+
+/// Columns that the entries of an index hold in addition to their key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexCover {
+    /// All columns of the row.
+    All,
+    /// The named columns.
+    Columns(Vec<String>),
+}
+
+impl Default for IndexCover {
+    fn default() -> Self {
+        Self::Columns(Vec::new())
+    }
+}
+
+/// Scope of the order of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexScope {
+    /// All rows of the table in one order.
+    #[default]
+    Global,
+    /// The rows of each partition in an order of their own. Entries begin with the columns of the partition.
+    Local,
+}
+
+/// State of the entries of an index.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexState {
+    /// A job adds the rows that are older than the index. Reads are refused; writes maintain the index already.
+    Building {
+        /// Stored key, in hexadecimal, at which the build continues; empty at the begin.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        next: String,
+    },
+    /// Every row has its entry.
+    #[default]
+    Ready,
+}
+
+impl IndexSpec {
+    /// Returns true if every row has its entry.
+    pub fn is_ready(&self) -> bool {
+        self.state == IndexState::Ready
+    }
 }
 
 const fn first_number() -> u32 {

@@ -309,9 +309,10 @@ impl Shared {
             }
             let id = TableId(manifest.common.cursor.next_table);
             let created = self.log.trusted_now().now.nanos();
-            let row = TableRow::new(id, name.clone(), spec, created, created);
-            manifest.common.tables.insert(id, row.clone());
+            let mut row = TableRow::new(id, name.clone(), spec, created, created);
             manifest.common.cursor.next_table += 1;
+            manifest.common.cursor.number_indexes(&mut row.spec);
+            manifest.common.tables.insert(id, row.clone());
             let changes = vec![put_table(&row), put_cursor(&manifest.common.cursor)];
             made = Some(row);
             changes

@@ -18,7 +18,7 @@ use tideline_runtime::ThreadFailure;
 use crate::compaction::{Evicted, OrphanSearch, Orphans, Rewrite, Rewritten, Throttle};
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
-use crate::manifest::put_table;
+use crate::manifest::{put_cursor, put_table};
 use crate::model::SeriesModel;
 use crate::scan::{Snapshot, visible_from};
 use crate::seal_reports::SealReport;
@@ -217,13 +217,17 @@ impl SeriesStore {
         }
         // A policy change is stamped with the trusted time: a wrong time could keep hidden points for ever, or free
         // them at once.
-        let row = table.row(spec, self.trusted_now().now.nanos());
+        let mut row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
             let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
+            let has_new = manifest.common.cursor.number_indexes(&mut row.spec);
             let row = row.clone().with_counts(counts);
-            let change = put_table(&row);
+            let mut changes = vec![put_table(&row)];
+            if has_new {
+                changes.push(put_cursor(&manifest.common.cursor));
+            }
             manifest.common.tables.insert(table.id(), row);
-            vec![change]
+            changes
         })?;
         let policy_changes = table.spec().policy != row.spec.policy;
         table.set_spec(&row);

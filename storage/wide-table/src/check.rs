@@ -17,6 +17,7 @@ use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::read::ROWS_BUCKET;
 use crate::state::Part;
 use crate::store::read_parts;
+use crate::tables::Tables;
 
 /// Number of findings in a table after which the check of the table ends.
 const FINDINGS_MAX: usize = 20;
@@ -49,7 +50,8 @@ impl StoredParts {
     /// The errors of the backend, and [`LogError::StoredRow`] if the manifest cannot be read.
     pub fn read(backend: &dyn Backend) -> Result<Self, LogError> {
         let stored = backend.manifest(SHARD)?;
-        Ok(Self(read_parts(&Manifest::read(&stored)?, &stored.rows)?))
+        let tables = Tables::new(&Manifest::read(&stored)?, &Tables::default());
+        Ok(Self(read_parts(&tables, &stored.rows)?))
     }
 }
 
@@ -135,10 +137,15 @@ fn whole(head: &Head, fragments: &[Bytes]) -> Result<Bytes, Damage> {
 /// [`Damage`] if the entry or one of its mutations cannot be decoded.
 pub fn check_entry(entry: &Bytes) -> Result<(), Damage> {
     let entry = Entry::decode(entry)?;
-    entry.changes.iter().try_for_each(|change| match change {
-        Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
-        Change::DeleteRange(_) => Ok(()),
-    })
+    let of_indexes = entry.index_changes.iter().flat_map(|(_, changes)| changes);
+    entry
+        .changes
+        .iter()
+        .chain(of_indexes)
+        .try_for_each(|change| match change {
+            Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
+            Change::DeleteRange(_) => Ok(()),
+        })
 }
 
 /// Returns the first 40 bytes of a key in hexadecimal.

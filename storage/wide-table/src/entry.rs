@@ -10,7 +10,10 @@ use tideline_wire::varint;
 use crate::error::Damage;
 use crate::value::{number, sized};
 
+/// Format of an entry without changes of indexes.
 const FORMAT: u8 = 1;
+/// Format of an entry with changes of indexes. Builds without indexes refuse it.
+const FORMAT_INDEXES: u8 = 2;
 const ROW: u8 = 1;
 const RANGE: u8 = 2;
 
@@ -34,14 +37,19 @@ pub(crate) struct Entry {
     pub(crate) table: TableId,
     pub(crate) request: Option<RequestRecord>,
     pub(crate) changes: Vec<Change>,
+    /// Changes of the entries of indexes of the table, by the id of the index.
+    pub(crate) index_changes: Vec<(TableId, Vec<Change>)>,
 }
 
 impl Entry {
     /// Returns the bytes of the entry in the journal.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(64 + self.changes.iter().map(Change::bytes).sum::<usize>());
+        let mut out = Vec::with_capacity(64 + self.bytes());
         out.extend_from_slice(&ModelTag::WIDE.0);
-        out.push(FORMAT);
+        out.push(match self.index_changes.is_empty() {
+            true => FORMAT,
+            false => FORMAT_INDEXES,
+        });
         varint::put(u64::from(self.table.0), &mut out);
         match &self.request {
             None => out.push(0),
@@ -51,22 +59,21 @@ impl Entry {
                 put_sized(&request.outcome, &mut out);
             }
         }
-        varint::put(self.changes.len() as u64, &mut out);
-        for change in &self.changes {
-            match change {
-                Change::Row { key, mutation } => {
-                    out.push(ROW);
-                    put_sized(key, &mut out);
-                    put_sized(mutation, &mut out);
-                }
-                Change::DeleteRange(range) => {
-                    out.push(RANGE);
-                    put_sized(&range.start, &mut out);
-                    put_sized(range.end.as_deref().unwrap_or_default(), &mut out);
-                }
+        put_changes(&self.changes, &mut out);
+        if !self.index_changes.is_empty() {
+            varint::put(self.index_changes.len() as u64, &mut out);
+            for (index, changes) in &self.index_changes {
+                varint::put(u64::from(index.0), &mut out);
+                put_changes(changes, &mut out);
             }
         }
         Bytes::from(out)
+    }
+
+    /// Returns the approximate encoded size of all changes.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_indexes = self.index_changes.iter().flat_map(|(_, changes)| changes);
+        self.changes.iter().chain(of_indexes).map(Change::bytes).sum()
     }
 
     /// Decodes an entry. Keys and mutations share the memory of `entry`.
@@ -79,10 +86,10 @@ impl Entry {
             .strip_prefix(&ModelTag::WIDE.0)
             .ok_or(Damage("an entry has another tag"))?;
         let format = take_byte(&mut rest)?;
-        if format != FORMAT {
+        if !(FORMAT..=FORMAT_INDEXES).contains(&format) {
             return Err(Damage("an entry has a format that this build does not know"));
         }
-        let table = u32::try_from(number(&mut rest)?).map_err(|_| Damage("a table id is too large"))?;
+        let table = take_table(&mut rest)?;
         let request = match take_byte(&mut rest)? {
             0 => None,
             1 => {
@@ -97,36 +104,78 @@ impl Entry {
             }
             _ => return Err(Damage("an entry has an unknown flag")),
         };
-        let count = number(&mut rest)?;
-        let count = usize::try_from(count).ok().filter(|count| *count <= rest.len());
-        let count = count.ok_or(Damage("an entry has more changes than bytes"))?;
-        let mut changes = Vec::with_capacity(count);
-        for _ in 0..count {
-            changes.push(match take_byte(&mut rest)? {
-                ROW => Change::Row {
-                    key: entry.slice_ref(sized(&mut rest)?),
-                    mutation: entry.slice_ref(sized(&mut rest)?),
-                },
-                RANGE => {
-                    let start = sized(&mut rest)?.to_vec();
-                    let end = sized(&mut rest)?;
-                    Change::DeleteRange(KeyRange {
-                        start,
-                        end: (!end.is_empty()).then(|| end.to_vec()),
-                    })
-                }
-                _ => return Err(Damage("an entry has an unknown kind of change")),
-            });
+        let changes = take_changes(entry, &mut rest)?;
+        let mut index_changes = Vec::new();
+        if format == FORMAT_INDEXES {
+            let count = take_count(&mut rest)?;
+            for _ in 0..count {
+                let index = take_table(&mut rest)?;
+                index_changes.push((index, take_changes(entry, &mut rest)?));
+            }
         }
         if !rest.is_empty() {
             return Err(Damage("bytes follow an entry"));
         }
         Ok(Self {
-            table: TableId(table),
+            table,
             request,
             changes,
+            index_changes,
         })
     }
+}
+
+fn put_changes(changes: &[Change], out: &mut Vec<u8>) {
+    varint::put(changes.len() as u64, out);
+    for change in changes {
+        match change {
+            Change::Row { key, mutation } => {
+                out.push(ROW);
+                put_sized(key, out);
+                put_sized(mutation, out);
+            }
+            Change::DeleteRange(range) => {
+                out.push(RANGE);
+                put_sized(&range.start, out);
+                put_sized(range.end.as_deref().unwrap_or_default(), out);
+            }
+        }
+    }
+}
+
+/// Removes changes from the front of `rest`, which is a part of `entry`.
+fn take_changes(entry: &Bytes, rest: &mut &[u8]) -> Result<Vec<Change>, Damage> {
+    let count = take_count(rest)?;
+    let mut changes = Vec::with_capacity(count);
+    for _ in 0..count {
+        changes.push(match take_byte(rest)? {
+            ROW => Change::Row {
+                key: entry.slice_ref(sized(rest)?),
+                mutation: entry.slice_ref(sized(rest)?),
+            },
+            RANGE => {
+                let start = sized(rest)?.to_vec();
+                let end = sized(rest)?;
+                Change::DeleteRange(KeyRange {
+                    start,
+                    end: (!end.is_empty()).then(|| end.to_vec()),
+                })
+            }
+            _ => return Err(Damage("an entry has an unknown kind of change")),
+        });
+    }
+    Ok(changes)
+}
+
+fn take_count(rest: &mut &[u8]) -> Result<usize, Damage> {
+    let count = usize::try_from(number(rest)?).ok();
+    let count = count.filter(|count| *count <= rest.len());
+    count.ok_or(Damage("an entry has more changes than bytes"))
+}
+
+fn take_table(rest: &mut &[u8]) -> Result<TableId, Damage> {
+    let id = u32::try_from(number(rest)?).map_err(|_| Damage("a table id is too large"))?;
+    Ok(TableId(id))
 }
 
 impl Change {
@@ -164,18 +213,26 @@ mod tests {
             key: [7; 16],
             outcome: Bytes::from_static(b"outcome"),
         };
-        for (request, changes) in [
-            (None, vec![]),
+        let indexes = vec![(TableId(301), vec![row(b"x"), row(b"y")]), (TableId(7), vec![])];
+        for (request, changes, index_changes) in [
+            (None, vec![], vec![]),
             (
                 Some(request),
                 vec![row(b"a"), Change::DeleteRange(KeyRange::ALL), row(b"")],
+                indexes.clone(),
             ),
-            (None, vec![Change::DeleteRange(KeyRange::new(*b"a", *b"b"))]),
+            (None, vec![], indexes),
+            (
+                None,
+                vec![Change::DeleteRange(KeyRange::new(*b"a", *b"b"))],
+                vec![],
+            ),
         ] {
             let entry = Entry {
                 table: TableId(300),
                 request,
                 changes,
+                index_changes,
             };
             let encoded = entry.encode();
             assert_eq!(Entry::decode(&encoded).as_ref(), Ok(&entry));

@@ -35,6 +35,17 @@ pub enum WideError {
         /// Number of attempts.
         attempts: u32,
     },
+    /// A row cannot have an entry in an index that is being built.
+    #[error("table {table}: {reason}; change the row, or drop the index")]
+    NotIndexable {
+        /// Table of the row.
+        table: TableId,
+        /// Reason, with the name of the index.
+        reason: String,
+    },
+    /// The caller ended the operation before it was complete.
+    #[error("the operation was ended before it was complete")]
+    Stopped,
     /// Stored bytes are damaged.
     #[error("a stored row of table {table} is damaged: {reason}")]
     Damaged {
@@ -42,6 +53,14 @@ pub enum WideError {
         table: TableId,
         /// Reason why the row cannot be decoded.
         reason: Damage,
+    },
+    /// The stored settings of the table are damaged.
+    #[error("the settings of table {table} are damaged: {reason}")]
+    Settings {
+        /// The table.
+        table: TableId,
+        /// Reason why they cannot be used.
+        reason: String,
     },
     /// The log failed or refused the operation.
     #[error(transparent)]

@@ -26,24 +26,29 @@
 #![doc = include_str!("../FORMAT.md")]
 
 mod buffer;
+pub mod build;
 pub mod check;
 mod codec;
 pub mod columns;
 mod entry;
 pub mod error;
 mod fragments;
+pub mod index;
 mod model;
 pub mod mutation;
 mod read;
 mod state;
 pub mod stats;
 pub mod store;
+mod tables;
 pub mod unchanged;
 pub mod value;
 mod write;
 
+pub use build::BuildStep;
 pub use columns::{ColumnPage, ColumnSpan};
 pub use error::{Damage, Result, WideError};
+pub use index::Index;
 pub use model::WideModel;
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
 pub use read::{RowPage, StoredRow};

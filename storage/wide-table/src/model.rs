@@ -14,7 +14,7 @@ use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
 use tideline_log::manifest::put_row;
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
-use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, TableModel, Tier};
+use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Tier};
 
 use crate::buffer::TableBuffer;
 use crate::codec;
@@ -23,6 +23,7 @@ use crate::fragments::Head;
 use crate::read::{ROWS_BUCKET, resolve, rest_of};
 use crate::state::{PART_FORMAT, Part, PartDetail, State};
 use crate::store::{WideStore, is_base, read_parts};
+use crate::tables::Tables;
 
 /// Number of rows of a generation that are read and merged at once.
 const MERGE_ROWS: usize = 500;
@@ -182,11 +183,11 @@ impl WideStore {
         *state = Arc::new(changed);
     }
 
-    /// Removes the parts of dropped tables from the manifest and frees them.
+    /// Removes the parts of dropped tables and indexes from the manifest and frees them.
     fn free_dropped(&self) -> std::result::Result<(), LogError> {
-        let manifest = self.log.manifest();
         let state = self.state();
-        let exists = |table: &TableId| manifest.tables.contains_key(table);
+        let tables = self.tables();
+        let exists = |table: &TableId| tables.contains(*table);
         let dropped: Vec<PartRef> = state
             .parts
             .iter()
@@ -297,7 +298,7 @@ impl LogModel for WideModel {
         manifest: &Arc<Manifest>,
         rows: &[ManifestRow],
     ) -> std::result::Result<(), ModelError> {
-        let parts = read_parts(manifest, rows)?;
+        let parts = read_parts(&self.0.tables.of(manifest), rows)?;
         self.0.change_state(|state| {
             state.parts = parts;
             state.drop_flushed(manifest.cursor.sealed_to);
@@ -371,10 +372,8 @@ impl Flushed for FlushedRows {
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
         // The part of a table that was dropped meanwhile gets no manifest row. After the edit it is freed with the
         // parts of other dropped tables.
-        let exists = |part: &&Part| {
-            let row = manifest.tables.get(&part.at.table);
-            row.is_some_and(|row| row.spec.model == TableModel::Wide)
-        };
+        let tables = Tables::new(manifest, &self.store.tables());
+        let exists = |part: &&Part| tables.contains(part.at.table);
         let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         Ok(self.parts.iter().filter(exists).map(put).collect())
     }

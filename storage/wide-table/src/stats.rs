@@ -36,6 +36,11 @@ pub struct WideTableStats {
 }
 
 impl WideStore {
+    /// Returns the number of changes that were committed to a table or index since the start.
+    pub fn changes_of(&self, table: TableId) -> u64 {
+        self.committed.lock().get(&table).copied().unwrap_or_default()
+    }
+
     /// Returns the statistics of all wide tables.
     pub fn stats(&self) -> WideStats {
         let state = self.state();

@@ -12,13 +12,14 @@ use tideline_backend::{ManifestKind, ManifestRow, PartRef};
 use tideline_key_codec::parse_part_name;
 use tideline_log::manifest::parse_row;
 use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, ReplayedEntry};
-use tideline_model::{SequenceNumber, TableId, TableModel, Tier, Timestamp};
+use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::buffer::Generation;
 use crate::entry::{Change, Entry};
 use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
 use crate::state::{PART_FORMAT, PART_FORMAT_FRAGMENTS, Part, PartDetail, PendingRows, State};
+use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
 /// Settings of the store.
@@ -49,8 +50,8 @@ pub struct WideReplay(Arc<Mutex<Replayed>>);
 struct Replayed {
     parts: BTreeMap<TableId, Part>,
     active: Generation,
-    /// Existing wide tables, with the number of versions that they keep per column.
-    tables: BTreeMap<TableId, usize>,
+    /// Rules of the tables and indexes that exist.
+    tables: Tables,
     newest: i64,
 }
 
@@ -61,31 +62,17 @@ impl WideReplay {
     ///
     /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
     pub fn new(manifest: &Manifest, rows: &[ManifestRow]) -> Result<Self, LogError> {
-        let parts = read_parts(manifest, rows)?;
+        let tables = Tables::new(manifest, &Tables::default());
+        let parts = read_parts(&tables, rows)?;
         let newest = parts.values().map(|part| part.detail.newest).max();
         let replayed = Replayed {
             parts,
             active: Generation::default(),
-            tables: wide_tables(manifest),
+            tables,
             newest: newest.unwrap_or(i64::MIN),
         };
         Ok(Self(Arc::new(Mutex::new(replayed))))
     }
-}
-
-/// Returns the wide tables, with the number of versions that they keep.
-fn wide_tables(manifest: &Manifest) -> BTreeMap<TableId, usize> {
-    let wide = manifest
-        .tables
-        .values()
-        .filter(|row| row.spec.model == TableModel::Wide);
-    wide.map(|row| (row.id, versions_max(row.spec.wide.as_deref())))
-        .collect()
-}
-
-/// Returns the number of versions that a table keeps.
-fn versions_max(spec: Option<&tideline_model::WideSpec>) -> usize {
-    spec.map_or(1, |spec| spec.max_versions.max(1) as usize)
 }
 
 impl Replay for WideReplay {
@@ -96,8 +83,8 @@ impl Replay for WideReplay {
     fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
         let entry = Entry::decode(entry)?;
         let replayed = &mut *self.0.lock();
-        // A table without an entry in `tables` was dropped.
-        let Some(versions_max) = replayed.tables.get(&entry.table) else {
+        // A table without rules was dropped.
+        let Some(rules) = replayed.tables.get(entry.table) else {
             return Ok(ReplayedEntry {
                 table: entry.table,
                 request: None,
@@ -108,13 +95,19 @@ impl Replay for WideReplay {
                 replayed.newest = replayed.newest.max(codec::time_of(mutation)?);
             }
         }
+        let table = entry.table;
+        let request = entry.request;
+        let versions_max = rules.versions_max;
         replayed
             .active
-            .apply(entry.table, entry.changes, sequence, *versions_max)?;
-        Ok(ReplayedEntry {
-            table: entry.table,
-            request: entry.request,
-        })
+            .apply(table, entry.changes, sequence, versions_max)?;
+        for (index, changes) in entry.index_changes {
+            // The entries of a dropped index have no readers.
+            if replayed.tables.contains(index) {
+                replayed.active.apply(index, changes, sequence, 1)?;
+            }
+        }
+        Ok(ReplayedEntry { table, request })
     }
 }
 
@@ -125,6 +118,7 @@ pub struct WideStore {
     pub(crate) settings: Settings,
     pub(crate) state: RwLock<Arc<State>>,
     pub(crate) pending: PendingRows,
+    pub(crate) tables: TablesCache,
     /// Parts of tables whose first flush has started and is not published yet.
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
     /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
@@ -149,6 +143,7 @@ impl WideStore {
             settings,
             state: RwLock::new(Arc::new(state)),
             pending: PendingRows::default(),
+            tables: TablesCache::default(),
             new_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
@@ -161,13 +156,19 @@ impl WideStore {
         Arc::clone(&self.state.read())
     }
 
-    /// Returns the number of versions that a table keeps now.
+    /// Returns the rules of all tables and indexes now.
+    pub(crate) fn tables(&self) -> Arc<Tables> {
+        self.tables.of(&self.log.manifest())
+    }
+
+    /// Returns the rules of a table or index now.
+    pub(crate) fn rules(&self, table: TableId) -> error::Result<Arc<TableRules>> {
+        rules_of(&self.tables(), table)
+    }
+
+    /// Returns the number of versions that a table or index keeps now.
     pub(crate) fn versions_max(&self, table: TableId) -> error::Result<usize> {
-        let manifest = self.log.manifest();
-        let row = manifest.tables.get(&table);
-        let row = row.filter(|row| row.spec.model == TableModel::Wide);
-        let row = row.ok_or(error::WideError::NoTable(table))?;
-        Ok(versions_max(row.spec.wide.as_deref()))
+        Ok(self.rules(table)?.versions_max)
     }
 
     /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far if
@@ -198,24 +199,17 @@ impl WideStore {
     }
 }
 
-/// Reads the parts of wide tables from the rows of a manifest.
+/// Reads the parts of wide tables and of their indexes from the rows of a manifest.
 ///
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(
-    manifest: &Manifest,
-    rows: &[ManifestRow],
-) -> Result<BTreeMap<TableId, Part>, LogError> {
+pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<TableId, Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
         let table = TableId(detail.table);
-        let is_wide = manifest
-            .tables
-            .get(&table)
-            .is_some_and(|row| row.spec.model == TableModel::Wide);
-        if !is_wide {
+        if !tables.contains(table) {
             continue;
         }
         let named = parse_part_name(&row.name)

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use tideline_key_codec::tuple::Decimal;
+use tideline_key_codec::tuple::{Decimal, KeyValue};
 use tideline_model::{ColumnType, Timestamp};
 use tideline_wire::varint::{self, unzigzag, zigzag};
 
@@ -77,6 +77,20 @@ impl CellValue<'_> {
         }
     }
 
+    /// Returns the value as a value of a key; `None` for types that keys cannot hold.
+    pub(crate) fn key_value(&self) -> Option<KeyValue<'_>> {
+        Some(match self {
+            Self::String(text) => KeyValue::String(Cow::Borrowed(text)),
+            Self::I64(number) => KeyValue::Signed(*number),
+            Self::U64(number) => KeyValue::Unsigned(*number),
+            Self::Bool(value) => KeyValue::Boolean(*value),
+            Self::Binary(bytes) => KeyValue::Binary(Cow::Borrowed(bytes)),
+            Self::Decimal(number) => KeyValue::Decimal(*number),
+            Self::Timestamp(time) => KeyValue::Timestamp(*time),
+            Self::F64(_) | Self::Json(_) => return None,
+        })
+    }
+
     /// Appends the stored form.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let sized = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
@@ -118,6 +132,19 @@ impl CellValue<'_> {
 }
 
 impl<'a> CellValue<'a> {
+    /// Returns the value of a key column. Texts and bytes are borrowed.
+    pub fn of_key(value: &'a KeyValue<'_>) -> Self {
+        match value {
+            KeyValue::String(text) => Self::String(Cow::Borrowed(text)),
+            KeyValue::Signed(number) => Self::I64(*number),
+            KeyValue::Unsigned(number) => Self::U64(*number),
+            KeyValue::Binary(bytes) => Self::Binary(Cow::Borrowed(bytes)),
+            KeyValue::Timestamp(time) => Self::Timestamp(*time),
+            KeyValue::Decimal(number) => Self::Decimal(*number),
+            KeyValue::Boolean(value) => Self::Bool(*value),
+        }
+    }
+
     /// Removes a stored value from the front of `bytes`.
     pub(crate) fn decode(bytes: &mut &'a [u8]) -> Result<Self, Damage> {
         let (&tag, rest) = bytes.split_first().ok_or(Damage("a value is cut off"))?;

@@ -12,17 +12,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit};
 use tideline_log::{LogError, LogThreads, Refusal, RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber, TableId};
 
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
 use crate::mutation::{Column, ColumnName, Mutation};
+use crate::read::StoredRow;
 use crate::state::Revision;
 use crate::store::WideStore;
 use crate::unchanged::{SeenRange, UNCHANGED_ROWS_MAX, Unchanged};
 use decide::Decided;
-use journal::WideEntry;
+pub(crate) use journal::WideEntry;
 
 /// Maximum size of a stored row, in bytes.
 pub const ROW_BYTES_MAX: usize = 8 << 20;
@@ -30,6 +32,11 @@ pub const ROW_BYTES_MAX: usize = 8 << 20;
 pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Rows of a table with indexes that are deleted by one journal entry.
+const DELETE_PAGE: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -144,6 +151,8 @@ pub enum Refused {
     TooLarge(usize),
     /// The column with its versions would be larger than [`COLUMN_BYTES_MAX`]; holds its size.
     ColumnTooLarge(ColumnName<'static>, usize),
+    /// The row cannot have an entry in an index; holds the reason.
+    NotIndexable(String),
 }
 
 /// Options of a write.
@@ -249,13 +258,20 @@ impl WideStore {
         let Decided {
             outcomes,
             changes,
+            index_changes,
             partitions,
         } = self.decide(table, writes, &mut seen)?;
         let request = remember(&outcomes);
         if changes.is_empty() && request.is_none() {
             return Ok(Sent::nothing(outcomes));
         }
-        let bytes = changes.iter().map(Change::bytes).sum::<usize>();
+        let entry = Entry {
+            table,
+            request,
+            changes,
+            index_changes,
+        };
+        let bytes = entry.bytes();
         if bytes > WRITE_BYTES_MAX {
             return Err(WideError::TooLarge {
                 what: "the size of a write in bytes",
@@ -263,11 +279,6 @@ impl WideStore {
                 actual: bytes as u64,
             });
         }
-        let entry = Entry {
-            table,
-            request,
-            changes,
-        };
         let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, partitions);
         Ok(Sent {
             submitted: Some(threads.submit(Box::new(entry))?),
@@ -312,29 +323,85 @@ impl WideStore {
         Ok(None)
     }
 
-    /// Deletes all rows whose keys are in one of the ranges. Costs one journal entry; the rows are removed by the next
-    /// flush.
+    /// Deletes all rows whose keys are in one of the ranges.
+    ///
+    /// In a table without indexes the delete costs one journal entry, and the rows are removed by the next flush. In a
+    /// table with indexes the rows are read and deleted page by page, because their entries must be found; after an error
+    /// or a stop, some of the rows are deleted. `is_stopped` is called between the pages.
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist, and the errors of the log.
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::Stopped`] if `is_stopped` returns true, and the
+    /// errors of [`write`](Self::write).
     pub fn delete_rows(
         self: &Arc<Self>,
         threads: &LogThreads,
         table: TableId,
-        ranges: Vec<KeyRange>,
-        options: &WriteOptions,
-        request: Option<RequestRecord>,
-    ) -> Result<SequenceNumber> {
-        self.versions_max(table)?;
-        let entry = Entry {
-            table,
-            request,
-            changes: ranges.into_iter().map(Change::DeleteRange).collect(),
+        ranges: &[KeyRange],
+        durability: Durability,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let rules = self.rules(table)?;
+            if !rules.indexes.is_empty() {
+                let mut deletes = ranges
+                    .iter()
+                    .map(|range| self.delete_pages(threads, table, range, durability, is_stopped));
+                return deletes.try_for_each(|delete| delete);
+            }
+            let entry = Entry {
+                table,
+                request: None,
+                changes: ranges.iter().cloned().map(Change::DeleteRange).collect(),
+                index_changes: Vec::new(),
+            };
+            let seen = Seen::default();
+            let entry = WideEntry::new(Arc::clone(self), entry, durability, seen, Vec::new());
+            match threads.commit(Box::new(entry)) {
+                // An index was created meanwhile.
+                Err(LogError::Refused(Refusal::Outdated)) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => return Ok(()),
+            }
+        }
+        Err(WideError::Contended {
+            attempts: ATTEMPTS_MAX,
+        })
+    }
+
+    /// Deletes the rows of a range one by one, in pages.
+    fn delete_pages(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        range: &KeyRange,
+        durability: Durability,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let options = WriteOptions {
+            durability,
+            unchanged: Vec::new(),
         };
-        let seen = Seen::default();
-        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, Vec::new());
-        Ok(threads.commit(Box::new(entry))?)
+        let mut rest = Some(range.clone());
+        while let Some(range) = rest {
+            if is_stopped() {
+                return Err(WideError::Stopped);
+            }
+            let page = self.page(table, &range, Direction::Ascending, DELETE_PAGE)?;
+            let time = self.next_version();
+            let delete = |row: StoredRow| RowWrite {
+                partition: row.key.len(),
+                key: row.key,
+                time,
+                action: Action::Delete,
+                condition: None,
+                image: Image::None,
+            };
+            let writes: Vec<RowWrite<'_>> = page.rows.into_iter().map(delete).collect();
+            self.write(threads, table, &writes, &options, &|_| None)?;
+            rest = page.next;
+        }
+        Ok(())
     }
 }
 
@@ -374,9 +441,26 @@ impl Sent {
     }
 }
 
-/// Rows and ranges that were read, with their revisions.
+/// State on which a write was decided: rows and ranges with their revisions, and the indexes of the table.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     rows: Vec<(Bytes, Revision)>,
     ranges: Vec<SeenRange>,
+    /// Indexes whose entries the write maintains.
+    indexes: Vec<TableId>,
+}
+
+impl Seen {
+    /// Returns a state without rows.
+    pub(crate) fn of_indexes(indexes: Vec<TableId>) -> Self {
+        Self {
+            indexes,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a row that was read.
+    pub(crate) fn add_row(&mut self, key: Bytes, revision: Revision) {
+        self.rows.push((key, revision));
+    }
 }

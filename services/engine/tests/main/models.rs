@@ -20,6 +20,7 @@ fn spec(model: TableModel) -> TableSpec {
         max_versions: 1,
         version_guard: None,
         allow_rising_key: false,
+        indexes: Vec::new(),
     };
     TableSpec {
         model,

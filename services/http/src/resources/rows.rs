@@ -470,6 +470,7 @@ async fn scan(
 /// Returns the terms of a scan.
 fn scan_terms(request: &ScanRows) -> ScanTerms<'_> {
     ScanTerms {
+        index: request.index.as_deref(),
         prefix: &request.prefix,
         range: request.range.as_ref(),
         direction: request.direction,
@@ -528,6 +529,7 @@ async fn count(
         let table: Arc<WideTable> = engine.wide_table(&table)?;
         let _listed = running.running.list(engine, description, cancel.clone());
         let terms = ScanTerms {
+            index: request.index.as_deref(),
             prefix: &request.prefix,
             range: request.range.as_ref(),
             direction: Default::default(),
@@ -538,7 +540,7 @@ async fn count(
         if request.estimate && request.page_token.is_some() {
             return Err(Failure::invalid("an estimate has no pages; omit page_token"));
         }
-        let scan = Scan::new(engine, &table, &terms, &Selection::default())?;
+        let scan = Scan::new(engine, &table, &terms, &Selection::of_nothing())?;
         let is_stopped = || cancel.is_cancelled();
         if request.estimate {
             let estimate = scan.estimate(engine, &table, EstimateEffort::COUNT, &is_stopped)?;
@@ -568,7 +570,8 @@ async fn count(
 /// Delete rows
 ///
 /// Deletes all rows of a key prefix and of bounds on the key column after it, whatever their number, in one journal
-/// entry. To delete all rows of the table, omit both and set `allow_all`. Repeating a delete is safe.
+/// entry. A table with secondary indexes deletes its rows in pages; if the request fails, some rows may be deleted. To
+/// delete all rows of the table, omit both and set `allow_all`. Repeating a delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
     params(RowsPath, DeleteQuery),
@@ -584,6 +587,8 @@ async fn delete(
 ) -> Result<JsonResponse<RowsDeleted>> {
     let permit = app.writes.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
     blocking(move || {
         let _permit = permit;
         let table = engine.wide_table(&table)?;
@@ -592,6 +597,7 @@ async fn delete(
             &table,
             &request,
             query.durability.map(Into::into),
+            &|| cancel.is_cancelled(),
         )?)
     })
     .await?;

@@ -4,7 +4,7 @@
 //! the permit that it needs: a permit for queries, for writes or for changes.
 
 use std::io::Write;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
@@ -26,7 +26,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, blocking};
+use crate::app::{App, Waiting, blocking};
 use crate::audit::Changed;
 use crate::body;
 use crate::context::{RequestId, current_client};
@@ -151,10 +151,14 @@ async fn run(
             let permit = app.writes.take(current_client()).await?;
             let engine = Arc::clone(&app.engine);
             let (body, memory) = (parsed.body, parsed.memory);
+            let cancel = Cancel::new();
+            let _waiting = Waiting(Some(cancel.clone()));
             let written = blocking(move || {
                 let (_permit, _memory) = (permit, memory);
                 let plan = WritePlan::new(&engine, write)?;
-                let result = plan.run(&engine, &body, query.durability.map(Into::into), integers, key)?;
+                let durability = query.durability.map(Into::into);
+                let is_stopped = || cancel.is_cancelled();
+                let result = plan.run(&engine, &body, durability, integers, key, &is_stopped)?;
                 Ok((result, plan))
             });
             Ok(match written.await? {
@@ -327,18 +331,22 @@ impl RowsWriter<'_> {
 
 /// Runs a statement that changes tables.
 async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Result<Response> {
-    let altering = app.clone();
     let text = match &statement {
         TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
         TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),
         TableStatement::Drop { table, .. } => format!("DROP TABLE {}", table.text),
+        TableStatement::CreateIndex(create) => {
+            format!("CREATE INDEX {} ON {}", create.index.text, create.table.text)
+        }
+        TableStatement::DropIndex { index, table, .. } => {
+            format!("DROP INDEX {} ON {}", index.text, table.text)
+        }
     };
-    let change = app.change(move |engine| {
-        // Concurrent changes of a table must not be overwritten.
-        let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(tables::change(engine, statement)?)
-    });
-    let action = match change.await? {
+    let change = app.change(move |engine| Ok(tables::change(engine, statement)?));
+    let changed = change.await?;
+    // A new index is built by a job.
+    app.scheduler.plan_soon();
+    let action = match changed {
         TableChange::Created => SqlAction::Created,
         TableChange::Exists => SqlAction::Exists,
         TableChange::Altered => SqlAction::Altered,

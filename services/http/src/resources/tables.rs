@@ -2,8 +2,6 @@
 //!
 //! The settings of a table are validated here as far as they do not depend on its data.
 
-use std::sync::PoisonError;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -116,10 +114,8 @@ async fn alter(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(AlterTable { settings, wide }): JsonBody<AlterTable>,
 ) -> Result<Json<TableDetail>> {
-    let altering = app.clone();
     let altered = app.change(move |engine| {
-        // Concurrent changes of the table must not be overwritten.
-        let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = engine.lock_settings();
         let spec = TableSpec::clone(&engine.table_of_any_model(&table)?.spec());
         let mut spec = with_changes(spec, settings)?;
         if let Some(changes) = wide {

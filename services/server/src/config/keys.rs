@@ -349,6 +349,13 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(1, 1_000_000),
     Key::new(
+        "tables.indexes_max",
+        "Most secondary indexes of a wide table; further ones are refused. Each write of a row also writes\n\
+         the changed entries of all indexes.",
+        |config| Slot::Count(&mut config.engine.tables.indexes_max),
+    )
+    .within(0, 64),
+    Key::new(
         "tables.timelines_per_minute",
         "Most new timelines of a table per minute; further ones are refused as retryable. The default is\n\
          twice the number for 100,000 machines with 100 series each that all send for the first time. A\n\

@@ -4,9 +4,10 @@
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::parse_duration;
-use tideline_engine::model::{ColumnSpec, ColumnType, Durability, KeyColumnSpec, WideSpec};
+use tideline_engine::model::{ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, WideSpec};
 
 use super::cursor::Cursor;
+use super::index;
 use super::key::{KeyPart, parts};
 use crate::definition::type_of;
 use crate::error::{Result, SqlError};
@@ -17,15 +18,21 @@ const COLUMNS_MAX: usize = tideline_engine::wide_table::COLUMNS_MAX;
 
 /// Parses a statement after `CREATE`.
 pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
-    if cursor.is_word("INDEX") || cursor.is_word("UNIQUE") || cursor.is_word("SEARCH") {
+    if cursor.is_word("UNIQUE") || cursor.is_word("SEARCH") {
         return Err(SqlError::refused(
             cursor.at(),
-            "indexes are not supported by SQL; design the key for the condition, or keep a second table whose key \
-             begins with the column",
+            "unique indexes and search indexes are not supported; an index is created by CREATE INDEX, and the primary \
+             key is unique",
         ));
     }
+    if cursor.words(&["LOCAL", "INDEX"]) {
+        return index::create(cursor, IndexScope::Local);
+    }
+    if cursor.words(&["GLOBAL", "INDEX"]) || cursor.word("INDEX") {
+        return index::create(cursor, IndexScope::Global);
+    }
     if !cursor.word("TABLE") {
-        return Err(cursor.expected("TABLE"));
+        return Err(cursor.expected("TABLE or INDEX"));
     }
     let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
     let table = cursor.name("the name of the table")?;
@@ -117,7 +124,7 @@ fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) ->
 
 /// Returns the name of a computed column: the name after `AS`, or the name of its function, with a number appended if
 /// that name is taken.
-fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
+pub(super) fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
     if let Some(alias) = &part.alias {
         return alias.text.clone();
     }
@@ -192,6 +199,7 @@ fn to_spec(
             .version_guard
             .unwrap_or(Some(tideline_engine::model::time::NANOS_PER_DAY)),
         allow_rising_key: options.allow_rising_key.unwrap_or(false),
+        indexes: Vec::new(),
     })
 }
 
@@ -338,8 +346,13 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
 }
 
 /// Parses a statement after `DROP`.
-pub(super) fn drop_table(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
-    cursor.expect_word("TABLE")?;
+pub(super) fn drop_statement(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
+    if cursor.word("INDEX") {
+        return index::drop_index(cursor);
+    }
+    if !cursor.word("TABLE") {
+        return Err(cursor.expected("TABLE or INDEX"));
+    }
     let if_exists = cursor.words(&["IF", "EXISTS"]);
     let table = cursor.name("the name of a table")?;
     Ok(TableStatement::Drop { table, if_exists })
@@ -353,5 +366,11 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<ShowStatement> {
     if cursor.words(&["CREATE", "TABLE"]) {
         return cursor.name("the name of a table").map(ShowStatement::CreateTable);
     }
-    Err(cursor.expected("TABLES or CREATE TABLE"))
+    if cursor.word("INDEX") || cursor.word("INDEXES") {
+        if !cursor.word("FROM") {
+            cursor.expect_word("ON")?;
+        }
+        return cursor.name("the name of a table").map(ShowStatement::Indexes);
+    }
+    Err(cursor.expected("TABLES, CREATE TABLE or INDEX FROM"))
 }

@@ -4,9 +4,11 @@
 //! the column stay in the filter. A path therefore never omits a row that matches the conditions.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tideline_engine::WideTable;
-use tideline_engine::key_codec::layout::{KeyProduct, LayoutError, Ranges};
+use tideline_engine::indexes::Index;
+use tideline_engine::key_codec::layout::{KeyLayout, KeyProduct, LayoutError, Ranges};
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_rows::read::KEYS_MAX;
 
@@ -36,6 +38,8 @@ impl KeyTests {
 /// Conditions of a statement, divided into those that the access path guarantees and those of the filter.
 #[derive(Debug)]
 pub struct Access {
+    /// Index whose key the path uses; `None` for the primary key.
+    index: Option<Arc<Index>>,
     conditions: Vec<Predicate>,
     /// Conditions of each key column.
     tests: Vec<KeyTests>,
@@ -57,7 +61,21 @@ impl Access {
     /// too many ranges.
     pub fn new(table: &WideTable, condition: Option<Predicate>) -> Result<Self> {
         let conditions = condition.map_or_else(Vec::new, Predicate::into_conjuncts);
-        let logical = table.layout().logical();
+        Self::of(table, None, conditions)
+    }
+
+    /// Chooses the access path of the same conditions that uses the key of an index.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_index(&self, table: &WideTable, index: &Arc<Index>) -> Result<Self> {
+        Self::of(table, Some(index), self.conditions.clone())
+    }
+
+    fn of(table: &WideTable, index: Option<&Arc<Index>>, conditions: Vec<Predicate>) -> Result<Self> {
+        let layout = index.map_or(table.layout(), |index| index.layout());
+        let logical = layout.logical();
         let mut tests: Vec<KeyTests> = logical.iter().map(|_| KeyTests::default()).collect();
         for (number, condition) in conditions.iter().enumerate() {
             let Predicate::Test(column, test) = condition else {
@@ -68,6 +86,7 @@ impl Access {
             }
         }
         let mut access = Self {
+            index: index.cloned(),
             conditions,
             tests,
             lists: 0,
@@ -75,11 +94,37 @@ impl Access {
             reason: None,
             ranges: None,
         };
-        access.choose(table)?;
+        access.choose(layout)?;
         Ok(access)
     }
 
-    fn choose(&mut self, table: &WideTable) -> Result<()> {
+    /// Returns the conditions that are joined by `AND`.
+    pub fn conditions(&self) -> &[Predicate] {
+        &self.conditions
+    }
+
+    /// Returns the index whose key the path uses; `None` for the primary key.
+    pub fn index(&self) -> Option<&Arc<Index>> {
+        self.index.as_ref()
+    }
+
+    /// Returns the layout of the key that the path uses.
+    pub fn layout<'a>(&'a self, table: &'a WideTable) -> &'a KeyLayout {
+        self.index.as_ref().map_or(table.layout(), |index| index.layout())
+    }
+
+    /// Returns true if the conditions restrict the key, so that the path does not read the whole table.
+    pub fn is_restricted(&self) -> bool {
+        self.ranges.is_some() || self.is_whole_key()
+    }
+
+    /// Returns twice the number of key columns with lists, plus 1 if the next column has bounds: the higher, the fewer
+    /// rows the path is likely to read.
+    pub fn restrictions(&self) -> usize {
+        2 * self.lists + usize::from(self.is_bounded)
+    }
+
+    fn choose(&mut self, layout: &KeyLayout) -> Result<()> {
         let longest = self.tests.iter().take_while(|tests| tests.list.is_some()).count();
         self.lists = longest;
         if longest == self.tests.len() {
@@ -90,7 +135,7 @@ impl Access {
                 if is_bounded && !self.tests[lists].has_bounds() || lists == 0 && !is_bounded {
                     continue;
                 }
-                match self.ranges_of(table, lists, is_bounded) {
+                match self.ranges_of(layout, lists, is_bounded) {
                     Ok(ranges) => {
                         (self.lists, self.is_bounded, self.ranges) = (lists, is_bounded, Some(ranges));
                         return Ok(());
@@ -119,24 +164,23 @@ impl Access {
 
     fn product(
         &self,
-        table: &WideTable,
+        layout: &KeyLayout,
         lists: usize,
         limit: u64,
     ) -> std::result::Result<KeyProduct<'static>, LayoutError> {
         let values = self.tests[..lists]
             .iter()
             .filter_map(|tests| Some(tests.list.as_ref()?.1.clone()));
-        table.layout().product(&values.collect::<Vec<_>>(), limit)
+        layout.product(&values.collect::<Vec<_>>(), limit)
     }
 
     /// Returns the ranges of all combinations of the first lists.
     fn ranges_of(
         &self,
-        table: &WideTable,
+        layout: &KeyLayout,
         lists: usize,
         is_bounded: bool,
     ) -> std::result::Result<Ranges, LayoutError> {
-        let layout = table.layout();
         let bound = |bound: &KeyBound| match bound {
             Some((_, bound)) if is_bounded => bound.clone(),
             _ => Bound::Unbounded,
@@ -145,7 +189,7 @@ impl Access {
             ranges: Vec::new(),
             is_ordered: true,
         };
-        for prefix in &self.product(table, lists, RANGES_MAX)? {
+        for prefix in &self.product(layout, lists, RANGES_MAX)? {
             let next = &self.tests[lists];
             let ranges = layout.ranges(&prefix, (bound(&next.lower), bound(&next.upper)))?;
             all.ranges.extend(ranges.ranges);
@@ -176,7 +220,8 @@ impl Access {
         }
         match allow_scan {
             true => Ok(AccessPath::Table(
-                table.layout().ranges(&[], (Bound::Unbounded, Bound::Unbounded))?,
+                self.layout(table)
+                    .ranges(&[], (Bound::Unbounded, Bound::Unbounded))?,
             )),
             false => Err(reads_everything(table, statement, self.reason.clone())),
         }
@@ -190,7 +235,7 @@ impl Access {
     /// Returns the keys of all combinations, sorted by their stored keys without the bucket.
     fn keys(&self, table: &WideTable) -> Result<Vec<FoundKey>> {
         let layout = table.layout();
-        let product = self.product(table, self.lists, KEYS_MAX)?;
+        let product = self.product(layout, self.lists, KEYS_MAX)?;
         let mut keys = Vec::new();
         for values in &product {
             let mut stored = Vec::new();

@@ -4,7 +4,8 @@
 //! order. The order by logical columns ends before the first hash prefix or reversed column whose value is not fixed.
 
 use tideline_engine::WideTable;
-use tideline_engine::model::wide::{KeyOrder, KeySource};
+use tideline_engine::key_codec::layout::ColumnOrigin;
+use tideline_engine::key_codec::tuple::ColumnOrder;
 
 use super::keys::Access;
 use crate::error::{Position, Result, SqlError};
@@ -12,34 +13,25 @@ use crate::statement::OrderItem;
 
 /// Returns the logical columns by which the rows of a path are sorted, each with true if it is descending.
 pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> {
-    let layout = table.layout();
-    let number = |name: &str| layout.logical_number(name).unwrap_or_default();
     let mut order: Vec<(usize, bool)> = Vec::new();
-    for column in &table.settings().key {
-        let is_descending = column.order == KeyOrder::Descending;
-        let logical: Vec<usize> = match &column.source {
-            KeySource::Bucket(_) => continue,
-            KeySource::HashPrefix(hash) => {
-                let is_known = |name: &String| {
-                    let number = number(name);
-                    access.is_fixed(number) || order.iter().any(|(earlier, _)| *earlier == number)
+    for column in access.layout(table).stored() {
+        let is_descending = column.order() == ColumnOrder::Descending;
+        let logical = column.logical();
+        match column.origin() {
+            ColumnOrigin::Bucket => continue,
+            ColumnOrigin::HashPrefix => {
+                let is_known = |number: &usize| {
+                    access.is_fixed(*number) || order.iter().any(|(earlier, _)| earlier == number)
                 };
-                match hash.of.iter().all(is_known) {
+                match column.hashed().unwrap_or_default().iter().all(is_known) {
                     true => continue,
                     false => return order,
                 }
             }
-            KeySource::Reverse(reverse) => {
-                let number = number(&reverse.of.name);
-                match access.is_fixed(number) {
-                    true => vec![number],
-                    false => return order,
-                }
-            }
-            KeySource::Splice(splice) => splice.columns.iter().map(|of| number(&of.name)).collect(),
-            KeySource::Type(_) | KeySource::Generated(_) => vec![number(&column.name)],
-        };
-        order.extend(logical.into_iter().map(|number| (number, is_descending)));
+            ColumnOrigin::Reverse if !access.is_fixed(logical.start) => return order,
+            ColumnOrigin::Reverse | ColumnOrigin::Splice | ColumnOrigin::Logical => {}
+        }
+        order.extend(logical.map(|number| (number, is_descending)));
     }
     order
 }
@@ -56,7 +48,7 @@ pub(super) fn is_backward(
     order: &[OrderItem],
     at: Position,
 ) -> Result<bool> {
-    let logical = table.layout().logical();
+    let logical = access.layout(table).logical();
     let mut sorted = path.iter().filter(|(number, _)| !access.is_fixed(*number));
     let mut backward = None;
     let has_all_columns = path.len() == logical.len();
@@ -82,7 +74,7 @@ pub(super) fn is_backward(
 }
 
 fn refused(table: &WideTable, access: &Access, path: &[(usize, bool)], at: Position) -> SqlError {
-    let logical = table.layout().logical();
+    let logical = access.layout(table).logical();
     let names = path
         .iter()
         .filter(|(number, _)| !access.is_fixed(*number))

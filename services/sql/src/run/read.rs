@@ -10,7 +10,7 @@ use tideline_engine::Engine;
 use tideline_engine::rows::StoredRow;
 use tideline_openapi::row::{PageEnd, RowIntegers, ScanDirection};
 use tideline_rows::condition::RowMatcher;
-use tideline_rows::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, RangeTerms};
+use tideline_rows::read::{NeededColumns, PAGE_BYTES_MAX, PAGE_SCANNED_MAX, RangeTerms};
 use tideline_rows::{PageLimits, RowEncoder, RowsError, Scan};
 
 use crate::definition::key_column_text;
@@ -117,6 +117,8 @@ impl Reader<'_> {
             &self.plan.table,
             ranges.clone(),
             &RangeTerms {
+                index: self.plan.access.index(),
+                needed: projection.needed(),
                 direction: self.plan.direction,
                 filter: self.plan.filter.as_ref(),
                 page_token: token,
@@ -172,6 +174,8 @@ impl Reader<'_> {
                 &self.plan.table,
                 ranges.clone(),
                 &RangeTerms {
+                    index: self.plan.access.index(),
+                    needed: NeededColumns::Named(&[]),
                     direction: ScanDirection::Forward,
                     filter: self.plan.filter.as_ref(),
                     page_token: token.as_deref(),
@@ -271,6 +275,9 @@ fn other_statement() -> SqlError {
 struct Explanation {
     /// `keys`, `ranges` or `table`.
     access: &'static str,
+    /// Index whose key is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<String>,
     /// Number of keys to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<u64>,
@@ -295,6 +302,15 @@ struct Explanation {
     limit: Option<u64>,
 }
 
+/// Returns the stored columns of the key that a plan uses.
+fn key_text(plan: &ReadPlan) -> Vec<String> {
+    let rows = plan.table.settings();
+    let index = plan.access.index();
+    let index = index.and_then(|index| rows.indexes.iter().find(|spec| spec.name == index.name()));
+    let key = index.map_or(&rows.key, |index| &index.key);
+    key.iter().map(key_column_text).collect()
+}
+
 /// Describes a plan, as a JSON object.
 pub fn explain(plan: &ReadPlan) -> String {
     let texts =
@@ -313,12 +329,13 @@ pub fn explain(plan: &ReadPlan) -> String {
         });
     super::table::row(&Explanation {
         access,
+        index: plan.access.index().map(|index| index.name().to_owned()),
         keys,
         ranges,
-        buckets: plan.table.layout().buckets(),
+        buckets: plan.access.layout(&plan.table).buckets(),
         conditions: texts(plan.access.decided()),
         filter: texts(plan.access.filter()),
-        key: plan.table.settings().key.iter().map(key_column_text).collect(),
+        key: key_text(plan),
         order: order.collect(),
         direction: plan.direction,
         limit: plan.limit,

@@ -1,6 +1,8 @@
-//! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, `SHOW` and `DESCRIBE`.
+//! `CREATE`, `ALTER TABLE`, `DROP`, `SHOW` and `DESCRIBE`.
 //!
-//! The caller must serialise changes of settings, because a change reads and writes all settings of a table.
+//! A change of settings reads and writes all settings of a table, so it holds their lock.
+
+mod index;
 
 use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
@@ -14,13 +16,13 @@ use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableStatem
 /// Result of a statement on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableChange {
-    /// The table was created.
+    /// The table or index was created.
     Created,
-    /// A table with this name already exists; nothing was changed.
+    /// A table or index with this name already exists; nothing was changed.
     Exists,
     /// The table was altered.
     Altered,
-    /// The table was dropped.
+    /// The table or index was dropped.
     Dropped,
     /// No table with this name exists; nothing was changed.
     Missing,
@@ -37,6 +39,12 @@ pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange>
         TableStatement::Create(statement) => create(engine, statement),
         TableStatement::Alter(statement) => alter(engine, statement),
         TableStatement::Drop { table, if_exists } => drop_table(engine, &table, if_exists),
+        TableStatement::CreateIndex(statement) => index::create(engine, statement),
+        TableStatement::DropIndex {
+            index,
+            table,
+            if_exists,
+        } => index::drop_index(engine, &index, &table, if_exists),
     }
 }
 
@@ -50,6 +58,7 @@ pub fn show(engine: &Engine, statement: &ShowStatement) -> Result<Vec<String>> {
         ShowStatement::Tables => Ok(show_tables(engine)),
         ShowStatement::Columns(table) => describe(engine, table),
         ShowStatement::CreateTable(table) => show_create_table(engine, table),
+        ShowStatement::Indexes(table) => index::show(engine, table),
     }
 }
 
@@ -86,6 +95,7 @@ fn exists(engine: &Engine, name: &str) -> bool {
 }
 
 fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
+    let _alone = engine.lock_settings();
     let table = engine.wide_table(&alter.table.text)?;
     let mut spec = TableSpec::clone(&table.table().spec());
     if let Some(rows) = spec.wide.as_deref_mut() {

@@ -170,6 +170,7 @@ impl WritePlan {
         durability: Option<Durability>,
         integers: RowIntegers,
         key: Option<String>,
+        is_stopped: &dyn Fn() -> bool,
     ) -> Result<WriteResult> {
         match &self.changes {
             Changes::Rows(rows) => {
@@ -185,7 +186,7 @@ impl WritePlan {
             }
             Changes::Ranges(ranges) => {
                 if !ranges.ranges.is_empty() {
-                    engine.delete_rows(&self.table, ranges.ranges.clone(), durability)?;
+                    engine.delete_rows(&self.table, &ranges.ranges, durability, is_stopped)?;
                 }
                 Ok(WriteResult::RangesDeleted)
             }

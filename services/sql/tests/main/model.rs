@@ -2,7 +2,8 @@
 //! logic.
 //!
 //! Each key design has its own table. Conditions are random trees over key columns and other columns, so they are
-//! executed by all access paths. The result must not depend on the path.
+//! executed by all access paths. The result must not depend on the path. Indexes are created and dropped between the
+//! statements.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -23,6 +24,17 @@ const KEYS: [&str; 7] = [
     "splice(a, pad(b, 2)) DESC, c",
     "reverse(a), bucket_of, b, c",
     "a, hash_prefix(a, 1), c, b",
+];
+
+/// Indexes of the columns n (integer) and s (text).
+const INDEXES: [&str; 7] = [
+    "(n)",
+    "(s, n DESC) INCLUDE (free)",
+    "(n DESC, s) INCLUDE ALL",
+    "(bucket(n, 3), n)",
+    "(hash_prefix(s, 2), s, c)",
+    "(reverse(s)) INCLUDE (n)",
+    "(s DESC, b, n)",
 ];
 
 /// Source of random numbers.
@@ -312,6 +324,23 @@ impl Model {
         }
     }
 
+    /// Drops an index and creates another in its place.
+    fn index(&self, random: &mut Random) {
+        let name = random.of(&["i", "j"]);
+        let (scope, index) = (random.of(&["", "LOCAL "]), random.of(&INDEXES));
+        self.database
+            .succeed(&format!("DROP INDEX IF EXISTS {name} ON t"));
+        match self
+            .database
+            .run(&format!("CREATE {scope}INDEX {name} ON t {index}"))
+        {
+            Ok(_) => self.database.build_indexes(),
+            // A local index begins with the partition, so it cannot name a column of it, nor begin with a bucket.
+            Err(_) if !scope.is_empty() => {}
+            Err(error) => panic!("CREATE INDEX {name} ON t {index}: {error}"),
+        }
+    }
+
     fn delete(&mut self, random: &mut Random) {
         let condition = Condition::of_key(random);
         let statement = format!("DELETE FROM t WHERE {}", condition.text());
@@ -398,7 +427,8 @@ fn random_statements_give_the_results_of_the_model() {
         let mut model = Model::new(key);
         println!("PRIMARY KEY ({key}), seed {seed}");
         for _ in 0..150 {
-            match random.below(10) {
+            match random.below(11) {
+                10 => model.index(&mut random),
                 0..=3 => model.upsert(&mut random),
                 4 => model.update(&mut random),
                 5 => model.delete(&mut random),

@@ -117,7 +117,15 @@ fn statements_without_a_plan_are_refused_by_name() {
             "INSERT INTO t (a, b) VALUES (1, 'x') ON DUPLICATE KEY UPDATE n = 1",
             "ON DUPLICATE KEY IGNORE",
         ),
-        ("CREATE INDEX i ON t (n)", "indexes are not supported by SQL"),
+        (
+            "CREATE SEARCH INDEX i ON t (n)",
+            "search indexes are not supported",
+        ),
+        ("CREATE UNIQUE INDEX i ON t (n)", "unique indexes"),
+        (
+            "CREATE INDEX i ON t (n) WITH (INDEX_SETTINGS = 'x')",
+            "INDEX_SETTINGS\" is not supported",
+        ),
         (
             "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (TTL = '100')",
             "TTL is not supported",

@@ -2,12 +2,14 @@
 //!
 //! Statements are executed by the same functions as in the HTTP route.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tempfile::TempDir;
 use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::indexes::BuildEnd;
 use tideline_engine::model::{ManualClock, Timestamp};
 use tideline_engine::{Engine, Settings};
 use tideline_openapi::row::{RowCounts, RowIntegers};
@@ -84,7 +86,9 @@ impl Database {
             }
             Statement::Write(statement) => {
                 let plan = WritePlan::new(engine, statement)?;
-                match plan.run(engine, text.as_bytes(), None, RowIntegers::Number, None)? {
+                match plan.run(engine, text.as_bytes(), None, RowIntegers::Number, None, &|| {
+                    false
+                })? {
                     WriteResult::Rows(outcomes) => Done::Written(outcomes.counts),
                     WriteResult::RangesDeleted => Done::RangesDeleted,
                 }
@@ -105,6 +109,16 @@ impl Database {
     }
 
     /// Runs a statement that succeeds.
+    /// Builds all indexes that are not ready.
+    pub(crate) fn build_indexes(&self) {
+        for building in self.engine.building_indexes() {
+            let built = self
+                .engine
+                .build_index(&building, &mut |_| ControlFlow::Continue(()));
+            assert!(matches!(built, Ok(BuildEnd::Ready(_))), "{built:?}");
+        }
+    }
+
     pub(crate) fn succeed(&self, text: &str) {
         if let Err(error) = self.run(text) {
             panic!("{text}: {error}");

@@ -269,11 +269,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":7,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":8,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 7 is not supported by this build"
+        "stored cursor row cannot be read: format 8 is not supported by this build"
     );
 }
 
@@ -292,6 +292,26 @@ fn a_table_of_another_model_reads_back() {
         text.starts_with(r#"{"format":6,"id":2,"name":"rows","spec":{"model":"wide","source_tags":"#),
         "{text}"
     );
+    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+    assert_eq!(state.common.tables[&TableId(2)], row);
+}
+
+#[test]
+fn a_table_with_indexes_has_a_later_format() {
+    let wide = r#"{"key":[{"name":"k","type":"u64"}],"indexes":[{"id":9,"name":"i","key":[{"name":"n","type":"i64"}],"state":{"building":{"next":"00ff"}}}]}"#;
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_str(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+    let ManifestChange::Put(stored) = put_table(&row) else {
+        panic!("a put")
+    };
+    let text = std::str::from_utf8(&stored.detail).expect("text");
+    assert!(text.starts_with(r#"{"format":7,"id":2,"name":"rows""#), "{text}");
+    let index = r#""indexes":[{"id":9,"name":"i","key":[{"name":"n","type":"i64"}],"covers":{"columns":[]},"scope":"global","state":{"building":{"next":"00ff"}}}]"#;
+    assert!(text.contains(index), "{text}");
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
 }

@@ -2,9 +2,11 @@
 //!
 //! Rows that an outcome depends on are read once per request, with their revisions, which the committer compares. Other
 //! writes read at most the stored size of their row. Exceptions are updates that are large, could exceed a size limit,
-//! or follow another update of the same row in the request: these read the row.
+//! or follow another update of the same row in the request: these read the row. Writes to a table with indexes always
+//! read the row, because the entry of the row before the write must be removed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{TableId, Timestamp};
@@ -13,6 +15,7 @@ use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, 
 use crate::codec;
 use crate::entry::Change;
 use crate::error::{Result, WideError};
+use crate::index::{Index, changes_of};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
 use crate::value::CellValue;
@@ -24,7 +27,9 @@ const SMALL_UPDATE_BYTES: usize = 16 << 10;
 impl WideStore {
     /// Reads the rows on which the writes depend, and determines the outcome of each write.
     pub(super) fn decide(&self, table: TableId, writes: &[RowWrite<'_>], seen: &mut Seen) -> Result<Decided> {
-        let versions_max = self.versions_max(table)?;
+        let rules = self.rules(table)?;
+        rules.check(table)?;
+        seen.indexes = rules.index_ids().collect();
         let largest = self
             .state()
             .parts
@@ -33,7 +38,8 @@ impl WideStore {
         let mut deciding = Deciding {
             store: self,
             table,
-            versions_max,
+            versions_max: rules.versions_max,
+            indexes: &rules.indexes,
             largest,
             rows: BTreeMap::new(),
             updates: BTreeMap::new(),
@@ -51,23 +57,28 @@ impl WideStore {
             .map(|(write, _)| &write.key[..write.partition])
             .collect();
         let mut changes = Vec::with_capacity(writes.len());
+        let mut index_changes: BTreeMap<TableId, Vec<Change>> = BTreeMap::new();
         let mut partitions = Vec::with_capacity(writes.len());
         for ((write, outcome), mutation) in writes.iter().zip(&mut outcomes).zip(mutations) {
             if failed.contains(&write.key[..write.partition]) {
                 if matches!(outcome, RowOutcome::Written(_)) {
                     *outcome = RowOutcome::NotApplied;
                 }
-            } else if let Some(mutation) = mutation {
+            } else if let Some(decided) = mutation {
                 changes.push(Change::Row {
                     key: write.key.clone(),
-                    mutation,
+                    mutation: decided.mutation,
                 });
                 partitions.push(write.partition);
+                for (index, changes) in decided.index_changes {
+                    index_changes.entry(index).or_default().extend(changes);
+                }
             }
         }
         Ok(Decided {
             outcomes,
             changes,
+            index_changes: index_changes.into_iter().collect(),
             partitions,
         })
     }
@@ -77,8 +88,28 @@ impl WideStore {
 pub(super) struct Decided {
     pub(super) outcomes: Vec<RowOutcome>,
     pub(super) changes: Vec<Change>,
+    /// Changes of the entries of indexes, by the id of the index.
+    pub(super) index_changes: Vec<(TableId, Vec<Change>)>,
     /// Length of the prefix that names the partition, for each change.
     pub(super) partitions: Vec<usize>,
+}
+
+/// Changes of one write.
+#[derive(Default)]
+struct DecidedRow {
+    /// Encoded mutation of the row.
+    mutation: Bytes,
+    index_changes: Vec<(TableId, Vec<Change>)>,
+}
+
+impl DecidedRow {
+    /// Changes of the row alone.
+    fn of_row(mutation: Vec<u8>) -> Option<Self> {
+        Some(Self {
+            mutation: mutation.into(),
+            index_changes: Vec::new(),
+        })
+    }
 }
 
 /// State of the evaluation of the writes of one request.
@@ -86,6 +117,8 @@ struct Deciding<'s> {
     store: &'s WideStore,
     table: TableId,
     versions_max: usize,
+    /// Indexes of the table.
+    indexes: &'s [Arc<Index>],
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
@@ -96,9 +129,8 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Evaluates one write. Returns its outcome, and its encoded mutation; `None` if the condition fails or the write
-    /// is refused.
-    fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<Bytes>)> {
+    /// Decides one write. Returns its outcome and its changes; no changes if the condition fails or the write is refused.
+    fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<DecidedRow>)> {
         let simple = self.simple(write);
         if let Some(mutation) = simple {
             let mut out = Vec::new();
@@ -112,12 +144,12 @@ impl Deciding<'_> {
                 self.updates.remove(&write.key);
                 self.rows
                     .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
-                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
+                return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
             let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
             if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
                 self.updates.insert(write.key.clone(), mutation);
-                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
+                return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
         }
         let before = self.read(&write.key)?;
@@ -135,6 +167,7 @@ impl Deciding<'_> {
         };
         let mut out = Vec::new();
         codec::encode(&mutation, &mut out);
+        let time = mutation.time;
         let after = applied(before.clone(), mutation, self.versions_max);
         if let Some(after) = &after {
             let mut stored = Vec::new();
@@ -143,18 +176,27 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
+        let index_changes = changes_of(self.indexes, &write.key, before.as_ref(), after.as_ref(), time);
+        let index_changes = match index_changes {
+            Ok(changes) => changes,
+            Err(reason) => return Ok((RowOutcome::Refused(Refused::NotIndexable(reason)), None)),
+        };
         let image = match write.image {
             Image::None => None,
             Image::Before => before,
             Image::After => after.clone(),
         };
         self.rows.insert(write.key.clone(), after);
-        Ok((RowOutcome::Written(image), Some(Bytes::from(out))))
+        let decided = DecidedRow {
+            mutation: out.into(),
+            index_changes,
+        };
+        Ok((RowOutcome::Written(image), Some(decided)))
     }
 
     /// Returns the mutation of a write that does not depend on its row; `None` if it depends on the row.
     fn simple(&self, write: &RowWrite<'_>) -> Option<Mutation<'static>> {
-        if write.condition.is_some() || write.image != Image::None {
+        if write.condition.is_some() || write.image != Image::None || !self.indexes.is_empty() {
             return None;
         }
         match &write.action {

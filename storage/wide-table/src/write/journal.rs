@@ -16,7 +16,7 @@ use crate::store::WideStore;
 use crate::unchanged::SeenRange;
 
 /// Entry that the log checks, journals and applies.
-pub(super) struct WideEntry {
+pub(crate) struct WideEntry {
     store: Arc<WideStore>,
     entry: Entry,
     encoded: Bytes,
@@ -30,7 +30,7 @@ pub(super) struct WideEntry {
 }
 
 impl WideEntry {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: Arc<WideStore>,
         entry: Entry,
         durability: Durability,
@@ -84,8 +84,10 @@ impl LogEntry for WideEntry {
 
     fn check(&self) -> std::result::Result<(), Refusal> {
         let (table, pending) = (self.entry.table, &self.store.pending);
-        if !self.store.log.manifest().tables.contains_key(&table) {
-            return Err(Refusal::TableDropped(table));
+        let tables = self.store.tables();
+        let rules = tables.get(table).ok_or(Refusal::TableDropped(table))?;
+        if !rules.index_ids().eq(self.seen.indexes.iter().copied()) {
+            return Err(Refusal::Outdated);
         }
         if !self.seen.rows.is_empty() || !self.seen.ranges.is_empty() {
             let state = self.store.state();
@@ -111,17 +113,22 @@ impl LogEntry for WideEntry {
 
     fn apply(&self, sequence: SequenceNumber) -> std::result::Result<(), ModelError> {
         // The changes of a dropped table are not applied, because it has no readers.
-        let Ok(versions_max) = self.store.versions_max(self.entry.table) else {
+        let tables = self.store.tables();
+        let Some(rules) = tables.get(self.entry.table) else {
             return Ok(());
         };
         // Keys and mutations share the memory of the encoded entry, which the recent entries keep as well.
-        let changes = Entry::decode(&self.encoded)?.changes;
-        let count = changes.len() as u64;
-        *self.store.committed.lock().entry(self.entry.table).or_default() += count;
+        let entry = Entry::decode(&self.encoded)?;
+        let all = std::iter::once((entry.table, entry.changes, rules.versions_max));
+        let of_indexes = entry.index_changes.into_iter();
+        // The entries of a dropped index have no readers.
+        let of_indexes = of_indexes.filter(|(index, _)| tables.contains(*index));
+        let all = all.chain(of_indexes.map(|(index, changes)| (index, changes, 1)));
         let state = self.store.state();
-        state
-            .active
-            .apply(self.entry.table, changes, sequence, versions_max)?;
+        for (table, changes, versions_max) in all {
+            *self.store.committed.lock().entry(table).or_default() += changes.len() as u64;
+            state.active.apply(table, changes, sequence, versions_max)?;
+        }
         Ok(())
     }
 }

@@ -9,12 +9,15 @@ use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction, PageLimit};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Mutation, RowOutcome,
-    RowWrite, Settings, Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
+    Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Index, Mutation,
+    RowOutcome, RowWrite, Settings, StoredRow, Update, WideModel, WideReplay, WideStore, WriteOptions,
+    Written,
 };
 
 pub(crate) const TABLE: TableId = TableId(1);
@@ -46,14 +49,50 @@ impl Database {
         let store = Arc::new(WideStore::open(&log, &replay, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
-        log.edit_shared(|manifest| {
-            let row = TableRow::new(TABLE, name(), spec(versions_max), 0, 0);
+        let database = Self { store, threads };
+        if !database.threads.log().manifest().tables.contains_key(&TABLE) {
+            database.set_spec(spec(versions_max));
+        }
+        database
+    }
+
+    /// Stores the settings of the table.
+    fn set_spec(&self, spec: TableSpec) {
+        let stored = self.threads.log().edit_shared(|manifest| {
+            let row = TableRow::new(TABLE, name(), spec, 0, 0);
             let changes = vec![put_table(&row)];
             manifest.tables.insert(TABLE, row);
             changes
-        })
-        .expect("the table is stored");
-        Self { store, threads }
+        });
+        stored.expect("the table is stored");
+    }
+
+    /// Replaces the indexes of the table. The id of an index must never have been used for another index.
+    pub(crate) fn set_indexes(&self, indexes: &serde_json::Value) {
+        let manifest = self.threads.log().manifest();
+        let mut spec = manifest.tables[&TABLE].spec.clone();
+        let wide = spec.wide.as_deref_mut().expect("a wide table");
+        wide.indexes = serde_json::from_value(indexes.clone()).expect("valid indexes");
+        self.set_spec(spec);
+    }
+
+    /// Returns the compiled indexes of the table.
+    pub(crate) fn indexes(&self) -> Vec<Arc<Index>> {
+        let manifest = self.threads.log().manifest();
+        let wide = manifest.tables[&TABLE].spec.wide.clone();
+        Index::all_of(&wide.expect("a wide table")).expect("valid indexes")
+    }
+
+    /// Builds an index from its first row to its last.
+    pub(crate) fn build(&self, index: TableId) {
+        self.store
+            .settle_writes(&self.threads, TABLE)
+            .expect("writes settle");
+        let mut next = Some(Bytes::new());
+        while let Some(from) = next {
+            let step = self.store.build_index(&self.threads, TABLE, index, &from);
+            next = step.expect("it is built").next;
+        }
     }
 
     pub(crate) fn write(&self, writes: &[RowWrite<'_>]) -> Written {
@@ -71,7 +110,7 @@ impl Database {
     pub(crate) fn delete_rows(&self, range: KeyRange) {
         let options = WriteOptions::default();
         self.store
-            .delete_rows(&self.threads, TABLE, vec![range], &options, None)
+            .delete_rows(&self.threads, TABLE, &[range], options.durability, &|| false)
             .expect("they are deleted");
     }
 
@@ -114,6 +153,23 @@ impl Database {
         direction: Direction,
         rows_max: usize,
     ) -> Vec<(Bytes, Mutation<'static>)> {
+        self.rows_of(TABLE, range, direction, rows_max)
+            .into_iter()
+            .map(|row| {
+                let columns = row.columns().expect("it is intact").into_owned();
+                (row.key, columns)
+            })
+            .collect()
+    }
+
+    /// Returns all rows of a range of a table or index, read in pages.
+    pub(crate) fn rows_of(
+        &self,
+        table: TableId,
+        range: KeyRange,
+        direction: Direction,
+        rows_max: usize,
+    ) -> Vec<StoredRow> {
         let limit = PageLimit {
             rows_max,
             bytes_max: 1 << 20,
@@ -123,13 +179,10 @@ impl Database {
         while let Some(range) = rest {
             let page = self
                 .store
-                .page(TABLE, &range, direction, limit)
+                .page(table, &range, direction, limit)
                 .expect("it is read");
             assert!(page.rows.len() <= rows_max);
-            for row in page.rows {
-                let columns = row.columns().expect("it is intact").into_owned();
-                rows.push((row.key, columns));
-            }
+            rows.extend(page.rows);
             rest = page.next;
         }
         rows
@@ -152,6 +205,7 @@ fn name() -> TableName {
 fn spec(versions_max: u32) -> TableSpec {
     let wide = serde_json::json!({
         "key": [{"name": "k", "type": "string"}],
+        "columns": [{"name": "a", "type": "i64"}, {"name": "b", "type": "i64"}, {"name": "c", "type": "i64"}],
         "max_versions": versions_max,
     });
     let wide: WideSpec = serde_json::from_value(wide).expect("valid settings");
@@ -160,6 +214,17 @@ fn spec(versions_max: u32) -> TableSpec {
         wide: Some(Box::new(wide)),
         ..TableSpec::default()
     }
+}
+
+/// Returns the stored key of a row, which is valid UTF-8.
+pub(crate) fn encoded(key: &str) -> String {
+    let spec = spec(1).wide.expect("a wide table");
+    let layout = KeyLayout::new(&spec.key, false).expect("a valid key");
+    let mut stored = Vec::new();
+    layout
+        .encode(&[KeyValue::from(key)], &mut stored)
+        .expect("a valid value");
+    String::from_utf8(stored).expect("the delimiter is ASCII")
 }
 
 /// Returns a write of a row whose partition is the first byte of its key.

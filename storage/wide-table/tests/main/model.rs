@@ -2,9 +2,11 @@
 //!
 //! The model is a map from keys to columns and versions. Each run prints its seed.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -34,12 +36,14 @@ enum Step {
     DeleteRange(String, String),
     Flush,
     Restart,
+    /// Drops all indexes and creates them again, with other ids.
+    Reindex,
     Get(String),
     Scan(String, String, bool, usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let key = || "[a-d][a-d]";
+    let key = || "[a-d][a-d]".prop_map(|text| encoded(&text));
     let (time, column) = (|| 1..20_i64, || 0..COLUMNS.len());
     let columns = proptest::collection::btree_map(column(), 0..100_i64, 0..3);
     let step = prop_oneof![
@@ -53,6 +57,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (key(), key()).prop_map(|(start, end)| Step::DeleteRange(start, end)),
         1 => Just(Step::Flush),
         1 => Just(Step::Restart),
+        1 => Just(Step::Reindex),
         2 => key().prop_map(Step::Get),
         2 => (key(), key(), any::<bool>(), 1..5_usize).prop_map(|(start, end, back, page)| Step::Scan(start, end, back, page)),
     ];
@@ -102,8 +107,11 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
 fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[Step]) {
     let open = || Database::open_with(backend(), VERSIONS_MAX as u32, fragment_bytes);
     let (mut database, mut naive) = (open(), Naive::default());
+    database.set_indexes(&serde_json::json!([]));
     database.delete_rows(KeyRange::ALL);
+    reindex(&database);
     for step in steps {
+        check_indexes(&database, &naive);
         match step {
             Step::Put(key, time, columns) => {
                 let columns: Vec<_> = columns
@@ -169,6 +177,10 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[S
                 database.close();
                 database = open();
             }
+            Step::Reindex => {
+                database.set_indexes(&serde_json::json!([]));
+                reindex(&database);
+            }
             Step::Get(key) => {
                 check_row(database.row(key.as_bytes()), naive.0.get(key), key);
                 check_row(database.row_by_columns(key.as_bytes()), naive.0.get(key), key);
@@ -196,7 +208,116 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[S
             }
         }
     }
+    check_indexes(&database, &naive);
     database.close();
+}
+
+/// Id of the next index. Runs share backends, and the id of an index is never used again.
+static NEXT_INDEX: AtomicU32 = AtomicU32::new(100);
+
+/// Columns of the indexes, each with true if it is descending.
+const INDEXES: [&[(&str, bool)]; 3] = [
+    &[("a", false)],
+    &[("b", true), ("c", false)],
+    &[("k", true), ("a", false)],
+];
+
+/// Creates all indexes and builds them. The first one covers column `b`, the second one all columns, the third one none.
+fn reindex(database: &Database) {
+    let covers = [
+        serde_json::json!({"columns": ["b"]}),
+        serde_json::json!("all"),
+        serde_json::json!({"columns": []}),
+    ];
+    let first = NEXT_INDEX.fetch_add(INDEXES.len() as u32, Ordering::Relaxed);
+    let in_state = |state: serde_json::Value| -> serde_json::Value {
+        let index = |(number, columns): (usize, &&[(&str, bool)])| {
+            let column = |(name, is_descending): &(&str, bool)| {
+                let kind = if *name == "k" { "string" } else { "i64" };
+                let order = if *is_descending { "desc" } else { "asc" };
+                serde_json::json!({"name": name, "type": kind, "order": order})
+            };
+            serde_json::json!({
+                "id": first + number as u32,
+                "name": format!("index{number}"),
+                "key": columns.iter().map(column).collect::<Vec<_>>(),
+                "covers": covers[number],
+                "state": state,
+            })
+        };
+        INDEXES.iter().enumerate().map(index).collect()
+    };
+    database.set_indexes(&in_state(serde_json::json!({"building": {}})));
+    for index in database.indexes() {
+        database.build(index.id());
+    }
+    database.set_indexes(&in_state(serde_json::json!("ready")));
+}
+
+/// Value of an index key in the model.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum KeyPart {
+    Number(i64),
+    Text(String),
+}
+
+/// Value of an index key with its order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Ordered {
+    Ascending(KeyPart),
+    Descending(Reverse<KeyPart>),
+}
+
+impl Naive {
+    /// Returns the keys of the rows that have an entry in an index, in the order of the entries.
+    fn indexed(&self, columns: &[(&str, bool)]) -> Vec<&String> {
+        let part = |key: &String, (name, is_descending): &(&str, bool)| {
+            let column = COLUMNS.into_iter().find(|column| column == name);
+            let value = match column {
+                Some(column) => KeyPart::Number(self.newest(key, column)?.1),
+                None => KeyPart::Text(key.clone()),
+            };
+            Some(match is_descending {
+                true => Ordered::Descending(Reverse(value)),
+                false => Ordered::Ascending(value),
+            })
+        };
+        let entry = |key| -> Option<(Vec<Ordered>, &String)> {
+            let parts = columns.iter().map(|column| part(key, column));
+            Some((parts.collect::<Option<_>>()?, key))
+        };
+        let mut entries: Vec<_> = self.0.keys().filter_map(entry).collect();
+        entries.sort();
+        entries.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+/// Compares the entries of all indexes with the rows of the model: their order, their rows and their covered values.
+fn check_indexes(database: &Database, naive: &Naive) {
+    for (index, columns) in database.indexes().iter().zip(INDEXES) {
+        let expected = naive.indexed(columns);
+        for direction in [Direction::Ascending, Direction::Descending] {
+            let mut entries = database.rows_of(index.id(), KeyRange::ALL, direction, 3);
+            if direction == Direction::Descending {
+                entries.reverse();
+            }
+            let rows = entries.iter().map(|entry| index.covered_row(entry));
+            let rows: Vec<_> = rows.map(|row| row.expect("it is intact")).collect();
+            let keys: Vec<&[u8]> = rows.iter().map(|row| row.key.as_ref()).collect();
+            let expected_keys: Vec<&[u8]> = expected.iter().map(|key| key.as_bytes()).collect();
+            assert_eq!(keys, expected_keys, "{}", index.name());
+            for ((entry, row), key) in entries.iter().zip(&rows).zip(&expected) {
+                let stored = database.store.row(TABLE, &row.key).expect("it is read");
+                let stored = stored.expect("the row of an entry exists");
+                assert!(index.is_entry_of(&entry.key, &stored).expect("it is intact"));
+                let columns = row.columns().expect("it is intact");
+                for column in COLUMNS.into_iter().filter(|column| index.holds(&named(column))) {
+                    let newest = naive.newest(key, column).map(|(_, number)| number);
+                    assert_eq!(number(&columns, column), newest, "{} of {key:?}", index.name());
+                }
+            }
+        }
+    }
 }
 
 /// Runs random steps on the store and on the naive model, and compares the results. Rows above `fragment_bytes` are

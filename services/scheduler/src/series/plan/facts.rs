@@ -186,7 +186,8 @@ impl TableFacts {
             | JobKind::SweepArchive
             | JobKind::WriteSettings
             | JobKind::AttachArchive
-            | JobKind::SetAttributes => &Schedule::Continuous,
+            | JobKind::SetAttributes
+            | JobKind::BuildIndex => &Schedule::Continuous,
         }
     }
 }

@@ -144,7 +144,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
         | JobKind::SweepArchive
         | JobKind::AttachArchive
         | JobKind::WriteSettings
-        | JobKind::SetAttributes => 0,
+        | JobKind::SetAttributes
+        | JobKind::BuildIndex => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {

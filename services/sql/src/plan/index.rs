@@ -1,0 +1,88 @@
+//! Choice between the primary key and the secondary indexes.
+//!
+//! An index that is being built is not used. A row without a value in an index column has no entry, so an index serves a
+//! statement only if the conditions test each of its columns: no condition is true for a column without a value.
+
+use std::sync::Arc;
+
+use tideline_engine::WideTable;
+use tideline_engine::indexes::Index;
+use tideline_engine::rows::ColumnName;
+
+use super::{Access, order};
+use crate::statement::{ColumnTest, Comparison, Predicate, Select};
+
+/// Returns the path that reads the fewest rows among those that return the requested order. Without such a path, returns
+/// the path of the primary key, so that the refusal describes it.
+pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Access {
+    if primary.is_whole_key() {
+        return primary;
+    }
+    let serves = |access: &Access| -> bool {
+        let is_allowed = access.is_restricted() || select.allow_scan;
+        let path = order::of_path(table, access);
+        is_allowed && order::is_backward(table, access, &path, &select.order, select.order_at).is_ok()
+    };
+    let mut best: Option<Access> = None;
+    for index in table.indexes().iter().filter(|index| index.is_ready()) {
+        if !has_all_rows(table, index, primary.conditions()) {
+            continue;
+        }
+        // An index whose ranges exceed a limit does not serve the statement; another path may.
+        let Ok(access) = primary.with_index(table, index) else {
+            continue;
+        };
+        let is_better = best
+            .as_ref()
+            .is_none_or(|best| access.restrictions() > best.restrictions());
+        if is_better && !access.is_whole_key() && serves(&access) {
+            best = Some(access);
+        }
+    }
+    let is_served = serves(&primary);
+    match best {
+        Some(best) if !is_served || best.restrictions() > primary.restrictions() => best,
+        _ => primary,
+    }
+}
+
+/// Returns true if every row that meets the conditions has an entry in the index.
+fn has_all_rows(table: &WideTable, index: &Arc<Index>, conditions: &[Predicate]) -> bool {
+    let mut columns = index.layout().logical().iter();
+    columns.all(|column| {
+        let is_key = table.layout().logical_number(&column.name).is_ok();
+        // A column that was declared later may hold values of another type, which have no entry.
+        let has_one_type = matches!(table.column(&column.name).0, ColumnName::Declared(_));
+        is_key
+            || conditions
+                .iter()
+                .any(|condition| requires(condition, &column.name, has_one_type))
+    })
+}
+
+/// Returns true if the condition is false for every row without a value of the declared type in the column.
+fn requires(condition: &Predicate, column: &str, has_one_type: bool) -> bool {
+    match condition {
+        Predicate::And(all) => all
+            .iter()
+            .any(|condition| requires(condition, column, has_one_type)),
+        Predicate::Or(any) => any
+            .iter()
+            .all(|condition| requires(condition, column, has_one_type)),
+        Predicate::Test(name, test) => {
+            name.text == column
+                && match test {
+                    ColumnTest::IsNull => false,
+                    ColumnTest::IsNotNull
+                    | ColumnTest::Compare(Comparison::NotEqual, _)
+                    | ColumnTest::In(_, true)
+                    | ColumnTest::Between(_, true)
+                    | ColumnTest::Prefix(_, true) => has_one_type,
+                    ColumnTest::Compare(..)
+                    | ColumnTest::In(_, false)
+                    | ColumnTest::Between(_, false)
+                    | ColumnTest::Prefix(_, false) => true,
+                }
+        }
+    }
+}

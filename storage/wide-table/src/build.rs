@@ -1,0 +1,163 @@
+//! Online build of an index: adds the entries of the rows that are older than the index.
+//!
+//! Writes maintain an index from the moment of its creation. The build reads the rows in key order and writes the entry
+//! of each row, on the condition that the row has not changed since it was read. It therefore never overwrites the entry
+//! of a newer write.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit};
+use tideline_log::{LogError, LogThreads, Refusal};
+use tideline_model::{Durability, KeyRange, TableId};
+
+use crate::entry::{Change, Entry};
+use crate::error::{Result, WideError};
+use crate::index::Index;
+use crate::store::WideStore;
+use crate::write::{Seen, WideEntry};
+
+/// Rows that are read for one journal entry.
+const PAGE: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
+/// Number of attempts before a step of a build fails as contended.
+const ATTEMPTS_MAX: u32 = 1_000;
+
+/// Result of one step of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildStep {
+    /// Number of rows that were read.
+    pub rows: u64,
+    /// Bytes of the rows that were read.
+    pub bytes_read: u64,
+    /// Bytes of the entries that were written.
+    pub bytes_written: u64,
+    /// Key at which the next step begins; `None` if all rows have their entries.
+    pub next: Option<Bytes>,
+}
+
+impl WideStore {
+    /// Waits until all writes that were decided before the newest settings are applied or refused. A build begins with
+    /// this call, also after a restart: a write that was decided without the index could otherwise become visible after
+    /// the build has passed its key.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the log.
+    pub fn settle_writes(self: &Arc<Self>, threads: &LogThreads, table: TableId) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = Seen::of_indexes(self.rules(table)?.index_ids().collect());
+            let entry = Entry {
+                table,
+                request: None,
+                changes: Vec::new(),
+                index_changes: Vec::new(),
+            };
+            // The committer checks entries in their order, so it has checked all earlier ones.
+            let entry = WideEntry::new(Arc::clone(self), entry, Durability::Synced, seen, Vec::new());
+            match threads.commit(Box::new(entry)) {
+                Err(LogError::Refused(Refusal::Outdated)) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => return Ok(()),
+            }
+        }
+        Err(contended())
+    }
+
+    /// Adds the entries of up to 500 rows, beginning with the key `from`. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table or the index does not exist, [`WideError::NotIndexable`] for a row that
+    /// cannot have an entry, [`WideError::Contended`] if the rows were changed by others during every attempt, and the
+    /// errors of reads and of the log.
+    pub fn build_index(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        index: TableId,
+        from: &[u8],
+    ) -> Result<BuildStep> {
+        let rest = KeyRange {
+            start: from.to_vec(),
+            end: None,
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let page = self.page(table, &rest, Direction::Ascending, PAGE)?;
+            let rules = self.rules(table)?;
+            rules.check(table)?;
+            let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;
+            let mut step = BuildStep::done();
+            let mut seen = Seen::of_indexes(rules.index_ids().collect());
+            let mut puts = Vec::with_capacity(page.rows.len());
+            for row in page.rows {
+                step.rows += 1;
+                step.bytes_read += row.bytes() as u64;
+                if let Some(put) = self.entry_now(table, compiled, &row.key, &mut seen)? {
+                    step.bytes_written += put.bytes() as u64;
+                    puts.push(put);
+                }
+            }
+            step.next = page.next.map(|next| next.start.into());
+            if puts.is_empty() {
+                return Ok(step);
+            }
+            let entry = Entry {
+                table,
+                request: None,
+                changes: Vec::new(),
+                index_changes: vec![(index, puts)],
+            };
+            let entry = WideEntry::new(Arc::clone(self), entry, Durability::Synced, seen, Vec::new());
+            match threads.commit(Box::new(entry)) {
+                Err(LogError::Refused(Refusal::Outdated)) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => return Ok(step),
+            }
+        }
+        Err(contended())
+    }
+
+    /// Reads a row and returns the change that writes its entry; `None` if it has none. Records the revision of the row.
+    fn entry_now(
+        &self,
+        table: TableId,
+        index: &Index,
+        key: &Bytes,
+        seen: &mut Seen,
+    ) -> Result<Option<Change>> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let (row, revision) = self.row_at(table, key)?;
+        seen.add_row(key.clone(), revision);
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let columns = row.columns().map_err(damaged)?;
+        let values = index.primary_values(key).map_err(damaged)?;
+        let entry = index.entry(&values, &columns);
+        let entry = entry.map_err(|reason| WideError::NotIndexable { table, reason })?;
+        Ok(entry.map(|entry| Change::Row {
+            key: entry.key,
+            mutation: entry.value,
+        }))
+    }
+}
+
+impl BuildStep {
+    fn done() -> Self {
+        Self {
+            rows: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            next: None,
+        }
+    }
+}
+
+fn contended() -> WideError {
+    WideError::Contended {
+        attempts: ATTEMPTS_MAX,
+    }
+}

@@ -1,0 +1,364 @@
+//! Secondary indexes: the entry of a row, and the way back from an entry to its row.
+//!
+//! An entry is stored like a row, under the id of the index. Its key holds the columns of the index and of the primary
+//! key. Its value holds the covered columns, each with its newest version, and the time of the row. A row without a
+//! value in one of the index columns, or with a value of another type, has no entry.
+//!
+//! The entry is a function of the row alone. The caller of a write reads the row before the write, and the journal entry
+//! of the write holds the changes of all index entries. A reader that sees the write therefore sees it in every index.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::tuple::{KeyKind, KeyValue};
+use tideline_model::{IndexCover, IndexScope, IndexSpec, TableId, WideSpec};
+
+use crate::codec;
+use crate::entry::Change;
+use crate::error::Damage;
+use crate::mutation::{Column, ColumnName, Effect, Mutation};
+use crate::read::StoredRow;
+use crate::value::CellValue;
+
+/// Compiled secondary index.
+#[derive(Debug)]
+pub struct Index {
+    pub(crate) id: TableId,
+    name: String,
+    is_ready: bool,
+    layout: KeyLayout,
+    primary: Arc<KeyLayout>,
+    /// Origin of each logical column of the index key.
+    sources: Vec<Source>,
+    /// For each logical column of the primary key, its number in the index key.
+    primary_numbers: Vec<usize>,
+    /// Covered columns, sorted; `None` = all columns.
+    covered: Option<Vec<ColumnName<'static>>>,
+}
+
+/// Origin of the values of a column of an index key.
+#[derive(Debug)]
+enum Source {
+    /// Logical column of the primary key, by its number.
+    Key(usize),
+    /// Column of the row.
+    Column(ColumnName<'static>),
+}
+
+/// Entry of a row: its key and its encoded value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub(crate) key: Bytes,
+    pub(crate) value: Bytes,
+}
+
+impl Index {
+    /// Compiles the indexes of a table.
+    ///
+    /// # Errors
+    ///
+    /// The reason if an index or the key of the table is not valid.
+    pub fn all_of(table: &WideSpec) -> Result<Vec<Arc<Self>>, String> {
+        if table.indexes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let primary = KeyLayout::new(&table.key, true).map_err(|error| error.to_string())?;
+        let primary = Arc::new(primary);
+        let mut indexes = Vec::with_capacity(table.indexes.len());
+        for index in &table.indexes {
+            indexes.push(Arc::new(Self::new(table, &primary, index)?));
+        }
+        indexes.sort_by_key(|index| index.id);
+        Ok(indexes)
+    }
+
+    fn new(table: &WideSpec, primary: &Arc<KeyLayout>, spec: &IndexSpec) -> Result<Self, String> {
+        let is_local = spec.scope == IndexScope::Local;
+        let refuse = |reason: String| format!("index {:?}: {reason}", spec.name);
+        let layout = KeyLayout::of_index(&table.key, &spec.key, is_local);
+        let layout = layout.map_err(|error| refuse(error.to_string()))?;
+        let mut sources = Vec::with_capacity(layout.logical().len());
+        for column in layout.logical() {
+            let in_key = primary.logical().iter().position(|key| key.name == column.name);
+            let (source, declared) = match in_key {
+                Some(number) => (Source::Key(number), Some(primary.logical()[number].kind)),
+                None => {
+                    let name = column_name(table, &column.name).ok_or_else(|| {
+                        refuse(format!(
+                            "column {:?} is neither declared nor part of the key; declare it with its type first",
+                            column.name
+                        ))
+                    })?;
+                    let declared = table.columns.iter().find(|declared| declared.name == column.name);
+                    let kind = declared.and_then(|declared| KeyKind::of(declared.column_type));
+                    (Source::Column(name), kind)
+                }
+            };
+            if declared != Some(column.kind) {
+                return Err(refuse(format!(
+                    "column {:?} has another type in the table than {}",
+                    column.name, column.kind
+                )));
+            }
+            sources.push(source);
+        }
+        let number_of = |name: &str| layout.logical().iter().position(|column| column.name == name);
+        let primary_numbers = primary
+            .logical()
+            .iter()
+            .filter_map(|column| number_of(&column.name));
+        let covered = match &spec.covers {
+            IndexCover::All => None,
+            IndexCover::Columns(names) => {
+                let mut covered = Vec::with_capacity(names.len());
+                for name in names {
+                    covered.push(column_name(table, name).unwrap_or_else(|| named(name)));
+                }
+                covered.sort();
+                Some(covered)
+            }
+        };
+        Ok(Self {
+            id: TableId(spec.id),
+            name: spec.name.clone(),
+            is_ready: spec.is_ready(),
+            primary_numbers: primary_numbers.collect(),
+            primary: Arc::clone(primary),
+            layout,
+            sources,
+            covered,
+        })
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the id under which the entries are stored.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Returns the layout of the keys of the entries.
+    pub fn layout(&self) -> &KeyLayout {
+        &self.layout
+    }
+
+    /// Returns true if every row has its entry.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Returns true if the entries hold the newest version of this column, as a part of their key or in their value.
+    pub fn holds(&self, column: &ColumnName<'_>) -> bool {
+        let Some(covered) = &self.covered else {
+            return true;
+        };
+        // A decimal number in a key has lost its trailing zeros.
+        let mut keys = self.sources.iter().zip(self.layout.logical());
+        let in_key = keys.any(|(source, key)| {
+            matches!(source, Source::Column(name) if name == column) && key.kind != KeyKind::Decimal
+        });
+        in_key || covered.iter().any(|name| name == column)
+    }
+
+    /// Returns true if the entries hold the newest version of every column.
+    pub fn holds_all(&self) -> bool {
+        self.covered.is_none()
+    }
+
+    /// Returns the entry of a row; `None` if the row has none. `values` are the logical values of its primary key.
+    ///
+    /// # Errors
+    ///
+    /// A reason if the key of the entry is too long, or if its values do not fit the modifiers of the index.
+    pub(crate) fn entry(
+        &self,
+        values: &[KeyValue<'_>],
+        row: &Mutation<'_>,
+    ) -> Result<Option<IndexEntry>, String> {
+        let mut logical = Vec::with_capacity(self.sources.len());
+        for (source, column) in self.sources.iter().zip(self.layout.logical()) {
+            let value = match source {
+                Source::Key(number) => Some(values[*number].clone()),
+                Source::Column(name) => {
+                    let newest = row.column(name).and_then(Column::newest);
+                    newest.and_then(|version| version.value.key_value())
+                }
+            };
+            match value.filter(|value| value.kind() == column.kind) {
+                Some(value) => logical.push(value),
+                None => return Ok(None),
+            }
+        }
+        let mut key = Vec::new();
+        self.layout
+            .encode(&logical, &mut key)
+            .map_err(|error| format!("the row cannot be stored in the index {:?}: {error}", self.name))?;
+        let value = Mutation {
+            effect: Effect::Replace,
+            time: row.time,
+            columns: match &self.covered {
+                None => row.columns.iter().filter_map(newest_version).collect(),
+                Some(covered) => covered
+                    .iter()
+                    .filter_map(|name| row.column(name).and_then(newest_version))
+                    .collect(),
+            },
+        };
+        let mut encoded = Vec::new();
+        codec::encode(&value, &mut encoded);
+        Ok(Some(IndexEntry {
+            key: key.into(),
+            value: encoded.into(),
+        }))
+    }
+
+    /// Returns the stored key of the row of an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the key of the entry is damaged.
+    pub fn row_key(&self, entry_key: &[u8]) -> Result<Vec<u8>, Damage> {
+        let damaged = |_| Damage("the key of an index entry is damaged");
+        let values = self.layout.decode(entry_key).map_err(damaged)?;
+        let primary: Vec<KeyValue<'_>> = self
+            .primary_numbers
+            .iter()
+            .map(|number| values[*number].clone())
+            .collect();
+        let mut key = Vec::new();
+        let encoded = self.primary.encode(&primary, &mut key);
+        encoded.map_err(|_| Damage("the key of an index entry is not that of a row"))?;
+        Ok(key)
+    }
+
+    /// Returns the columns of a row that its entry holds, as a stored row. The columns of the index key have the time of
+    /// the row.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the entry is damaged.
+    pub fn covered_row(&self, entry: &StoredRow) -> Result<StoredRow, Damage> {
+        let damaged = |_| Damage("the key of an index entry is damaged");
+        let values = self.layout.decode(&entry.key).map_err(damaged)?;
+        let stored = entry.columns()?;
+        let mut columns: BTreeMap<ColumnName<'_>, Column<'_>> = self
+            .sources
+            .iter()
+            .zip(&values)
+            .filter_map(|(source, value)| match source {
+                Source::Key(_) => None,
+                Source::Column(name) => {
+                    let column = Column::with(name.clone(), stored.time, CellValue::of_key(value));
+                    Some((name.clone(), column))
+                }
+            })
+            .collect();
+        columns.extend(
+            stored
+                .columns
+                .into_iter()
+                .map(|column| (column.name.clone(), column)),
+        );
+        let row = Mutation {
+            effect: Effect::Replace,
+            time: stored.time,
+            columns: columns.into_values().collect(),
+        };
+        let mut value = Vec::new();
+        codec::encode(&row, &mut value);
+        Ok(StoredRow::new(self.row_key(&entry.key)?.into(), value.into()))
+    }
+
+    /// Returns true if the row has this entry now.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the row is damaged.
+    pub fn is_entry_of(&self, entry_key: &[u8], row: &StoredRow) -> Result<bool, Damage> {
+        let columns = row.columns()?;
+        let values = self.primary_values(&row.key)?;
+        let entry = self.entry(&values, &columns).ok().flatten();
+        Ok(entry.is_some_and(|entry| entry.key == entry_key))
+    }
+
+    /// Decodes the stored key of a row.
+    pub(crate) fn primary_values<'k>(&self, key: &'k [u8]) -> Result<Vec<KeyValue<'k>>, Damage> {
+        let damaged = |_| Damage("the key of a row is damaged");
+        self.primary.decode(key).map_err(damaged)
+    }
+}
+
+/// Returns the changes of the entries of one row in all indexes, in the order of the indexes. `before` and `after` are
+/// the row before and after a write; `None` if it does not exist.
+///
+/// # Errors
+///
+/// A reason if the row cannot have an entry in an index.
+pub(crate) fn changes_of(
+    indexes: &[Arc<Index>],
+    key: &[u8],
+    before: Option<&Mutation<'_>>,
+    after: Option<&Mutation<'_>>,
+    time: i64,
+) -> Result<Vec<(TableId, Vec<Change>)>, String> {
+    let Some(first) = indexes.first() else {
+        return Ok(Vec::new());
+    };
+    let values = first.primary_values(key).map_err(|damage| damage.to_string())?;
+    let mut all = Vec::with_capacity(indexes.len());
+    for index in indexes {
+        // A row that was written before the index existed may have no valid entry.
+        let old = before.and_then(|row| index.entry(&values, row).ok().flatten());
+        let new = match after {
+            Some(row) => index.entry(&values, row)?,
+            None => None,
+        };
+        let mut changes = Vec::new();
+        if let Some(old) = &old
+            && new.as_ref().is_none_or(|new| new.key != old.key)
+        {
+            let mut mutation = Vec::new();
+            codec::encode(&Mutation::delete(time), &mut mutation);
+            changes.push(Change::Row {
+                key: old.key.clone(),
+                mutation: mutation.into(),
+            });
+        }
+        // An index that is being built may not have the entry of the row before, so it is written again.
+        if let Some(new) = new.filter(|new| !index.is_ready || old.as_ref() != Some(new)) {
+            changes.push(Change::Row {
+                key: new.key,
+                mutation: new.value,
+            });
+        }
+        if !changes.is_empty() {
+            all.push((index.id, changes));
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the column with its newest version only; `None` if it has none.
+fn newest_version<'r>(column: &Column<'r>) -> Option<Column<'r>> {
+    let version = column.newest()?.clone();
+    Some(Column::with(column.name.clone(), version.time, version.value))
+}
+
+/// Returns the stored name of a declared column; `None` if it is not declared by its name.
+fn column_name(table: &WideSpec, name: &str) -> Option<ColumnName<'static>> {
+    let mut declared = table.columns.iter();
+    let declared = declared.find(|column| column.name == name && !column.is_pattern())?;
+    Some(match declared.number {
+        0 => named(name),
+        number => ColumnName::Declared(number),
+    })
+}
+
+fn named(name: &str) -> ColumnName<'static> {
+    ColumnName::Named(name.to_owned().into())
+}
