@@ -323,9 +323,9 @@ impl MetadataOfMetrics {
 
     /// Applies committed metadata.
     pub(crate) fn apply(&self, metrics: Vec<(Box<str>, StoredMetadata)>) {
-        let names = metrics.iter().map(|(name, _)| name.clone());
-        self.unsaved.add(names);
         let mut remembered = self.remembered.write();
+        let names = metrics.iter().map(|(name, _)| name.clone());
+        self.unsaved.add(&mut remembered, names);
         for (name, known) in metrics {
             remembered.insert(&name, known);
         }

@@ -80,8 +80,8 @@ impl SavedSearches {
 
     /// Applies a committed change; `None` deletes the search.
     pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
-        self.unsaved.add([name.as_str().into()]);
         let mut by_name = self.by_name.write();
+        self.unsaved.add(&mut by_name, [name.as_str().into()]);
         match text {
             Some(text) => by_name.insert(name, text),
             None => by_name.remove(&name),
@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::change::tests::{Journal, catalog, options, save};
+    use crate::unsaved_rows::tests::assert_added_under_lock;
 
     /// Rows are stored on disk: these bytes must remain readable forever.
     #[test]
@@ -232,6 +233,13 @@ mod tests {
             flipped[at / 8] ^= 1 << (at % 8);
             assert_eq!(decode("mine", &flipped), None, "bit {at}");
         }
+    }
+
+    #[test]
+    fn a_search_is_unsaved_only_once_no_flush_can_write_its_old_text() {
+        let searches = SavedSearches::new(TableId(7));
+        let apply = || searches.apply("mine".into(), Some("new".into()));
+        assert_added_under_lock(&searches.by_name, &searches.unsaved, apply);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Rows of named objects (searches, metrics) that changed in memory and are written by the next flush.
+//!
+//! Names are added while values change and flushes run. A name stays until a row with its newest value is durable.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockWriteGuard};
 use tideline_backend::{Backend, RowChange, Space, Stamp};
 use tideline_key_codec::{named_key, table_rows};
 use tideline_model::{Durability, TableId};
@@ -37,9 +39,14 @@ impl UnsavedRows {
         }
     }
 
-    /// Adds names whose values have changed. If a value changes only after this call, the caller must hold a lock that
-    /// the `row` callback of [`write`](Self::write) takes, until the value has changed.
-    pub(crate) fn add(&self, names: impl IntoIterator<Item = Box<str>>) {
+    /// Adds names whose values are changed under the write lock `_values`. The caller holds it until the values have
+    /// changed, and the `row` callback of [`write`](Self::write) locks the same values for reading. Otherwise, a
+    /// concurrent write could write the row of the old value, and [`synced`](Self::synced) would remove the name.
+    pub(crate) fn add<T>(
+        &self,
+        _values: &mut RwLockWriteGuard<'_, T>,
+        names: impl IntoIterator<Item = Box<str>>,
+    ) {
         let mut unsaved = self.names.lock();
         for name in names {
             unsaved.changed_since.insert(name.clone());
@@ -78,5 +85,38 @@ impl UnsavedRows {
         let mut unsaved = self.names.lock();
         let Names { all, changed_since } = &mut *unsaved;
         all.retain(|name| changed_since.contains(name) || !written.contains(name));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use parking_lot::RwLock;
+    use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+
+    use super::*;
+
+    /// Asserts that `apply` adds no name before it holds the write lock of `values`.
+    pub(crate) fn assert_added_under_lock<T: Send + Sync>(
+        values: &RwLock<T>,
+        unsaved: &UnsavedRows,
+        apply: impl FnOnce() + Send,
+    ) {
+        std::thread::scope(|scope| {
+            let reading = values.read();
+            scope.spawn(apply);
+            // No further reader is admitted once `apply` waits for the write lock.
+            while values.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+            let written = unsaved.write(&backend, &mut || Ok(Stamp(1)), |_| None);
+            assert_eq!(
+                written.expect("written"),
+                BTreeSet::new(),
+                "the value has not changed yet"
+            );
+            drop(reading);
+        });
+        assert_eq!(unsaved.names.lock().all.len(), 1);
     }
 }

@@ -113,6 +113,28 @@ impl Cancel {
     }
 }
 
+/// Time limit and cancellation flag of one running query.
+#[derive(Debug, Clone)]
+pub(crate) struct Deadline {
+    cancel: Cancel,
+    started: Instant,
+    time_max: Duration,
+}
+
+impl Deadline {
+    /// Returns an error if the query was cancelled or its time is over.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(QueryError::Cancelled);
+        }
+        let (limit, elapsed) = (self.time_max, self.started.elapsed());
+        if elapsed > limit {
+            return Err(QueryError::TimedOut { limit, elapsed });
+        }
+        Ok(())
+    }
+}
+
 /// Unit in which a query reserves memory from the process account, so that few calls take the lock of the account.
 const PAGE_BYTES: u64 = 256 << 10;
 /// Unused reserved bytes above which a query returns memory to the account.
@@ -125,8 +147,7 @@ const SPARE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Watch {
     budget: Budget,
-    cancel: Cancel,
-    started: Instant,
+    deadline: Deadline,
     points: AtomicU64,
     values: AtomicU64,
     held: AtomicU64,
@@ -142,8 +163,11 @@ impl Watch {
     pub fn new(budget: Budget, cancel: Cancel, memory: &MemoryAccount) -> Self {
         Self {
             budget,
-            cancel,
-            started: Instant::now(),
+            deadline: Deadline {
+                cancel,
+                started: Instant::now(),
+                time_max: budget.time_max,
+            },
             points: AtomicU64::new(0),
             values: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -159,7 +183,12 @@ impl Watch {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.deadline.started.elapsed()
+    }
+
+    /// Returns the time limit and the cancellation flag.
+    pub(crate) fn deadline(&self) -> &Deadline {
+        &self.deadline
     }
 
     /// Checks the time limit and the cancellation flag. A background query yields its core here.
@@ -169,15 +198,7 @@ impl Watch {
     /// [`QueryError::Cancelled`] if the query was cancelled, [`QueryError::TimedOut`] if its time is over.
     pub fn check(&self) -> Result<()> {
         background::yield_core();
-        if self.cancel.is_cancelled() {
-            return Err(QueryError::Cancelled);
-        }
-        let elapsed = self.elapsed();
-        if elapsed > self.budget.time_max {
-            let limit = self.budget.time_max;
-            return Err(QueryError::TimedOut { limit, elapsed });
-        }
-        Ok(())
+        self.deadline.check()
     }
 
     /// Charges a decoded run.
@@ -265,13 +286,17 @@ impl Watch {
 
     /// Adds selected timelines to the progress.
     pub(crate) fn note_selected(&self, timelines: u64) {
-        self.cancel.0.timelines.fetch_add(timelines, Ordering::Relaxed);
+        self.deadline
+            .cancel
+            .0
+            .timelines
+            .fetch_add(timelines, Ordering::Relaxed);
     }
 
     /// Charges points and values.
     pub(crate) fn add(&self, points: u64, values: u64) -> Result<()> {
-        self.cancel.0.points.fetch_add(points, Ordering::Relaxed);
-        self.cancel.0.values.fetch_add(values, Ordering::Relaxed);
+        self.deadline.cancel.0.points.fetch_add(points, Ordering::Relaxed);
+        self.deadline.cancel.0.values.fetch_add(values, Ordering::Relaxed);
         let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
         within("points read", self.budget.points_max, add(&self.points, points))?;
         within("values read", self.budget.values_max, add(&self.values, values))

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tideline_engine::model::Clock;
 use tideline_engine::runtime::background;
 
-use crate::budget::Watch;
+use crate::budget::{Deadline, Watch};
 use crate::error::{QueryError, Result};
 
 /// Interval at which a waiting query checks its time limit and its cancellation flag.
@@ -122,13 +122,17 @@ impl ColdPool {
     /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is
     /// over, the query is cancelled, or its thread cannot be started. Waiting counts as time of the query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        let _permit = self.gate.acquire(watch)?;
+        let deadline = watch.deadline();
+        let _permit = self.gate.acquire(deadline)?;
         let ended = std::thread::scope(|scope| {
             // A thread cannot raise its priority again, so the query runs on a new thread and the caller waits.
             let builder = std::thread::Builder::new().name("query-cold".into());
             let running = builder.spawn_scoped(scope, || {
                 background::enter();
-                GATE.set(Some(Arc::clone(&self.gate)));
+                ADMITTED.set(Some(Admitted {
+                    gate: Arc::clone(&self.gate),
+                    deadline: deadline.clone(),
+                }));
                 work()
             });
             running.map(|running| running.join())
@@ -142,31 +146,40 @@ impl ColdPool {
 }
 
 thread_local! {
-    /// Gate that the query of this thread has passed; `None` if the thread runs no query of cold points.
-    static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
+    /// Query of cold points of this thread; `None` if the thread runs none.
+    static ADMITTED: RefCell<Option<Admitted>> = const { RefCell::new(None) };
+}
+
+/// Query that has passed the gate.
+#[derive(Clone)]
+struct Admitted {
+    gate: Arc<Gate>,
+    deadline: Deadline,
 }
 
 /// Runs `wait`, during which a query waits for a slow client. A query of cold points releases its permit
 /// meanwhile, so that another query can run. When `wait` has returned, the query enters the queue in first
-/// position to get a permit again.
+/// position to get a permit again. It leaves the queue if it is cancelled or its time is over, and ends at its next
+/// check.
 ///
 /// Called by sinks, on the thread that passes rows to them.
 pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {
-    let gate = GATE.with_borrow(Option::clone);
-    let Some(gate) = gate else { return wait() };
-    gate.release();
+    let admitted = ADMITTED.with_borrow(Option::clone);
+    let Some(admitted) = admitted else { return wait() };
+    admitted.gate.release();
     // A permit is acquired again even if `wait` panics, because the `Permit` of the query will release one when it is
     // dropped.
-    let _reacquire = Reacquire(&gate);
+    let _reacquire = Reacquire(&admitted);
     wait()
 }
 
 /// Guard that acquires a permit again when dropped.
-struct Reacquire<'a>(&'a Gate);
+struct Reacquire<'a>(&'a Admitted);
 
 impl Drop for Reacquire<'_> {
     fn drop(&mut self) {
-        self.0.reacquire();
+        let Self(Admitted { gate, deadline }) = self;
+        gate.reacquire(deadline);
     }
 }
 
@@ -222,7 +235,8 @@ struct GateState {
     running: usize,
     /// Tickets of the waiting queries, in the order in which they get permits.
     waiting: VecDeque<u64>,
-    next_ticket: u64,
+    /// Newest ticket.
+    last_ticket: u64,
     refused: u64,
 }
 
@@ -231,7 +245,7 @@ struct GateState {
 struct Permit<'a>(&'a Gate);
 
 impl Gate {
-    fn acquire(&self, watch: &Watch) -> Result<Permit<'_>> {
+    fn acquire(&self, deadline: &Deadline) -> Result<Permit<'_>> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && state.running < self.running_max {
             state.running += 1;
@@ -241,49 +255,62 @@ impl Gate {
             state.refused += 1;
             return Err(state.overloaded());
         }
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
+        let ticket = state.ticket();
         state.waiting.push_back(ticket);
+        self.wait_for_permit(&mut state, ticket, deadline)?;
+        Ok(Permit(self))
+    }
+
+    fn release(&self) {
+        self.state.lock().running -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a permit ahead of all queries that are waiting now. If the query is cancelled or its time is over, it
+    /// runs without waiting, above the limit, until its next check.
+    fn reacquire(&self, deadline: &Deadline) {
+        let mut state = self.state.lock();
+        let ticket = state.ticket();
+        state.waiting.push_front(ticket);
+        if self.wait_for_permit(&mut state, ticket, deadline).is_err() {
+            // The query counts as running, because its `Permit` will be released.
+            state.running += 1;
+        }
+    }
+
+    /// Waits until the ticket is the first one in the queue and there is a permit. On error, the query is neither in
+    /// the queue nor running.
+    fn wait_for_permit(
+        &self,
+        state: &mut MutexGuard<'_, GateState>,
+        ticket: u64,
+        deadline: &Deadline,
+    ) -> Result<()> {
         loop {
             if state.waiting.front() == Some(&ticket) && state.running < self.running_max {
                 state.waiting.pop_front();
                 state.running += 1;
                 // There may be a permit for the next query too.
                 self.changed.notify_all();
-                return Ok(Permit(self));
+                return Ok(());
             }
-            if let Err(error) = watch.check() {
+            if let Err(error) = deadline.check() {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.changed.notify_all();
                 return Err(error);
             }
-            self.changed.wait_for(&mut state, CHECK_INTERVAL);
+            self.changed.wait_for(state, CHECK_INTERVAL);
         }
-    }
-}
-
-impl Gate {
-    fn release(&self) {
-        self.state.lock().running -= 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits for a permit ahead of all queries that are waiting now.
-    fn reacquire(&self) {
-        let mut state = self.state.lock();
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.waiting.push_front(ticket);
-        while state.waiting.front() != Some(&ticket) || state.running >= self.running_max {
-            self.changed.wait(&mut state);
-        }
-        state.waiting.pop_front();
-        state.running += 1;
-        self.changed.notify_all();
     }
 }
 
 impl GateState {
+    /// Returns a new ticket.
+    fn ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
     fn overloaded(&self) -> QueryError {
         QueryError::Overloaded {
             running: self.running,

@@ -55,8 +55,8 @@ mod unplanned;
 pub use database::Database;
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
 pub use maintenance::{
-    Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, Urgency,
-    WorkError,
+    Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState,
+    Unplanned, Urgency, WorkError,
 };
 pub use metrics::Metrics;
 pub use models::Models;

@@ -1,6 +1,6 @@
 //! History jobs for work that was in no plan, such as seals by size and age.
 
-use tideline_engine::model::JobKind;
+use tideline_engine::model::{JobKind, TableModel};
 
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::Edit;
@@ -12,12 +12,14 @@ impl Shared {
     /// next, or at the stop.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
-        // Seals that end during a seal job, or while a request waits for a seal, belong to that job.
+        // Seals of the store that end during a seal job, or while a request waits for a seal, belong to that job. They
+        // are the only unplanned work of series tables.
         let running = state.running.as_ref().map(|running| running.entry.work.kind);
-        if running == Some(JobKind::Seal) || state.seals_awaited > 0 {
-            return;
-        }
+        let are_seals_of_a_job = running == Some(JobKind::Seal) || state.seals_awaited > 0;
         for maintenance in self.models.all() {
+            if are_seals_of_a_job && maintenance.model() == TableModel::Series {
+                continue;
+            }
             for ended in maintenance.take_unplanned() {
                 let edit = state.list_past(&mut ended.into_job(), self.settings.history);
                 state.unwritten.add(edit);

@@ -69,6 +69,14 @@ enum Message {
 struct Write {
     entry: Box<dyn LogEntry>,
     reply: Sender<Result<SequenceNumber>>,
+    /// Counts the entry as pending until the write is dropped: after its reply, or when it could not be sent.
+    _pending: PendingBytes,
+}
+
+/// Guard that counts the bytes of an entry as pending.
+struct PendingBytes {
+    total: Arc<AtomicUsize>,
+    bytes: usize,
 }
 
 impl Write {
@@ -82,11 +90,25 @@ impl Write {
     }
 }
 
+impl PendingBytes {
+    /// Adds bytes to a total. Also returns the total before.
+    fn add(total: &Arc<AtomicUsize>, bytes: usize) -> (Self, usize) {
+        let before = total.fetch_add(bytes, Ordering::Relaxed);
+        let total = Arc::clone(total);
+        (Self { total, bytes }, before)
+    }
+}
+
+impl Drop for PendingBytes {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 struct Worker {
     log: Arc<Log>,
     models: Vec<Arc<dyn LogModel>>,
     receiver: Receiver<Message>,
-    pending_bytes: Arc<AtomicUsize>,
     next: SequenceNumber,
     /// True if `next` is above every sequence that earlier runs may have assigned.
     has_leapt: bool,
@@ -99,13 +121,11 @@ impl Committer {
     pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
         // The number of messages is unbounded; `pending_bytes_max` bounds the bytes of the waiting writes.
         let (sender, receiver) = unbounded();
-        let pending_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
             has_leapt: log.epoch() == FIRST_EPOCH,
             log: Arc::clone(&log),
             models,
             receiver,
-            pending_bytes: Arc::clone(&pending_bytes),
             next: log.recent.end(),
             sync_due: None,
         };
@@ -115,7 +135,7 @@ impl Committer {
         Self {
             log,
             sender,
-            pending_bytes,
+            pending_bytes: Arc::default(),
             thread,
         }
     }
@@ -142,9 +162,8 @@ impl Committer {
     /// Sends an entry to the thread. Entries are committed in the order in which they are submitted.
     pub(crate) fn submit(&self, entry: Box<dyn LogEntry>) -> Result<Submitted> {
         let (bytes, limit) = (entry.encoded().len(), self.log.settings.pending_bytes_max);
-        let waiting = self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let (pending, waiting) = PendingBytes::add(&self.pending_bytes, bytes);
         if waiting > 0 && waiting + bytes > limit {
-            self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(LogError::Overloaded {
                 limit,
                 actual: waiting + bytes,
@@ -152,14 +171,24 @@ impl Committer {
         }
         let (reply, answer) = bounded(1);
         self.log.check_threads()?;
-        let sent = self.sender.send(Message::Write(Write { entry, reply }));
+        let sent = self.sender.send(Message::Write(Write {
+            entry,
+            reply,
+            _pending: pending,
+        }));
         sent.map_err(|_| self.log.ended())?;
         Ok(Submitted(answer))
     }
 
     pub(crate) fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         let (reply, answer) = bounded(1);
-        self.request(Message::Raise(to, Write { entry, reply }), &answer)
+        let (pending, _) = PendingBytes::add(&self.pending_bytes, entry.encoded().len());
+        let write = Write {
+            entry,
+            reply,
+            _pending: pending,
+        };
+        self.request(Message::Raise(to, write), &answer)
     }
 
     pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
@@ -241,7 +270,6 @@ impl Worker {
     }
 
     fn commit(&mut self, mut group: Vec<Write>) {
-        let bytes: usize = group.iter().map(Write::bytes).sum();
         group.retain(|write| match write.entry.check() {
             Ok(()) => true,
             Err(refusal) => {
@@ -249,18 +277,17 @@ impl Worker {
                 false
             }
         });
-        if !group.is_empty() {
-            let begun = self.leap();
-            if let Err(error) = begun {
-                tracing::warn!(%error, writes = group.len(), "the first sequence of this run could not be stored");
-                group
-                    .iter()
-                    .for_each(|write| write.answer(Err(error.for_writer())));
-            } else {
-                self.append_and_apply(group, self.next);
-            }
+        if group.is_empty() {
+            return;
         }
-        self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Err(error) = self.leap() {
+            tracing::warn!(%error, writes = group.len(), "the first sequence of this run could not be stored");
+            group
+                .iter()
+                .for_each(|write| write.answer(Err(error.for_writer())));
+        } else {
+            self.append_and_apply(group, self.next);
+        }
     }
 
     /// Skips to a sequence above all sequences that earlier runs may have assigned. Stores it in the manifest, because
@@ -289,7 +316,6 @@ impl Worker {
             .any(|write| write.entry.durability() == Durability::Synced);
         // The sequences are used up even if the append fails: its entries may still become durable.
         self.next = SequenceNumber(first.0 + group.len() as u64);
-        self.log.counters.appends.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.append(&group, first, synced) {
             tracing::warn!(%error, writes = group.len(), "journal append failed");
             group
@@ -303,10 +329,6 @@ impl Worker {
             self.sync_due
                 .get_or_insert_with(|| Instant::now() + SYNC_INTERVAL);
         }
-        self.log
-            .counters
-            .commits
-            .fetch_add(group.len() as u64, Ordering::Relaxed);
         for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
             let applied = self.apply(&write, sequence);
             write.answer(applied.map(|()| sequence));
@@ -314,7 +336,10 @@ impl Worker {
         self.log.recent.wake();
     }
 
+    /// Appends entries to the journal, numbered from `first` on, and counts them.
     fn append(&self, group: &[Write], first: SequenceNumber, synced: bool) -> Result<()> {
+        let counters = &self.log.counters;
+        counters.appends.fetch_add(1, Ordering::Relaxed);
         let entry = |(sequence, write): (u64, &Write)| JournalEntry {
             sequence: SequenceNumber(sequence),
             value: write.entry.encoded().clone(),
@@ -339,7 +364,9 @@ impl Worker {
             let reason = format!("when the append was acknowledged, {lost}");
             return Err(BackendError::Unknown { reason }.into());
         }
-        step(When::After)
+        step(When::After)?;
+        counters.commits.fetch_add(group.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     fn apply(&self, write: &Write, sequence: SequenceNumber) -> Result<()> {

@@ -44,13 +44,21 @@ struct State {
     order: VecDeque<(TableId, RequestKey)>,
     /// Evicted keys whose rows are not deleted yet.
     expired: Vec<(TableId, RequestKey)>,
+    /// Number of outcomes that were remembered; the version of the newest one.
+    remembered: u64,
 }
 
 #[derive(Debug)]
 struct Outcome {
     at: i64,
     bytes: Bytes,
+    /// Differs between the outcomes of a key that is used again. 0 for loaded outcomes.
+    version: u64,
+    /// True if the row of this outcome is durable.
     saved: bool,
+    /// True if there may be a row with this key, of this outcome or of an earlier one. It is deleted after the
+    /// eviction.
+    has_row: bool,
 }
 
 /// Stored form of one outcome.
@@ -64,7 +72,8 @@ struct StoredOutcome {
 /// Rows that were written and may not be durable yet.
 #[derive(Debug)]
 pub(crate) struct WrittenRequests {
-    saved: Vec<(TableId, RequestKey)>,
+    /// Key and version of each written outcome.
+    saved: Vec<((TableId, RequestKey), u64)>,
     /// Number of handled entries at the front of `State::expired`.
     deleted: usize,
 }
@@ -107,7 +116,9 @@ impl Requests {
                     Outcome {
                         at: stored.at,
                         bytes: stored.outcome.into(),
+                        version: 0,
                         saved: true,
+                        has_row: true,
                     },
                 ));
             }
@@ -143,13 +154,20 @@ impl Requests {
         settings: &LogSettings,
     ) {
         let mut state = self.state.lock();
+        let key = (table, request.key);
+        let earlier = state.outcomes.get(&key);
+        let (is_new, has_row) = (earlier.is_none(), earlier.is_some_and(|outcome| outcome.has_row));
+        state.remembered += 1;
         let outcome = Outcome {
             at: now.nanos(),
             bytes: request.outcome,
+            version: state.remembered,
             saved: false,
+            has_row,
         };
-        if state.outcomes.insert((table, request.key), outcome).is_none() {
-            state.order.push_back((table, request.key));
+        state.outcomes.insert(key, outcome);
+        if is_new {
+            state.order.push_back(key);
         }
         let ttl = i64::try_from(settings.request_ttl.as_nanos()).unwrap_or(i64::MAX);
         let oldest_kept = now.nanos().saturating_sub(ttl);
@@ -162,11 +180,8 @@ impl Requests {
                 break;
             }
             state.order.pop_front();
-            if state
-                .outcomes
-                .remove(&oldest)
-                .is_some_and(|outcome| outcome.saved)
-            {
+            let evicted = state.outcomes.remove(&oldest);
+            if evicted.is_some_and(|outcome| outcome.has_row) {
                 state.expired.push(oldest);
             }
         }
@@ -176,12 +191,16 @@ impl Requests {
     /// durable yet; pass the result to [`synced`](Self::synced) once they are.
     pub(crate) fn write_rows(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<WrittenRequests> {
         let (unsaved, expired, deleted) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let unsaved: Vec<_> = state
                 .outcomes
-                .iter()
+                .iter_mut()
                 .filter(|(_, outcome)| !outcome.saved)
-                .map(|(key, outcome)| (*key, outcome.at, outcome.bytes.clone()))
+                .map(|(key, outcome)| {
+                    // The outcome may be evicted before its row is durable, and a failed write may have written it.
+                    outcome.has_row = true;
+                    ((*key, outcome.version), outcome.at, outcome.bytes.clone())
+                })
                 .collect();
             // A key that was used again after its eviction keeps its row.
             let expired = state
@@ -190,7 +209,7 @@ impl Requests {
                 .filter(|key| !state.outcomes.contains_key(*key));
             (unsaved, expired.copied().collect::<Vec<_>>(), state.expired.len())
         };
-        let puts = unsaved.iter().map(|((table, key), at, bytes)| {
+        let puts = unsaved.iter().map(|(((table, key), _), at, bytes)| {
             let stored = StoredOutcome {
                 format: OUTCOME_FORMAT,
                 at: *at,
@@ -212,19 +231,24 @@ impl Requests {
             backend.write(partition, changes, stamps.next()?, Durability::Buffered)?;
         }
         Ok(WrittenRequests {
-            saved: unsaved.into_iter().map(|(key, ..)| key).collect(),
+            saved: unsaved.into_iter().map(|(written, ..)| written).collect(),
             deleted,
         })
     }
 
-    /// Marks written rows as durable.
+    /// Marks written rows as durable. A key that was used again since the write keeps its new outcome unsaved, because
+    /// the row has the old one.
     pub(crate) fn synced(&self, written: &WrittenRequests) {
         let mut state = self.state.lock();
-        for key in &written.saved {
-            if let Some(outcome) = state.outcomes.get_mut(key) {
+        for (key, version) in &written.saved {
+            let outcome = state.outcomes.get_mut(key);
+            if let Some(outcome) = outcome.filter(|outcome| outcome.version == *version) {
                 outcome.saved = true;
             }
         }
         state.expired.drain(..written.deleted);
     }
 }
+
+#[cfg(test)]
+mod tests;

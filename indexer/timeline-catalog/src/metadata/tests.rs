@@ -10,6 +10,7 @@ use tideline_key_codec::{named_key, table_rows};
 
 use super::*;
 use crate::change::tests::{Journal, catalog, options, save};
+use crate::unsaved_rows::tests::assert_added_under_lock;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -59,6 +60,14 @@ fn kinds_are_read_as_they_are_written() {
     }
     assert_eq!(MetricKind::parse("untyped"), Some(MetricKind::Unknown));
     assert_eq!(MetricKind::parse("thing"), None);
+}
+
+#[test]
+fn a_metric_is_unsaved_only_once_no_flush_can_write_its_old_row() {
+    let metadata = MetadataOfMetrics::new(TableId(7));
+    let known = StoredMetadata::of(&metric("up", MetricKind::Gauge, "Is it up?", ""));
+    let apply = || metadata.apply(vec![("up".into(), known)]);
+    assert_added_under_lock(&metadata.remembered, &metadata.unsaved, apply);
 }
 
 #[test]

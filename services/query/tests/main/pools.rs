@@ -9,7 +9,7 @@ use tideline_engine::ErrorKind;
 use tideline_model::{TimeRange, Value};
 use tideline_query::{
     Budget, Cancel, Function, GroupBy, Header, PointQuery, QueryError, QuerySettings, QueryStats, RowSink,
-    Series, SinkClosed, ValueRef,
+    Series, SinkClosed, ValueRef, while_waiting,
 };
 
 use crate::support::{CollectedResult, World, aggregate_query, rows_query};
@@ -174,6 +174,59 @@ fn who_waits_may_leave_and_waiting_is_time_of_the_query() {
         first.join().expect("no panic").expect("answered");
     });
     assert_eq!(world.run(&cold_query()).expect("answered").rows().len(), 1_440);
+}
+
+/// Sink that waits like a response whose client is slow.
+struct SlowClient(BlockedSink);
+
+impl RowSink for SlowClient {
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        while_waiting(|| self.0.begin(header))
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        self.0.series(series)
+    }
+
+    fn row(&mut self, at: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        self.0.row(at, values)
+    }
+}
+
+#[test]
+fn a_cancelled_query_does_not_wait_for_a_permit_after_its_client() {
+    let world = world(&QuerySettings {
+        cold_queries_max: Some(1),
+        ..QuerySettings::default()
+    });
+    let run = |cancel: &Cancel, sink: &mut dyn RowSink| {
+        world.querier.points(&world.table, &cold_query(), cancel, sink)
+    };
+    let cancel = Cancel::new();
+    std::thread::scope(|scope| {
+        let (begun, begins) = channel();
+        let (client_reads, held) = channel();
+        let (end, ended) = channel();
+        let (run, cancel) = (&run, &cancel);
+        scope.spawn(move || {
+            let mut sink = SlowClient(BlockedSink { begun, go_on: held });
+            end.send(run(cancel, &mut sink)).expect("the test waits");
+        });
+        begins.recv().expect("it begins");
+        let (begun, begins) = channel();
+        let (go_on, held) = channel();
+        let second = scope.spawn(|| run(&Cancel::new(), &mut BlockedSink { begun, go_on: held }));
+        begins.recv().expect("the first query has released its permit");
+        client_reads.send(()).expect("it waits");
+        wait_until(&world, |stats| stats.cold_waiting == 1);
+        cancel.cancel();
+        let first = ended.recv_timeout(Duration::from_secs(30));
+        assert!(matches!(first, Ok(Err(QueryError::Cancelled))), "{first:?}");
+        assert_eq!(world.querier.stats().cold_running, 1);
+        go_on.send(()).expect("it waits");
+        second.join().expect("no panic").expect("answered");
+    });
+    assert_eq!(world.querier.stats().cold_running, 0);
 }
 
 #[test]

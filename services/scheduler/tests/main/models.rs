@@ -5,16 +5,17 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{JobKind, Policy, Schedule, TableId, TableModel, Tier};
 use tideline_scheduler::{
-    Job, JobCost, JobFilter, JobState, Maintenance, Outcome, PlanSettings, Planned, Run, Scheduler,
-    SchedulerError, SegmentCounts, Served, Settings, Survey, TableState, WorkError,
+    Amount, Job, JobCost, JobFilter, JobState, Maintenance, Outcome, PlanSettings, Planned, Run, Scheduler,
+    SchedulerError, SegmentCounts, Served, Settings, Survey, TableState, Unplanned, WorkError,
 };
 
-use crate::fake::{FakeWork, START, day, in_state, nightly, old_days, only};
+use crate::fake::{FakeWork, START, day, in_state, nightly, old_days, only, sealed};
 
 const TABLE: &str = "rounds";
 const STEPS: u64 = 4;
@@ -28,6 +29,7 @@ struct Rounds {
     done: AtomicU64,
     failures: AtomicU64,
     on_step: Mutex<Option<OnStep>>,
+    unplanned: Mutex<Vec<Unplanned>>,
 }
 
 struct RoundsSurvey {
@@ -51,6 +53,7 @@ impl Rounds {
             done: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             on_step: Mutex::new(None),
+            unplanned: Mutex::default(),
         })
     }
 
@@ -90,6 +93,10 @@ impl Maintenance for Rounds {
         self.left.fetch_sub(1, Ordering::Relaxed);
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Outcome::done(format!("round {done}")))
+    }
+
+    fn take_unplanned(&self) -> Vec<Unplanned> {
+        std::mem::take(&mut self.unplanned.lock())
     }
 
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
@@ -214,6 +221,36 @@ fn a_running_job_of_any_model_is_cancelled_and_rests() {
         scheduler.metrics().ended[&(JobKind::Fold, JobState::Cancelled)],
         1
     );
+}
+
+#[test]
+fn unplanned_work_of_other_models_is_listed_while_a_request_waits_for_a_seal() {
+    let work = FakeWork::new(Policy::default(), Vec::new());
+    let rounds = Rounds::new(0);
+    let scheduler = scheduler(&work, &rounds);
+    let sealed = scheduler.seal(|| {
+        work.seals.lock().push(sealed(100));
+        rounds.unplanned.lock().push(Unplanned {
+            kind: JobKind::Fold,
+            table: None,
+            tier: Tier::Hot,
+            started: START,
+            lasting: Duration::from_secs(1),
+            span: None,
+            amount: Amount::default(),
+            cost: JobCost::default(),
+            reason: "a round between rounds",
+            outcome: "a round".into(),
+        });
+        let done = only(in_state(&scheduler, JobState::Done));
+        assert_eq!(
+            (done.kind, done.outcome.as_deref()),
+            (JobKind::Fold, Some("a round"))
+        );
+        Ok::<(), String>(())
+    });
+    let points = sealed.map(|job| job.total.points);
+    assert_eq!(points, Ok(100), "the seal of the store belongs to the request");
 }
 
 #[test]

@@ -165,8 +165,11 @@ struct Database {
 
 impl Database {
     fn open(backend: Arc<dyn Backend>) -> Self {
-        let opening =
-            Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
+        Self::open_with(backend, LogSettings::default())
+    }
+
+    fn open_with(backend: Arc<dyn Backend>, settings: LogSettings) -> Self {
+        let opening = Opening::begin(backend, Arc::new(SystemClock), settings).expect("it begins");
         let counters = Counters::default();
         let limit = PageLimit {
             rows_max: 10_000,
@@ -197,12 +200,15 @@ impl Database {
     }
 
     fn commit_as(&self, entry: &str, request: Option<RequestRecord>) -> Result<SequenceNumber, LogError> {
-        let encoded = Bytes::from(format!("TT{entry}"));
-        self.threads.commit(Box::new(Entry {
+        self.threads.commit(self.entry(entry, request))
+    }
+
+    fn entry(&self, entry: &str, request: Option<RequestRecord>) -> Box<Entry> {
+        Box::new(Entry {
             counters: self.counters.clone(),
-            encoded,
+            encoded: Bytes::from(format!("TT{entry}")),
             request,
-        }))
+        })
     }
 
     fn raise(&self, name: &str, times: usize) {
@@ -321,6 +327,36 @@ fn requests_are_remembered_and_refusals_reach_their_writer() {
         assert_eq!(tail.expect("it is kept").entries.len(), 1);
         database.close();
     });
+}
+
+#[test]
+fn entries_that_reach_no_committer_do_not_count_as_pending() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let settings = LogSettings {
+        pending_bytes_max: 1,
+        ..LogSettings::default()
+    };
+    let database = Database::open_with(Arc::new(backend), settings);
+    database.threads.stop();
+    for _ in 0..2 {
+        let refused = database.commit("+a");
+        assert!(matches!(refused, Err(LogError::Closed)), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_entry_that_raises_the_sequence_is_counted() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let database = Database::open(Arc::new(backend));
+    database.raise("a", 1);
+    let to = SequenceNumber(database.threads.log().recent_end().0 + 10);
+    for _ in 0..2 {
+        let raised = database.threads.raise(to, database.entry("+a", None));
+        assert_eq!(raised.expect("it is raised"), to);
+    }
+    let counts = database.threads.log().counts();
+    assert_eq!((counts.commits, counts.appends), (2, 2));
+    database.close();
 }
 
 #[test]
