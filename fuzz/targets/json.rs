@@ -1,5 +1,5 @@
-//! Fuzz target: arbitrary bytes as JSON and NDJSON points. Decoding returns rows, rejects or an error and never
-//! panics.
+//! Fuzz target: arbitrary bytes as JSON and NDJSON points. Decoding returns rows and rejected points, or an error, and
+//! never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! Fuzz target for the rows of the manifest: arbitrary bytes, or arbitrary edits of valid rows that together have all
-//! members. Reading returns an error or a manifest and never panics. A manifest that was read encodes to rows that
-//! read as the same manifest. The same applies to the description of a segment.
+//! JSON members. Reading returns an error or a manifest and never panics. A manifest, and the description of a segment,
+//! is unchanged after it is encoded and read again.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -11,7 +11,7 @@ use tideline_log::manifest::put_job;
 use tideline_series_store::Segment;
 use tideline_series_store::manifest::{ManifestState, put_cursor, put_segment, put_table};
 
-/// Rows that together have all members.
+/// Valid rows that together have all JSON members of segments, the cursor and tables.
 const ROWS: [(ManifestKind, &str); 5] = [
     (
         ManifestKind::Segment,

@@ -1,6 +1,6 @@
 //! Native JSON with one point per line; see [`crate::json`] for the format of a point.
 //!
-//! An invalid line rejects only itself, so a body that is cut off loses only its last, incomplete point.
+//! An invalid line does not affect the others, so a body that is cut off loses only its last, incomplete point.
 
 use tideline_model::{PointBatch, SeriesResolver};
 

@@ -1,4 +1,4 @@
-//! Files as writes of rows: CSV, lines of JSON, Arrow streams and Parquet files.
+//! Imports of files as row writes: CSV, lines of JSON, Arrow streams and Parquet files.
 //!
 //! 1. A reader reads one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
 //! 2. [`FileColumns`] maps the columns of the file to key columns and columns, by name, and converts each value to the
@@ -167,8 +167,8 @@ impl Entries<'_> {
         }
         let (first, count) = (self.next, records.len() as u64);
         let mut outcomes = self.write(records.clone(), first, "")?;
-        // A row that is too large prevents its partition from being written. The other rows of the partition are
-        // written again without it.
+        // A row that is too large prevents its partition from being written. A second write therefore stores the other
+        // rows of the partition.
         let again: Vec<usize> = (0..records.len())
             .filter(|at| {
                 outcomes

@@ -25,7 +25,8 @@ const RETRY_MIN: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(600);
 /// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
-/// Interval at which the time of a served schedule is stored although there was nothing to do, nanoseconds.
+/// Minimum time between two served times of a schedule, in nanoseconds. If no work was done, the later one is stored
+/// only if it is at least this much later.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Waiting or running job.
@@ -84,7 +85,8 @@ pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
     holds: HashMap<BackoffKey, Backoff>,
-    /// (table, job kind) pairs with completed work since the time of their served schedule was last stored.
+    /// (table, job kind) pairs with work that completed since their schedule was last served. The next served time of
+    /// such a pair is stored.
     worked: Vec<(TableId, JobKind)>,
 }
 
@@ -109,7 +111,7 @@ impl Entry {
 }
 
 impl JobQueue {
-    /// Replaces the plan. `running` is the running entry.
+    /// Replaces the planned work. Leaves out work that is already requested or running, except a running seal.
     pub(crate) fn renew(
         &mut self,
         overview: &Overview,
@@ -208,7 +210,8 @@ impl JobQueue {
         }
     }
 
-    /// Puts running work back into the queue after a pause has ended it. Requested work is then paused alone.
+    /// Puts running work back into the queue after a pause has ended it. If the work was requested, this one job is
+    /// marked as paused, not its kind.
     pub(crate) fn put_back(&mut self, entry: Entry) {
         if entry.by_hand {
             let is_paused = true;
@@ -240,7 +243,8 @@ impl JobQueue {
             .find(|entry| entry.id == id)
     }
 
-    /// Records a success: ends the wait of the work, and marks the served schedule of its table and kind for storage.
+    /// Records a success: ends the wait of the work, and notes its table and kind, so that the next served time of
+    /// their schedule is stored.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.backoff_key());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));

@@ -16,7 +16,7 @@
 //! values    varint
 //! lowest    varint    lowest journal sequence number of its points
 //! more      varint    highest − lowest
-//! summaries rest      in formats 2 and 3: lone summaries in the form of `tideline-chunk`
+//! summaries rest      in formats 2 and 3: `LoneSummaries` of `tideline-chunk`
 //! ```
 
 use bytes::Bytes;

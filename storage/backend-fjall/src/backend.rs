@@ -1,4 +1,4 @@
-//! Implementation of the `Backend` trait: rows, segments, parts and manifests in fjall, journals in own files.
+//! Implementation of the `Backend` trait: rows, segments, parts and manifests in fjall, journals in their own files.
 //!
 //! The methods of the trait check the state of the backend, encode keys, and commit one batch or append to a journal.
 //! Locks order the changes: commits are counted in the order in which they happen.

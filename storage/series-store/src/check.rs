@@ -2,8 +2,8 @@
 //! manifest. The check writes nothing and starts no threads. The backend must not be in use by a running store.
 //!
 //! Every chunk of a segment is decoded, and the totals are compared with the manifest row of the segment. For an
-//! archive segment every extent is checked; its files are at targets and are checked separately. Journal entries
-//! that are not yet in segments are decoded, and rows of schemas, deletes and requests are read.
+//! archive segment every extent is checked; its files are stored at an archive target and are checked separately.
+//! Journal entries that are not yet in segments are decoded, and rows of schemas, deletes and requests are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

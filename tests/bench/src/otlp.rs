@@ -1,9 +1,9 @@
 //! Metrics as an OpenTelemetry collector sends them: Protocol Buffers over HTTP, 2,000 data points per request, each
 //! request acknowledged after its sync.
 //!
-//! The series are those of the group `prometheus`: 250 counters on each of 40 hosts, two devices each, with the same
-//! labels. Two of the labels are attributes of the resource. The figures can therefore be compared with remote write.
-//! Unlike remote write, each point repeats the names and values of its attributes, and has a start time.
+//! The series are those of the group `prometheus`, with the same labels: 250 counters for each of two devices on each
+//! of 40 hosts. Two of the labels are attributes of the resource. The figures can therefore be compared with remote
+//! write. Unlike remote write, each point repeats the names and values of its attributes, and has a start time.
 
 use std::io::Write as _;
 
@@ -151,7 +151,7 @@ fn requests(scrapes: &Scrapes, packing: Packing) -> impl FnMut(&mut Vec<u8>) + S
     }
 }
 
-/// Returns the request of some hosts.
+/// Returns the template of a request with all series of some hosts.
 fn template(hosts: &[usize]) -> Template {
     let resources = hosts.iter().map(|host| resource(*host)).collect();
     Template::new(&Request { resources })

@@ -61,8 +61,8 @@ pub(crate) const STEPS_AN_HOUR: usize = (HOUR / STEP) as usize;
 const SEED: u64 = 20_260_101;
 
 impl Set {
-    /// Returns the set of this kind whose last minute, full or not, ends at the last whole minute before `now`
-    /// (nanoseconds).
+    /// Returns the set of this kind that begins on a whole minute. Its last minute ends at `now` (nanoseconds), rounded
+    /// down to a whole minute, and may have fewer rows than the others.
     pub(crate) fn new(kind: Kind, scale: Scale, now: i64) -> Self {
         let (hosts, steps) = Self::size(kind, scale);
         // The ten rows of C do not fill its second minute.
@@ -76,8 +76,8 @@ impl Set {
         }
     }
 
-    /// Returns the set of this kind that begins with a whole day, [`DAYS_AGO`] days before `now`, so that the
-    /// day is over. A day of M is one window of the cold tier.
+    /// Returns the set of this kind that begins at midnight UTC, [`DAYS_AGO`] days before the day of `now`, so that
+    /// its first day has passed. A day of M is one window of the cold tier.
     pub(crate) fn of_the_past(kind: Kind, scale: Scale, now: i64) -> Self {
         let start = (now.div_euclid(DAY) - DAYS_AGO) * DAY;
         Self {

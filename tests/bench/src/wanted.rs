@@ -1,4 +1,4 @@
-//! Goals of the figures on a machine with two cores. S, M and C are the data sets of the module `set`.
+//! Goals of the benchmark figures on a machine with two cores. S, M and C are the data sets of the module `set`.
 //!
 //! The comment of each goal states the unit, the statistic if there is one, and the measured work. The measuring
 //! modules assign the goals to figures.

@@ -177,7 +177,7 @@ impl Operator for Compare {
     }
 }
 
-/// Returns the bound of one side; an error if both are given.
+/// Returns the bound of one side; an error if the side has both an exclusive and an inclusive bound.
 fn end(excluded: Option<Literal>, included: Option<Literal>) -> std::result::Result<Bound<Literal>, Fault> {
     match (excluded, included) {
         (Some(_), Some(_)) => Err(Fault::Because(

@@ -60,7 +60,7 @@ pub(crate) struct Database {
 
 pub(crate) fn options() -> IndexOptions {
     IndexOptions {
-        // Only an attached table and a flush start a commit, so a test controls which timelines are fresh.
+        // Only attaching a table and flushing start a commit, so a test controls which timelines are fresh.
         commit_delay: Duration::from_secs(3_600),
         commit_documents: u64::MAX,
         heap_bytes: 15_000_000,
@@ -99,7 +99,7 @@ impl Database {
         self.folder.path().join("index")
     }
 
-    /// Registers and announces a timeline; for a known timeline only the times change.
+    /// Registers a timeline and makes it visible to searches. For a known timeline, only the times change.
     pub(crate) fn add(
         &mut self,
         measurement: &str,

@@ -1,4 +1,4 @@
-//! Tests of hits against the model: collapsing, highlights, relevance, and values that are nearly a single word.
+//! Tests of hits against the model: collapsing, highlights, relevance, and border cases of one-word values.
 //!
 //! Collapsing and relevance are compared over all pages of a result; highlights are compared with expected texts.
 

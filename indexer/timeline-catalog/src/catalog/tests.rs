@@ -1,6 +1,6 @@
 //! Tests of registration, admission, visibility, names and removal.
 //!
-//! They run without a backend, and call announcements and removals directly, as the write path does.
+//! They run without a backend and call [`Catalog::announced`] and [`Catalog::remove`] directly, as the write path does.
 
 use super::*;
 use crate::names::NameSelection;

@@ -1,5 +1,5 @@
-//! Native histograms in remote write. Every form is stored, an invalid histogram rejects only itself, and the stored
-//! size is limited by the size of the request.
+//! Native histograms in remote write. Every form is stored, an invalid histogram does not affect the others, and the
+//! stored size is limited by the size of the request.
 
 use tideline_fleet::remote_write::{Histogram, Series, WriteRequest};
 use tideline_model::{ColumnData, Value};
@@ -122,7 +122,8 @@ fn a_wrong_histogram_rejects_itself_alone() {
 
 #[test]
 fn stored_histograms_stay_within_the_size_of_the_body() {
-    // Counts that a double cannot hold as integers are stored as doubles: one byte of the body becomes eight bytes.
+    // If one bucket count is 2^53 or more, all bucket counts are stored as doubles: one byte of the body becomes eight
+    // bytes.
     let buckets = 60_000;
     let mut deltas = vec![0.0; buckets];
     deltas[0] = (1_u64 << 53) as f64 * 2.0;

@@ -103,7 +103,7 @@ fn numbers_of_all_kinds_come_as_doubles_wherever_they_are_stored() {
         assert_eq!(found.keys().collect::<Vec<_>>(), [r#"{__name__="m", host="b"}"#]);
         assert_eq!(select(&world, &[eq("__name__", "m")], (2_001, 9_000)).len(), 0);
         assert_eq!(select(&world, &[eq("__name__", "m")], (9, 3)).len(), 0);
-        // A metric without samples in the range is no series, even if its timeline has other samples.
+        // A metric without samples in the range yields no series, even if its timeline has other samples.
         let found = select(&world, &[re("__name__", "cpu_.*")], (0, 1_500));
         assert_eq!(
             samples(&found[r#"{__name__="cpu_on", host="a"}"#]),

@@ -127,7 +127,8 @@ impl Scope<'_> {
         let held = cost(&inner);
         for column in inner {
             self.check()?;
-            // The samples and the result exist in addition to the column, until the budget holds the result.
+            // Reserves memory for the samples and the result, which exist in addition to the column, until the budget
+            // accounts for the result.
             let bytes = SubquerySamples::bytes(&column) + self.grid.steps * size_of::<f64>();
             let _held = self.budget().bytes(bytes)?;
             let samples = SubquerySamples::of(&column, grid);

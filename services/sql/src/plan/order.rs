@@ -1,7 +1,8 @@
 //! Order of the rows of an access path, and `ORDER BY`.
 //!
-//! A path returns rows in the order of the stored key columns. A column that is fixed to one value does not affect the
-//! order. The order by logical columns ends before the first hash prefix or reversed column whose value is not fixed.
+//! A path returns rows in the order of the stored key columns after the bucket. A column that is fixed to one value
+//! does not affect the order, nor does a hash prefix whose columns are fixed or earlier in the order. The order by
+//! logical columns ends before any other hash prefix and before a reversed column whose value is not fixed.
 
 use tideline_engine::WideTable;
 use tideline_engine::key_codec::layout::ColumnOrigin;

@@ -1,9 +1,9 @@
 //! Random statements return the same results as a naive model with rows in a sorted map and conditions in three-valued
 //! logic.
 //!
-//! Each key design has its own table. Conditions are random trees over key columns and other columns, so they are
-//! executed by all access paths. The result must not depend on the path. Indexes are created and dropped between the
-//! statements.
+//! Each key design has its own table. Conditions are random trees over key columns and other columns; together they use
+//! all access paths. The result must not depend on the path.
+//! Indexes are created and dropped between the statements.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

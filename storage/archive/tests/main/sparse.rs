@@ -1,4 +1,4 @@
-//! Sparse points are stored in few files. Other tests check the settings that are stored with the files.
+//! Tests that sparse points are stored in few files, and that the settings of a table are stored as long as its files.
 //!
 //! Years of a few points per day must not become thousands of small files.
 

@@ -33,7 +33,8 @@ use crate::resources::Failures;
 
 /// Maximum number of records that were not written and are listed in a response.
 const LISTED_MAX: u64 = 10_000;
-/// Bytes of the list after which it ends. The list is held until the end of the import.
+/// Size of this list in bytes from which further records are only counted. The list is held in memory until the end of
+/// the import.
 const LISTED_BYTES_MAX: usize = 3 << 20;
 
 /// Options of an import of rows.
@@ -71,20 +72,22 @@ impl AsRef<[u8]> for Whole {
 
 /// Import rows
 ///
-/// Writes the records of a file as rows: CSV with a header line, NDJSON, an Arrow stream, or a Parquet file. Columns of
-/// the file belong to the key columns and columns of the same name, or as `map` states; values have the declared types.
-/// A column whose name ends with `*` holds JSON objects whose members are columns, so that exported tables can be
-/// imported. Lines of NDJSON have the form of rows, `{"key": {…}, "columns": {…}}`, or are flat objects. In CSV an
-/// empty cell is no value, and `""` an empty text. A text of an undeclared column is a `string`.
+/// Writes the records of a file as rows: CSV with a header line, NDJSON, an Arrow stream, or a Parquet file. A column
+/// of the file is mapped to the key column or column of the same name, or to the one that `map` specifies; values have
+/// the declared types. A column whose name ends with `*` holds JSON objects whose members are columns, so that exported
+/// tables can be imported. Lines of NDJSON have the form of rows, `{"key": {…}, "columns": {…}}`, or are flat objects.
+/// In CSV, an empty cell without quotes is a missing value, and `""` is an empty text. A text in an undeclared column
+/// becomes a `string`.
 ///
-/// The body may have any size, except for Parquet, which has its directory at the end: it is limited like other
-/// bodies, a row group by 256 MiB. A record of text has at most 16 MiB, a batch of Arrow 32 MiB. The server cuts the
-/// records into entries of 1,000 rows or 1 MiB. A record that is not valid is refused individually.
+/// The body may have any size, except for Parquet: a Parquet file has its directory at the end, so it is limited like
+/// other bodies, and each of its row groups is limited to 256 MiB. A text record has at most 16 MiB, and an Arrow batch
+/// at most 32 MiB. The server cuts the records into entries of 1,000 rows or 1 MiB. A record that is not valid is
+/// refused individually.
 ///
-/// The response is sent after the whole file was read: one line per record that was not written, at most 10,000 and 3
-/// MiB, with its number from 0, and a last line with the counts. If the import stops after rows were written, `stopped`
-/// has the error; if none was written, the response is the error. With an `Idempotency-Key`, a repeated import writes
-/// each entry once.
+/// The response is sent after the whole file was read: one line per record that was not written, at most 10,000 lines
+/// and 3 MiB, with the number of the record from 0, and a last line with the counts. If the import stops after rows
+/// were written, `stopped` contains the error; if it stops before any row was written, the response is the error. With
+/// an `Idempotency-Key`, a repeated import writes each entry once.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/import", tag = "rows", operation_id = "import_rows",
     params(
