@@ -13,9 +13,9 @@ use crate::wide::KeyColumn;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "name": "by_state",
-    "key": [{"name": "state"}, {"name": "placed", "order": "desc"}],
-    "covers": ["total"]
+    "name": "by_total",
+    "key": [{"name": "total", "order": "desc"}],
+    "covers": ["color"]
 }))]
 pub struct CreateIndex {
     /// Name, unique within the table; 1 to 255 bytes.
@@ -87,9 +87,9 @@ pub enum IndexStatus {
 /// Secondary index of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "name": "by_state",
-    "key": [{"name": "state", "type": "string"}, {"name": "placed", "type": "timestamp", "order": "desc"}],
-    "covers": ["total"],
+    "name": "by_total",
+    "key": [{"name": "total", "type": "decimal", "order": "desc"}],
+    "covers": ["color"],
     "scope": "global",
     "status": "ready",
     "scans": 42,

@@ -11,7 +11,8 @@ use tideline_log::{LogError, ModelTag};
 use tideline_model::{TableId, TimelineId, WideSpec};
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
-use tideline_wide_table::check::{CheckedRows, StoredParts, check_rows};
+use tideline_wide_table::Index;
+use tideline_wide_table::check::{CheckedRows, JournalChanges, StoredParts, check_index, check_rows};
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
@@ -38,13 +39,14 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             .findings
             .push(format!("something acknowledged is missing: {reason}"));
     }
-    report.store = check(backend, &mut check_entry);
+    let mut journal = JournalChanges::default();
+    report.store = check(backend, &mut |entry| check_entry(entry, &mut journal));
     report.findings.append(&mut report.store.findings);
     let parts = StoredParts::read(backend);
     for table in &report.store.tables {
         if let Some(wide) = table.spec.wide.as_deref() {
             let name = table.name.as_str();
-            match check_wide(backend, parts.as_ref(), table.id, wide) {
+            match check_wide(backend, parts.as_ref(), table.id, wide, &journal) {
                 Ok(checked) => {
                     report.rows += checked.rows;
                     report.row_bytes += checked.bytes;
@@ -85,20 +87,26 @@ fn check_wide(
     parts: Result<&StoredParts, &LogError>,
     table: TableId,
     wide: &WideSpec,
+    journal: &JournalChanges,
 ) -> Result<CheckedRows, String> {
     let parts = parts.map_err(ToString::to_string)?;
     let layout = KeyLayout::new(&wide.key, wide.allow_rising_key).map_err(|error| error.to_string())?;
     let check_key = |key: &[u8]| layout.decode(key).map(drop).map_err(|error| error.to_string());
-    check_rows(backend, parts, table, &check_key).map_err(|error| error.to_string())
+    let mut checked = check_rows(backend, parts, table, &check_key).map_err(|error| error.to_string())?;
+    for index in Index::all_of(wide)? {
+        let entries = check_index(backend, parts, table, &index, journal);
+        let entries = entries.map_err(|error| error.to_string())?;
+        let named = |finding| format!("index {}, {finding}", index.name());
+        checked.findings.extend(entries.findings.into_iter().map(named));
+    }
+    Ok(checked)
 }
 
-/// Checks a journal entry that is not a delta.
-fn check_entry(entry: &Bytes) -> Result<(), String> {
+/// Checks a journal entry that is not a delta. Adds the rows that it changes to `journal`.
+fn check_entry(entry: &Bytes, journal: &mut JournalChanges) -> Result<(), String> {
     match ModelTag::of(entry) {
         Some(ModelTag::CATALOG) => Catalog::check_entry(entry).map_err(|error| error.to_string()),
-        Some(ModelTag::WIDE) => {
-            tideline_wide_table::check::check_entry(entry).map_err(|error| error.to_string())
-        }
+        Some(ModelTag::WIDE) => journal.add(entry).map_err(|error| error.to_string()),
         Some(model) => Err(format!(
             "its model {model} is unknown to this build; check with the build that wrote it"
         )),

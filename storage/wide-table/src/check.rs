@@ -1,9 +1,11 @@
-//! Offline check: reads every row of a part, joins the fragments of large rows, and decodes everything.
+//! Offline check: reads every row of a part, joins the fragments of large rows, decodes everything, and compares indexes
+//! with their rows.
 //!
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Direction, PageLimit, Partition};
@@ -14,6 +16,7 @@ use crate::codec;
 use crate::entry::{Change, Entry};
 use crate::error::Damage;
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
+use crate::index::{Index, IndexEntry};
 use crate::read::ROWS_BUCKET;
 use crate::state::Part;
 use crate::store::read_parts;
@@ -21,10 +24,11 @@ use crate::tables::Tables;
 
 /// Number of findings in a table after which the check of the table ends.
 const FINDINGS_MAX: usize = 20;
-/// Number of rows that are read at once.
-const PAGE_ROWS: usize = 500;
-/// Size in bytes after which a page of rows ends.
-const PAGE_BYTES: usize = 1 << 20;
+/// Rows that are read at once.
+const PAGE: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
 
 /// Result of the check of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,53 +72,223 @@ pub fn check_rows(
     check_key: &dyn Fn(&[u8]) -> Result<(), String>,
 ) -> Result<CheckedRows, LogError> {
     let mut checked = CheckedRows::default();
-    let Some(part) = parts.0.get(&table) else {
-        return Ok(checked);
-    };
-    let limit = PageLimit {
-        rows_max: PAGE_ROWS,
-        bytes_max: PAGE_BYTES,
-    };
-    let partition = |bucket| Partition::part(part.at, bucket);
-    let mut rest = Some(KeyRange::ALL);
-    while let Some(range) = rest {
-        let page = backend.scan(partition(ROWS_BUCKET), &range, Direction::Ascending, limit)?;
-        for row in page.rows {
-            let whole = match Head::decode(&row.value) {
-                Ok(None) => Ok(row.value.clone()),
-                Ok(Some(head)) => {
-                    let range = range_of(&row.key, Some(head.generation));
-                    let mut fragments = Vec::new();
-                    let mut rest = Some(range);
-                    while let Some(range) = rest {
-                        let bucket = partition(FRAGMENTS_BUCKET);
-                        let page = backend.scan(bucket, &range, Direction::Ascending, limit)?;
-                        fragments.extend(page.rows.into_iter().map(|row| row.value));
-                        rest = page.next;
-                    }
-                    whole(&head, &fragments)
+    parts.each_row(backend, table, &mut |key, row| {
+        let decoded = row.and_then(|row| codec::decode(&row).map(|_| row.len()));
+        checked.rows += 1;
+        match decoded {
+            Ok(bytes) => checked.bytes += (key.len() + bytes) as u64,
+            Err(damage) => checked.find("row", key, &damage),
+        }
+        if let Err(damage) = check_key(key) {
+            checked.find("row", key, &damage);
+        }
+        Ok(checked.may_go_on("rows"))
+    })?;
+    Ok(checked)
+}
+
+/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows that `journal`
+/// changes are left out, because an interrupted flush may have written only some of their changes. Rows without an entry
+/// are not reported for an index that is being built. Costs a read of a row per entry, and of an entry per row.
+///
+/// # Errors
+///
+/// The errors of the backend.
+pub fn check_index(
+    backend: &dyn Backend,
+    parts: &StoredParts,
+    table: TableId,
+    index: &Index,
+    journal: &JournalChanges,
+) -> Result<CheckedRows, LogError> {
+    let mut checked = CheckedRows::default();
+    parts.each_row(backend, index.id(), &mut |key, value| {
+        checked.rows += 1;
+        checked.bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
+        let row_key = match index.row_key(key) {
+            Ok(row_key) => row_key,
+            Err(damage) => {
+                checked.find("entry", key, &damage);
+                return Ok(checked.may_go_on("entries"));
+            }
+        };
+        if !journal.changes(table, &row_key) {
+            let expected = entry_of(index, &row_key, parts.row(backend, table, &row_key)?);
+            match (expected, value) {
+                (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
+                (Ok(Some(entry)), Ok(_)) if entry.key == key => {
+                    checked.find("entry", key, &"the entry holds other values than its row");
                 }
-                Err(damage) => Err(damage),
-            };
-            let decoded = whole.and_then(|whole| codec::decode(&whole).map(|_| whole.len()));
-            checked.rows += 1;
-            match decoded {
-                Ok(bytes) => checked.bytes += (row.key.len() + bytes) as u64,
-                Err(damage) => checked.findings.push(format!("row {}: {damage}", hex(&row.key))),
-            }
-            if let Err(damage) = check_key(&row.key) {
-                checked.findings.push(format!("row {}: {damage}", hex(&row.key)));
-            }
-            if checked.findings.len() >= FINDINGS_MAX {
-                checked.findings.push(format!(
-                    "further rows are not checked after {FINDINGS_MAX} damaged ones"
-                ));
-                return Ok(checked);
+                (Ok(_), Ok(_)) => checked.find("entry", key, &"the entry has no row"),
+                (Err(damage), _) | (_, Err(damage)) => checked.find("entry", key, &damage),
             }
         }
+        Ok(checked.may_go_on("entries"))
+    })?;
+    if !index.is_ready() {
+        return Ok(checked);
+    }
+    parts.each_row(backend, table, &mut |key, row| {
+        if journal.changes(table, key) {
+            return Ok(true);
+        }
+        // Damage of the row itself is reported by the check of the rows.
+        if let Ok(row) = row
+            && let Ok(Some(entry)) = entry_of(index, key, Ok(Some(row)))
+            && !matches!(parts.row(backend, index.id(), &entry.key)?, Ok(Some(_)))
+        {
+            checked.find("row", key, &"the row has no entry");
+        }
+        Ok(checked.may_go_on("rows"))
+    })?;
+    Ok(checked)
+}
+
+/// Returns the entry that a stored row must have; `None` if the row is missing or has none.
+fn entry_of(
+    index: &Index,
+    key: &[u8],
+    row: Result<Option<Bytes>, Damage>,
+) -> Result<Option<IndexEntry>, Damage> {
+    let Some(row) = row? else {
+        return Ok(None);
+    };
+    let columns = codec::decode(&row)?;
+    let values = index.primary_values(key)?;
+    Ok(index.entry(&values, &columns).ok().flatten())
+}
+
+/// Keys of the rows that entries of the journal change.
+#[derive(Debug, Default)]
+pub struct JournalChanges {
+    rows: HashSet<(TableId, Bytes)>,
+    ranges: Vec<(TableId, KeyRange)>,
+}
+
+impl JournalChanges {
+    /// Checks a journal entry of this model, and adds the rows that it changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the entry or one of its mutations cannot be decoded.
+    pub fn add(&mut self, entry: &Bytes) -> Result<(), Damage> {
+        let entry = Entry::decode(entry)?;
+        let of_indexes = entry.index_changes.iter().flat_map(|(_, changes)| changes);
+        entry
+            .changes
+            .iter()
+            .chain(of_indexes)
+            .try_for_each(|change| match change {
+                Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
+                Change::DeleteRange(_) => Ok(()),
+            })?;
+        for change in entry.changes {
+            match change {
+                // A copy, because the key is a part of the whole entry.
+                Change::Row { key, .. } => {
+                    self.rows.insert((entry.table, Bytes::copy_from_slice(&key)));
+                }
+                Change::DeleteRange(range) => self.ranges.push((entry.table, range)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if an entry of the journal changes the row.
+    fn changes(&self, table: TableId, key: &[u8]) -> bool {
+        let is_deleted = |(of, range): &(TableId, KeyRange)| *of == table && range.contains(key);
+        self.rows.contains(&(table, Bytes::copy_from_slice(key))) || self.ranges.iter().any(is_deleted)
+    }
+}
+
+impl CheckedRows {
+    /// Adds a finding. `what` is `row` or `entry`.
+    fn find(&mut self, what: &str, key: &[u8], damage: &dyn Display) {
+        self.findings.push(format!("{what} {}: {damage}", hex(key)));
+    }
+
+    /// Returns false, and adds a note, if the check ends because of too many findings.
+    fn may_go_on(&mut self, what: &str) -> bool {
+        let is_over = self.findings.len() >= FINDINGS_MAX;
+        if is_over {
+            self.findings.push(format!(
+                "further {what} are not checked after {FINDINGS_MAX} damaged ones"
+            ));
+        }
+        !is_over
+    }
+}
+
+/// Function that receives the key of a stored row and the row, or its damage. It returns false to end the check.
+type TakeStored<'t> = dyn FnMut(&[u8], Result<Bytes, Damage>) -> Result<bool, LogError> + 't;
+
+impl StoredParts {
+    /// Passes each row of the part of a table or index to `take`. Does nothing without a part.
+    fn each_row(
+        &self,
+        backend: &dyn Backend,
+        table: TableId,
+        take: &mut TakeStored<'_>,
+    ) -> Result<(), LogError> {
+        let Some(part) = self.0.get(&table) else {
+            return Ok(());
+        };
+        let mut rest = Some(KeyRange::ALL);
+        while let Some(range) = rest {
+            let rows = Partition::part(part.at, ROWS_BUCKET);
+            let page = backend.scan(rows, &range, Direction::Ascending, PAGE)?;
+            for row in page.rows {
+                let stored = joined(backend, part, &row.key, &row.value)?;
+                if !take(&row.key, stored)? {
+                    return Ok(());
+                }
+            }
+            rest = page.next;
+        }
+        Ok(())
+    }
+
+    /// Returns a row of the part of a table or index; `None` if there is no such row.
+    fn row(
+        &self,
+        backend: &dyn Backend,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Result<Option<Bytes>, Damage>, LogError> {
+        let Some(part) = self.0.get(&table) else {
+            return Ok(Ok(None));
+        };
+        let range = KeyRange::new(key, [key, &[0]].concat());
+        let rows = Partition::part(part.at, ROWS_BUCKET);
+        let page = backend.scan(rows, &range, Direction::Ascending, PAGE)?;
+        match page.rows.first() {
+            None => Ok(Ok(None)),
+            Some(row) => Ok(joined(backend, part, &row.key, &row.value)?.map(Some)),
+        }
+    }
+}
+
+/// Returns a stored row, with its fragments joined if it is large.
+fn joined(
+    backend: &dyn Backend,
+    part: &Part,
+    key: &[u8],
+    value: &Bytes,
+) -> Result<Result<Bytes, Damage>, LogError> {
+    let head = match Head::decode(value) {
+        Ok(None) => return Ok(Ok(value.clone())),
+        Ok(Some(head)) => head,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    let mut fragments = Vec::new();
+    let mut rest = Some(range_of(key, Some(head.generation)));
+    while let Some(range) = rest {
+        let bucket = Partition::part(part.at, FRAGMENTS_BUCKET);
+        let page = backend.scan(bucket, &range, Direction::Ascending, PAGE)?;
+        fragments.extend(page.rows.into_iter().map(|row| row.value));
         rest = page.next;
     }
-    Ok(checked)
+    Ok(whole(&head, &fragments))
 }
 
 fn whole(head: &Head, fragments: &[Bytes]) -> Result<Bytes, Damage> {
@@ -128,24 +302,6 @@ fn whole(head: &Head, fragments: &[Bytes]) -> Result<Bytes, Damage> {
             "the fragments of a row have another size than its head records",
         )),
     }
-}
-
-/// Checks a journal entry of this model.
-///
-/// # Errors
-///
-/// [`Damage`] if the entry or one of its mutations cannot be decoded.
-pub fn check_entry(entry: &Bytes) -> Result<(), Damage> {
-    let entry = Entry::decode(entry)?;
-    let of_indexes = entry.index_changes.iter().flat_map(|(_, changes)| changes);
-    entry
-        .changes
-        .iter()
-        .chain(of_indexes)
-        .try_for_each(|change| match change {
-            Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
-            Change::DeleteRange(_) => Ok(()),
-        })
 }
 
 /// Returns the first 40 bytes of a key in hexadecimal.

@@ -6,11 +6,13 @@
 //! | `read` | `get`, `scan`, `count`, `explain` |
 //! | `change` | `put`, `update`, `delete` |
 //! | `export` | `export`, resumable |
+//! | `index` | `index list`, `index create`, `index drop` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
 mod change;
 mod export;
+mod index;
 mod read;
 mod shape;
 
@@ -60,7 +62,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   tideline rows scan orders customer=acme 'placed>=2026-11-20T00:00:00Z' --backward --limit 10
-  tideline rows scan orders --where 'total>5' --allow-scan --columns total --out large.parquet")]
+  tideline rows scan orders --where 'total>5' --allow-scan --columns total --out large.parquet
+  tideline rows scan orders --index by_state state=paid 'placed>=2026-11-20T00:00:00Z'")]
     Scan(read::ScanArguments),
     /// Count rows, exactly or estimated
     Count(read::CountArguments),
@@ -72,11 +75,14 @@ Examples:
     /// Import rows from files
     #[command(after_help = import::EXAMPLES)]
     Import(ImportArguments),
+    /// List, create and drop secondary indexes
+    #[command(subcommand)]
+    Index(index::IndexCommand),
 }
 
 /// Table of a command, and the server.
 #[derive(Debug, Clone, Args)]
-struct RowsTable {
+pub(crate) struct RowsTable {
     /// Name of the table
     #[arg(value_name = "TABLE")]
     table: String,
@@ -99,6 +105,9 @@ struct RowSelection {
     /// NAME<=VALUE
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
+    /// Secondary index whose columns KEY restricts and whose order the rows have. Default: the primary key
+    #[arg(long, value_name = "NAME")]
+    index: Option<String>,
     /// Condition on a column, such as total>5 or state!=open, or a JSON tree; rows must match all
     #[arg(long = "where", short = 'w', value_name = "CONDITION")]
     conditions: Vec<String>,
@@ -108,9 +117,17 @@ struct RowSelection {
 }
 
 impl RowSelection {
-    /// Returns the body of a request.
-    fn body(&self, shape: &TableShape) -> Result<Map<String, Value>> {
-        let mut body = shape.bounds(&self.keys)?;
+    /// Returns the body of a request. Reads the columns of the table or of the index.
+    fn body(&self, client: &Client) -> Result<Map<String, Value>> {
+        let shape = TableShape::read(client)?;
+        let mut body = match &self.index {
+            None => shape.bounds(&self.keys)?,
+            Some(index) => {
+                let mut body = shape.with_index(client, index)?.bounds(&self.keys)?;
+                body.insert("index".into(), index.as_str().into());
+                body
+            }
+        };
         if let Some(tree) = tree(&self.conditions)? {
             body.insert("where".into(), tree);
         }
@@ -146,5 +163,6 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
+        RowsCommand::Index(command) => index::run(command),
     }
 }

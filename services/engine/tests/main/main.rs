@@ -8,6 +8,7 @@ mod copying;
 mod deletes;
 mod growth;
 mod hot_ranges;
+mod indexes;
 mod lost_rows;
 mod models;
 mod open_edits;

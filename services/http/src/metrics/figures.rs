@@ -54,4 +54,19 @@ impl<'e> Figures<'e> {
         }
         Ok(())
     }
+
+    /// Writes a family of counters of secondary indexes, with the labels `table` and `index`.
+    pub(super) fn index_counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: &[(String, String, f64)],
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (table, index, value) in values {
+            let labels = [("table", table.as_str()), ("index", index.as_str())];
+            ConstCounter::new(*value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
 }

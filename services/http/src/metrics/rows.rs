@@ -1,10 +1,12 @@
-//! Metrics of the rows of wide tables: row buffer, changes, flush lag.
+//! Metrics of the rows of wide tables: row buffer, changes, flush lag, use of indexes.
 //!
 //! Metrics with the label `table` have one value per wide table that was written since the start.
 
 use std::fmt;
 
 use tideline_engine::Engine;
+use tideline_engine::indexes::IndexUse;
+use tideline_engine::model::TableId;
 use tideline_engine::rows::{WideStats, WideTableStats};
 
 use super::figures::Figures;
@@ -52,5 +54,43 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
             LABEL,
             &values(|stats| stats.flush_lag.unwrap_or_default().as_secs_f64()),
         ),
-    )
+    )?;
+    put_indexes(figures, engine)
+}
+
+/// Function that returns one number of the use of an index.
+type IndexNumber = fn(&IndexUse) -> u64;
+
+/// Writes the use of the secondary indexes.
+fn put_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let mut used = Vec::new();
+    for table in engine.tables() {
+        let spec = table.spec();
+        let indexes = spec.wide.iter().flat_map(|wide| &wide.indexes);
+        used.extend(indexes.map(|index| {
+            let number = engine.index_use(TableId(index.id));
+            (table.name().to_string(), index.name.clone(), number)
+        }));
+    }
+    let families: [(&str, &str, IndexNumber); 3] = [
+        ("index_scans", "Scans of a secondary index", |used| used.scans),
+        (
+            "index_entries_read",
+            "Entries of a secondary index that scans have read",
+            |used| used.entries_read,
+        ),
+        (
+            "index_entries_written",
+            "Entries of a secondary index that writes and builds have written or removed",
+            |used| used.entries_written,
+        ),
+    ];
+    for (name, help, number) in families {
+        let value = |(table, index, used): &(String, String, IndexUse)| {
+            (table.clone(), index.clone(), number(used) as f64)
+        };
+        let values: Vec<_> = used.iter().map(value).collect();
+        figures.index_counters(name, help, &values)?;
+    }
+    Ok(())
 }

@@ -43,7 +43,7 @@ struct IndexPath {
     #[param(example = "orders")]
     table: String,
     /// Name of the index
-    #[param(example = "by_state")]
+    #[param(example = "by_total")]
     index: String,
 }
 

@@ -262,8 +262,8 @@ fn statements_that_are_not_valid_name_the_place() {
         ),
         ("ALTER TABLE t DROP COLUMN x", "column \"x\" is not declared"),
         ("ALTER TABLE t RENAME TO u", "ADD COLUMN, DROP COLUMN or SET"),
-        ("SHOW DATABASES", "TABLES or CREATE TABLE"),
-        ("DROP INDEX i", "expected TABLE"),
+        ("SHOW DATABASES", "TABLES, CREATE TABLE or INDEX FROM"),
+        ("DROP INDEX i", "expected ON"),
     ] {
         let error = database.fail(statement);
         assert!(error.to_string().contains(said), "{statement}: {error}");

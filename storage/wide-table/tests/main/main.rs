@@ -1,6 +1,7 @@
 //! Tests of wide tables through their public interface, on every kind of backend.
 
 mod database;
+mod indexes;
 mod model;
 mod reading;
 mod transactions;

@@ -18,7 +18,6 @@ use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::shape::TableShape;
 use super::{RowSelection, columns};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
@@ -135,7 +134,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<()> {
         None => by_name()?.unwrap_or(ExportFormat::Ndjson),
     };
     let client = arguments.rows.table.client()?;
-    let mut request = arguments.rows.body(&TableShape::read(&client)?)?;
+    let mut request = arguments.rows.body(&client)?;
     // An export may scan the whole table.
     request.insert("allow_scan".into(), true.into());
     if let Some(columns) = columns(&arguments.columns) {

@@ -196,7 +196,7 @@ pub(super) fn get(arguments: &GetArguments) -> Result<()> {
 
 pub(super) fn scan(arguments: &ScanArguments) -> Result<()> {
     let client = arguments.rows.table.client()?;
-    let mut body = arguments.rows.body(&TableShape::read(&client)?)?;
+    let mut body = arguments.rows.body(&client)?;
     if arguments.backward {
         body.insert("direction".into(), "backward".into());
     }
@@ -212,7 +212,7 @@ pub(super) fn scan(arguments: &ScanArguments) -> Result<()> {
 
 pub(super) fn count(arguments: &CountArguments) -> Result<()> {
     let client = arguments.rows.table.client()?;
-    let mut body = arguments.rows.body(&TableShape::read(&client)?)?;
+    let mut body = arguments.rows.body(&client)?;
     if arguments.estimate {
         body.insert("estimate".into(), true.into());
     }
@@ -246,7 +246,7 @@ pub(super) fn count(arguments: &CountArguments) -> Result<()> {
 
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.rows.table.client()?;
-    let body = arguments.rows.body(&TableShape::read(&client)?)?;
+    let body = arguments.rows.body(&client)?;
     let text = client.post(&client.of_table("/rows/explain"), &json!({"scan": body}))?;
     if arguments.rows.table.connection.json {
         return output::print(&text);

@@ -5,7 +5,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, encoded};
 use crate::error::{CliError, Result};
 
 /// Names and types of the columns of a table.
@@ -37,25 +37,22 @@ impl TableShape {
                 client.table()
             )));
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let named = |of: &Value| (text(&of["name"]), text(&of["type"]));
-        let mut key = Vec::new();
-        for column in wide["key"].as_array().into_iter().flatten() {
-            if !column["type"].is_null() {
-                key.push(named(column));
-            } else if !column["generated"].is_null() {
-                key.push((text(&column["name"]), "i64".to_owned()));
-            } else if !column["reverse"].is_null() {
-                key.push(named(&column["reverse"]["of"]));
-            }
-            let spliced = column["splice"]["columns"].as_array().into_iter().flatten();
-            key.extend(spliced.map(named));
-        }
         let columns = wide["columns"].as_array().into_iter().flatten();
         Ok(Self {
-            key,
+            key: key_columns(&wide["key"]),
             columns: columns.map(named).collect(),
         })
+    }
+
+    /// Returns the shape of an index of the table: its columns, followed by the other columns of the primary key.
+    pub(super) fn with_index(mut self, client: &Client, index: &str) -> Result<Self> {
+        let path = client.of_table(&format!("/indexes/{}", encoded(index)));
+        let index = client.parse(&client.get(&path)?)?;
+        let mut key = key_columns(&index["key"]);
+        self.key
+            .retain(|(name, _)| !key.iter().any(|(other, _)| other == name));
+        key.append(&mut self.key);
+        Ok(Self { key, ..self })
     }
 
     fn key_type(&self, name: &str) -> Option<&str> {
@@ -147,6 +144,29 @@ impl TableShape {
         }
         Ok(body)
     }
+}
+
+/// Returns the name and the type of a column.
+fn named(column: &Value) -> (String, String) {
+    let text = |member: &str| column[member].as_str().unwrap_or_default().to_owned();
+    (text("name"), text("type"))
+}
+
+/// Returns the columns that users write, in the order of a key.
+fn key_columns(columns: &Value) -> Vec<(String, String)> {
+    let mut key = Vec::new();
+    for column in columns.as_array().into_iter().flatten() {
+        if !column["type"].is_null() {
+            key.push(named(column));
+        } else if !column["generated"].is_null() {
+            key.push((named(column).0, "i64".to_owned()));
+        } else if !column["reverse"].is_null() {
+            key.push(named(&column["reverse"]["of"]));
+        }
+        let spliced = column["splice"]["columns"].as_array().into_iter().flatten();
+        key.extend(spliced.map(named));
+    }
+    key
 }
 
 /// Splits a comparison at its first operator.

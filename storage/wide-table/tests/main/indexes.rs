@@ -1,0 +1,239 @@
+//! Secondary indexes: builds during writes, refused rows, and the check of damaged entries.
+//!
+//! The model test compares indexes with a naive model after random writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Direction, ManifestKind, PartRef, Partition, RowChange, Stamp};
+use tideline_key_codec::parse_part_name;
+use tideline_log::SHARD;
+use tideline_model::{Durability, KeyRange, TableId, Tier};
+use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
+use tideline_wide_table::{Action, Refused, RowOutcome};
+
+use super::database::*;
+
+const INDEX: TableId = TableId(7);
+
+/// Returns an index by column `a` that covers column `b`.
+fn by_a(state: &serde_json::Value) -> serde_json::Value {
+    serde_json::json!([{
+        "id": INDEX.0,
+        "name": "by_a",
+        "key": [{"name": "a", "type": "i64"}],
+        "covers": {"columns": ["b"]},
+        "state": state,
+    }])
+}
+
+fn building() -> serde_json::Value {
+    by_a(&serde_json::json!({"building": {}}))
+}
+
+fn ready() -> serde_json::Value {
+    by_a(&serde_json::json!("ready"))
+}
+
+/// Returns the stored keys of the rows in the order of the index, and compares each entry with its row.
+fn indexed_rows(database: &Database) -> Vec<Bytes> {
+    let index = database.indexes().remove(0);
+    let entries = database.rows_of(INDEX, KeyRange::ALL, Direction::Ascending, 100);
+    let key = |entry: &tideline_wide_table::StoredRow| {
+        let key = index.row_key(&entry.key).expect("it is intact");
+        let row = database.store.row(TABLE, &key).expect("it is read");
+        let row = row.expect("the row of an entry exists");
+        assert!(
+            index.is_entry_of(&entry.key, &row).expect("it is intact"),
+            "{row:?}"
+        );
+        row.key
+    };
+    entries.iter().map(key).collect()
+}
+
+#[test]
+fn an_index_that_is_built_during_writes_has_every_row() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let key = |number: usize| encoded(&format!("k{number:05}"));
+        for first in (0..2_000).step_by(500) {
+            let writes: Vec<_> = (first..first + 500)
+                .map(|number| put(&key(number), 1, &[("a", number as i64), ("b", 1)]))
+                .collect();
+            database.write(&writes);
+        }
+        database.set_indexes(&building());
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..3_usize {
+                let (database, is_over) = (&database, &is_over);
+                scope.spawn(move || {
+                    let mut number = writer;
+                    while !is_over.load(Ordering::Relaxed) {
+                        number = (number * 31 + 7 + writer) % 2_500;
+                        let time = database.store.next_version();
+                        let write = match number % 5 {
+                            0 => write_of(&key(number), time, Action::Delete),
+                            1 => put(&key(number), time, &[("b", 2)]),
+                            _ => put(&key(number), time, &[("a", -(number as i64)), ("b", 3)]),
+                        };
+                        database.write(&[write]);
+                    }
+                });
+            }
+            database.build(INDEX);
+            database.flush();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        database.set_indexes(&ready());
+        let mut found = indexed_rows(&database);
+        found.sort();
+        let rows = database.rows(KeyRange::ALL, Direction::Ascending, 500);
+        let expected = rows.iter().filter(|(_, row)| number(row, "a").is_some());
+        let expected: Vec<Bytes> = expected.map(|(key, _)| key.clone()).collect();
+        assert!(expected.len() > 1_000);
+        assert_eq!(found, expected);
+        database.close();
+    });
+}
+
+#[test]
+fn a_row_whose_index_key_is_too_long_is_refused() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = Database::open(Arc::new(MemoryBackend::open(&disk)), 1);
+    database.set_indexes(&serde_json::json!([{
+        "id": INDEX.0,
+        "name": "by_key",
+        "key": [{"name": "d", "reverse": {"of": {"name": "a", "type": "i64"}}}],
+    }]));
+    assert!(matches!(
+        database.write_one(put(&encoded("x"), 1, &[("a", 5)])),
+        RowOutcome::Written(_)
+    ));
+    // A reversed column holds no negative numbers.
+    match database.write_one(put(&encoded("y"), 1, &[("a", -5)])) {
+        RowOutcome::Refused(Refused::NotIndexable(reason)) => {
+            assert!(
+                reason.contains("by_key") && reason.contains("negative"),
+                "{reason}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(database.row(encoded("y").as_bytes()), None);
+    assert_eq!(
+        database
+            .rows_of(INDEX, KeyRange::ALL, Direction::Ascending, 10)
+            .len(),
+        1
+    );
+    database.close();
+}
+
+/// Returns the findings of a check of the index.
+fn findings(backend: &dyn Backend, index: &tideline_wide_table::Index) -> Vec<String> {
+    let parts = StoredParts::read(backend).expect("they are read");
+    let checked = check_index(backend, &parts, TABLE, index, &JournalChanges::default());
+    checked.expect("it is checked").findings
+}
+
+#[test]
+fn damaged_entries_are_found() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+    let database = Database::open(Arc::clone(&backend), 1);
+    database.set_indexes(&ready());
+    for number in 0..20 {
+        database.write_one(put(
+            &encoded(&format!("k{number}")),
+            1,
+            &[("a", number), ("b", 1)],
+        ));
+    }
+    database.flush();
+    let index = database.indexes().remove(0);
+    assert_eq!(findings(backend.as_ref(), &index), Vec::<String>::new());
+    let stored = backend.manifest(SHARD).expect("it is read");
+    let part_of = |table: TableId| {
+        let mut parts = stored.rows.iter().filter(|row| row.kind == ManifestKind::Part);
+        let row = parts
+            .find(|row| String::from_utf8_lossy(&row.detail).contains(&format!("\"table\":{},", table.0)));
+        let part = parse_part_name(&row.expect("the table has a part").name).expect("a part");
+        Partition::part(
+            PartRef {
+                part,
+                table,
+                tier: Tier::Hot,
+            },
+            0,
+        )
+    };
+    let mut stamp = u64::MAX / 2;
+    let mut change = |table: TableId, key: &Bytes, value: Option<&Bytes>| {
+        stamp += 1;
+        let change = RowChange {
+            key: key.clone(),
+            value: value.cloned(),
+        };
+        let written = backend.write(part_of(table), &[change], Stamp(stamp), Durability::Buffered);
+        written.expect("it is written");
+    };
+    let entries = database.rows_of(INDEX, KeyRange::ALL, Direction::Ascending, 100);
+    let rows = database.rows_of(TABLE, KeyRange::ALL, Direction::Ascending, 100);
+    let page = |table: TableId| {
+        let limit = tideline_backend::PageLimit {
+            rows_max: 100,
+            bytes_max: 1 << 20,
+        };
+        backend
+            .scan(part_of(table), &KeyRange::ALL, Direction::Ascending, limit)
+            .expect("it is read")
+            .rows
+    };
+    let (stored_entries, stored_rows) = (page(INDEX), page(TABLE));
+    assert_eq!((entries.len(), rows.len()), (20, 20));
+
+    change(INDEX, &entries[3].key, None);
+    let found = findings(backend.as_ref(), &index);
+    assert!(
+        matches!(found.as_slice(), [one] if one.contains("the row has no entry")),
+        "{found:?}"
+    );
+    change(INDEX, &entries[3].key, Some(&stored_entries[4].value));
+    assert_eq!(
+        findings(backend.as_ref(), &index),
+        Vec::<String>::new(),
+        "the values of all entries are equal"
+    );
+
+    change(INDEX, &entries[3].key, Some(&Bytes::from_static(b"\x11nothing")));
+    let found = findings(backend.as_ref(), &index);
+    assert!(
+        matches!(found.as_slice(), [one] if one.contains("other values")),
+        "{found:?}"
+    );
+    change(INDEX, &entries[3].key, Some(&stored_entries[3].value));
+
+    change(TABLE, &rows[5].key, None);
+    let found = findings(backend.as_ref(), &index);
+    assert!(
+        matches!(found.as_slice(), [one] if one.contains("the entry has no row")),
+        "{found:?}"
+    );
+    change(TABLE, &rows[5].key, Some(&stored_rows[5].value));
+
+    change(
+        INDEX,
+        &Bytes::from_static(b"\xffx"),
+        Some(&stored_entries[0].value),
+    );
+    let found = findings(backend.as_ref(), &index);
+    assert!(
+        matches!(found.as_slice(), [one] if one.contains("damaged")),
+        "{found:?}"
+    );
+    database.close();
+}
