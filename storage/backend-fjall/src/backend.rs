@@ -385,6 +385,13 @@ impl Backend for FjallBackend {
         }
     }
 
+    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.inner.engine_of(partition)? {
+            Some(engine) => engine.get(partition, key),
+            None => Ok(None),
+        }
+    }
+
     fn write(
         &self,
         partition: Partition,

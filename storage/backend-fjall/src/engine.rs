@@ -196,6 +196,15 @@ impl Engine {
         }
     }
 
+    pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        let Some(keyspace) = self.keyspace(partition.unit) else {
+            return Ok(None);
+        };
+        let mut stored = partition_prefix(partition);
+        stored.extend_from_slice(key);
+        Ok(keyspace.get(&stored).map_err(read_error)?.map(into_bytes))
+    }
+
     /// Returns every row of the manifest keyspace whose key begins with `prefix`.
     pub(crate) fn manifest_rows(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
         let found = self.database.snapshot().prefix(&self.manifest, prefix);

@@ -341,6 +341,24 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         limit: PageLimit,
     ) -> Result<Page>;
 
+    /// Returns the value of a row; `None` if there is no such row.
+    ///
+    /// The result is that of a [`scan`](Self::scan) of the key. A backend overrides the method if it finds single rows
+    /// faster, for example because its engine can skip files that do not hold the key.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`scan`](Self::scan).
+    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        let range = KeyRange::new(key, [key, &[0]].concat());
+        let limit = PageLimit {
+            rows_max: 1,
+            bytes_max: 1,
+        };
+        let page = self.scan(partition, &range, Direction::Ascending, limit)?;
+        Ok(page.rows.into_iter().next().map(|row| row.value))
+    }
+
     /// Returns a page for each range, in the order of the ranges, all with ascending keys.
     ///
     /// Each page is the result of a [`scan`](Self::scan) of its range. A networked backend keeps several requests in

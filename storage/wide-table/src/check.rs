@@ -258,12 +258,9 @@ impl StoredParts {
         let Some(part) = self.0.get(&table) else {
             return Ok(Ok(None));
         };
-        let range = KeyRange::new(key, [key, &[0]].concat());
-        let rows = Partition::part(part.at, ROWS_BUCKET);
-        let page = backend.scan(rows, &range, Direction::Ascending, PAGE)?;
-        match page.rows.first() {
+        match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
             None => Ok(Ok(None)),
-            Some(row) => Ok(joined(backend, part, &row.key, &row.value)?.map(Some)),
+            Some(value) => Ok(joined(backend, part, key, &value)?.map(Some)),
         }
     }
 }

@@ -164,17 +164,8 @@ impl WideStore {
 
     /// Returns the value that a part stores under the key of a row: the row itself, or the head of a large row.
     pub(crate) fn stored_raw(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
-        let range = KeyRange::new(key, [key, &[0]].concat());
-        let limit = PageLimit {
-            rows_max: 1,
-            bytes_max: 1,
-        };
         let partition = Partition::part(part, ROWS_BUCKET);
-        let page = self
-            .log
-            .backend()
-            .scan(partition, &range, Direction::Ascending, limit)?;
-        Ok(page.rows.into_iter().next().map(|row| row.value))
+        Ok(self.log.backend().get(partition, key)?)
     }
 
     /// Returns a page of rows of a range in scan order. The page has at most `limit.rows_max` rows, and ends after the

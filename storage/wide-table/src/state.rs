@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use hashbrown::DefaultHashBuilder;
+use hashbrown::hash_map::Entry;
+use hashbrown::{DefaultHashBuilder, HashMap};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_backend::PartRef;
 use tideline_model::{KeyRange, SequenceNumber, TableId};
@@ -96,12 +98,14 @@ impl State {
             .collect()
     }
 
-    /// Returns the revision of a row, which [`is_unchanged`](Self::is_unchanged) later compares to detect changes.
+    /// Returns the revision of a row, which [`are_unchanged`](Self::are_unchanged) later compares to detect changes.
     pub(crate) fn revision(&self, table: TableId, key: &[u8]) -> Revision {
-        let buffers = self.buffers(table);
-        let last = buffers.iter().find_map(|buffer| buffer.last_change(key));
+        self.revision_in(&self.buffers(table), key)
+    }
+
+    fn revision_in(&self, buffers: &[Arc<TableBuffer>], key: &[u8]) -> Revision {
         Revision {
-            last,
+            last: buffers.iter().find_map(|buffer| buffer.last_change(key)),
             flushes: self.flushes,
         }
     }
@@ -118,14 +122,17 @@ impl State {
         })
     }
 
-    /// Returns true if a row was not changed since `seen`. May return false for an unchanged row if a flush was
-    /// published in between.
-    pub(crate) fn is_unchanged(&self, table: TableId, key: &[u8], seen: Revision) -> bool {
-        let now = self.revision(table, key);
-        match (seen.last, now.last) {
-            (None, None) => seen.flushes == now.flushes,
-            (seen, now) => seen == now,
-        }
+    /// Returns true if no row has changed since its revision was taken. May return false for unchanged rows if a flush
+    /// was published in between.
+    pub(crate) fn are_unchanged(&self, table: TableId, rows: &[(Bytes, Revision)]) -> bool {
+        let buffers = self.buffers(table);
+        rows.iter().all(|(key, seen)| {
+            let now = self.revision_in(&buffers, key);
+            match (seen.last, now.last) {
+                (None, None) => seen.flushes == now.flushes,
+                (last, now) => last == now,
+            }
+        })
     }
 }
 
@@ -179,68 +186,80 @@ pub(crate) struct Buffered {
     pub(crate) needs_part: bool,
 }
 
-/// Rows whose changes are checked but not yet applied, as counters indexed by the hash of the key.
+/// Rows whose changes are checked but not yet applied, counted by the hash of the key.
 ///
 /// The committer checks all entries of a group before it applies any. While a change of a row is pending, the committer
-/// therefore cannot decide a condition on this row. If two keys share a counter, the only cost is a retry.
-#[derive(Debug)]
+/// therefore cannot decide a condition on this row. If two keys have the same hash, the only cost is a retry.
+#[derive(Debug, Default)]
 pub(crate) struct PendingRows {
-    counters: Box<[AtomicU32]>,
-    /// Counters indexed by the hash of the partition.
-    partitions: Box<[AtomicU32]>,
+    rows: Mutex<Counts>,
+    /// Counts by the hash of the partition.
+    partitions: Mutex<Counts>,
     /// Pending deletions of ranges, which may change any row.
     ranges: AtomicU32,
     hasher: DefaultHashBuilder,
 }
 
-/// Number of counters; a power of two.
-const COUNTERS: usize = 1 << 14;
-
-impl Default for PendingRows {
-    fn default() -> Self {
-        Self {
-            counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-            partitions: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-            ranges: AtomicU32::new(0),
-            hasher: DefaultHashBuilder::default(),
-        }
-    }
-}
+/// Number of pending changes by hash, without zeros.
+type Counts = HashMap<u64, u32>;
 
 impl PendingRows {
-    fn slot(&self, table: TableId, key: &[u8]) -> usize {
-        self.hasher.hash_one((table.0, key)) as usize % COUNTERS
+    fn hash(&self, table: TableId, key: &[u8]) -> u64 {
+        self.hasher.hash_one((table.0, key))
     }
 
-    /// Returns true if a change of the row may be pending.
-    pub(crate) fn is_pending(&self, table: TableId, key: &[u8]) -> bool {
-        let counter = &self.counters[self.slot(table, key)];
-        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
+    /// Returns true if a change of one of the rows may be pending.
+    pub(crate) fn is_any_pending<'k>(
+        &self,
+        table: TableId,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+    ) -> bool {
+        let rows = self.rows.lock();
+        self.ranges.load(Ordering::Relaxed) > 0
+            || (!rows.is_empty() && keys.any(|key| rows.contains_key(&self.hash(table, key))))
     }
 
     /// Returns true if a change of a row of the partition may be pending.
     pub(crate) fn is_partition_pending(&self, table: TableId, partition: &[u8]) -> bool {
-        let counter = &self.partitions[self.slot(table, partition)];
-        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
+        let hash = self.hash(table, partition);
+        self.ranges.load(Ordering::Relaxed) > 0 || self.partitions.lock().contains_key(&hash)
     }
 
-    /// Counts a change of a row as pending. `partition` is the length of the prefix that names its partition.
-    pub(crate) fn begin_row(&self, table: TableId, key: &[u8], partition: usize) {
-        self.counters[self.slot(table, key)].fetch_add(1, Ordering::Relaxed);
-        self.partitions[self.slot(table, &key[..partition])].fetch_add(1, Ordering::Relaxed);
+    /// Counts changes of rows as pending. Each row is given by its key and the length of the prefix that names its
+    /// partition.
+    pub(crate) fn begin_rows<'k>(&self, table: TableId, keys: impl Iterator<Item = (&'k [u8], usize)>) {
+        let (mut rows, mut partitions) = (self.rows.lock(), self.partitions.lock());
+        for (key, partition) in keys {
+            *rows.entry(self.hash(table, key)).or_default() += 1;
+            *partitions.entry(self.hash(table, &key[..partition])).or_default() += 1;
+        }
     }
 
-    /// Reverses [`begin_row`](Self::begin_row).
-    pub(crate) fn end_row(&self, table: TableId, key: &[u8], partition: usize) {
-        self.counters[self.slot(table, key)].fetch_sub(1, Ordering::Relaxed);
-        self.partitions[self.slot(table, &key[..partition])].fetch_sub(1, Ordering::Relaxed);
+    /// Reverses [`begin_rows`](Self::begin_rows).
+    pub(crate) fn end_rows<'k>(&self, table: TableId, keys: impl Iterator<Item = (&'k [u8], usize)>) {
+        let (mut rows, mut partitions) = (self.rows.lock(), self.partitions.lock());
+        for (key, partition) in keys {
+            end(&mut rows, self.hash(table, key));
+            end(&mut partitions, self.hash(table, &key[..partition]));
+        }
     }
 
-    pub(crate) fn begin_range(&self) {
-        self.ranges.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_ranges(&self, count: u32) {
+        self.ranges.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn end_range(&self) {
-        self.ranges.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn end_ranges(&self, count: u32) {
+        self.ranges.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+fn end(counts: &mut Counts, hash: u64) {
+    if let Entry::Occupied(mut count) = counts.entry(hash) {
+        match count.get() {
+            ..=1 => {
+                count.remove();
+            }
+            _ => *count.get_mut() -= 1,
+        }
     }
 }

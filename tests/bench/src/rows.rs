@@ -65,7 +65,8 @@ impl Benchmark {
             },
         };
         self.single_rows(&sizes, report)?;
-        self.batched_rows(&sizes, report)?;
+        let plain = self.batched_rows(&sizes, report)?;
+        self.indexed_batches(&sizes, plain, report)?;
         self.merged_buckets(&sizes, report)
     }
 
@@ -113,7 +114,9 @@ impl Benchmark {
     }
 
     /// Measures batches, point reads, scans of the whole table, disk usage, and a start after a kill.
-    fn batched_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
+    ///
+    /// Returns the thousands of rows per second of server CPU time, acknowledged and drained.
+    fn batched_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<[f64; 2]> {
         let rows = sizes.batches * BATCH;
         let (mut server, data) = self.fresh("rows", &format!("{rows} rows in batches of {BATCH}"))?;
         create(&server, "orders", &plain_key())?;
@@ -129,19 +132,15 @@ impl Benchmark {
         server.drain()?;
         let drained = server.cpu_time()? - before;
         let per_cpu = |cpu: Duration| rows as f64 / cpu.as_secs_f64() / 1e3;
+        let rates = [per_cpu(acknowledged), per_cpu(drained)];
         let unit = Unit::ThousandRowsPerCpuSecond;
         report.add(
             "rows in batches, acknowledged",
-            per_cpu(acknowledged),
+            rates[0],
             unit,
             wanted::ROWS_ACKNOWLEDGED,
         );
-        report.add(
-            "rows in batches, drained",
-            per_cpu(drained),
-            unit,
-            wanted::ROWS_DRAINED,
-        );
+        report.add("rows in batches, drained", rates[1], unit, wanted::ROWS_DRAINED);
         report.note(format!(
             "rows: {:.0} bytes each as sent, {:.0} k rows/s by the clock, {} refusals",
             loaded.bytes as f64 / rows as f64,
@@ -196,6 +195,76 @@ impl Benchmark {
             Unit::Seconds,
             wanted::ROWS_READY,
         );
+        server.kill();
+        self.forget(&data)?;
+        Ok(rates)
+    }
+
+    /// Measures batches into a table with an index that covers one column, and pages of the index. `plain` holds the
+    /// rates without an index, acknowledged and drained.
+    fn indexed_batches(&self, sizes: &Sizes, plain: [f64; 2], report: &mut Report) -> Result<()> {
+        let rows = sizes.batches / 2 * BATCH;
+        let (mut server, data) = self.fresh("rows-index", &format!("{rows} rows with an index"))?;
+        create(&server, "orders", &plain_key())?;
+        let index = json!({
+            "name": "by_state",
+            "key": [{"name": "state"}, {"name": "placed", "order": "desc"}],
+            "covers": ["total"],
+        });
+        let path = "/v1/tables/orders/indexes";
+        server
+            .connect()?
+            .send_expecting_success("POST", path, index.to_string().as_bytes())?;
+        let before = server.cpu_time()?;
+        load_bodies(
+            server.address(),
+            &route("orders"),
+            self.connections,
+            batches(0, sizes.batches / 2),
+        )?;
+        let acknowledged = server.cpu_time()? - before;
+        Control::open(&server)?.seal()?;
+        server.drain()?;
+        let drained = server.cpu_time()? - before;
+        for (name, cpu, plain) in [
+            ("acknowledged", acknowledged, plain[0]),
+            ("drained", drained, plain[1]),
+        ] {
+            let rate = rows as f64 / cpu.as_secs_f64() / 1e3;
+            report.add(
+                format!("rows in batches with a covering index, {name}"),
+                rate,
+                Unit::ThousandRowsPerCpuSecond,
+                Wanted::Nothing,
+            );
+            report.add(
+                format!("rows in batches with a covering index, {name}, share of those without"),
+                rate / plain * 100.0,
+                Unit::Percent,
+                wanted::ROWS_INDEXED,
+            );
+        }
+        for (name, columns) in [("covered", json!(["total"])), ("with its row", json!(["note"]))] {
+            let body = json!({"index": "by_state", "prefix": {"state": "paid"}, "columns": columns, "limit": 10_000});
+            let before = server.cpu_time()?;
+            let mut found = 0;
+            for _ in 0..10 {
+                let path = "/v1/tables/orders/rows/scan";
+                let page =
+                    server
+                        .connect()?
+                        .send_expecting_success("POST", path, body.to_string().as_bytes())?;
+                let page: Value = serde_json::from_slice(&page).unwrap_or_default();
+                found += page["returned"].as_u64().unwrap_or_default();
+            }
+            let cpu = (server.cpu_time()? - before).as_secs_f64();
+            report.add(
+                format!("scan of an index, {name}"),
+                found as f64 / cpu / 1e3,
+                Unit::ThousandRowsPerCpuSecond,
+                Wanted::Nothing,
+            );
+        }
         server.kill();
         self.forget(&data)
     }

@@ -130,6 +130,8 @@ pub(crate) const ROWS_CONDITIONAL: Wanted = Wanted::AtLeast(15.0);
 pub(crate) const ROWS_ACKNOWLEDGED: Wanted = Wanted::AtLeast(150.0);
 /// Thousands of rows in batches of 1,000 per second of server CPU time, flushed and compacted.
 pub(crate) const ROWS_DRAINED: Wanted = Wanted::AtLeast(100.0);
+/// Rows per second of server CPU time with one covering index, in percent of those without an index.
+pub(crate) const ROWS_INDEXED: Wanted = Wanted::AtLeast(60.0);
 /// Milliseconds at the client, median: a row by its key.
 pub(crate) const ROWS_READ_P50: Wanted = Wanted::AtMost(0.25);
 /// Milliseconds at the client, 99th percentile: a row by its key.

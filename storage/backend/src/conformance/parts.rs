@@ -3,6 +3,7 @@
 //! Each rule runs once per tier.
 
 use super::*;
+use bytes::Bytes;
 
 pub(super) const RULES: &[TierRule] = &[
     (
@@ -86,6 +87,9 @@ fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
     let check = |backend: &dyn Backend| {
         assert_eq!(collect_all(backend, partition), wanted);
         assert_eq!(held(backend), [own]);
+        let get = |key: &[u8]| backend.get(partition, key).expect("get");
+        assert_eq!(get(b"a"), Some(Bytes::from_static(b"new")));
+        assert_eq!((get(b"b"), get(b"a\x00")), (None, None));
         assert_eq!(backend.tier_health(tier), Health::Ready);
     };
     check(&*backend);

@@ -197,6 +197,13 @@ fn partitions_are_apart(fixture: &dyn Fixture) {
     for (n, partition) in partitions.into_iter().enumerate() {
         let wanted = [row(b"", &[n as u8]), row(&[0xff; 20], &[n as u8])];
         assert_eq!(collect_all(&*backend, partition), wanted);
+        for row in wanted {
+            let found = backend.get(partition, &row.key).expect("get");
+            assert_eq!(found, Some(row.value), "a single row equals that of a scan");
+        }
+        for missing in [&b"\x00"[..], &[0xff; 19], &[0xff; 21]] {
+            assert_eq!(backend.get(partition, missing).expect("get"), None);
+        }
     }
 }
 
@@ -331,6 +338,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
     let failures = [
         backend.take(SHARD).err(),
         value_of(&*backend, ROWS, b"k").err(),
+        backend.get(ROWS, b"k").err(),
         backend
             .scan(ROWS, &KeyRange::ALL, Direction::Ascending, EVERYTHING)
             .err(),

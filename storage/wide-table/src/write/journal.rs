@@ -11,7 +11,6 @@ use tideline_model::{Durability, SequenceNumber, TableId};
 
 use super::Seen;
 use crate::entry::{Change, Entry};
-use crate::state::Revision;
 use crate::store::WideStore;
 use crate::unchanged::SeenRange;
 
@@ -48,16 +47,20 @@ impl WideEntry {
         }
     }
 
-    /// Calls `row` with the key and the partition prefix length of each changed row, and `range` for each deleted
-    /// range.
-    fn each_row(&self, row: impl Fn(&[u8], usize), range: impl Fn()) {
-        let mut partitions = self.partitions.iter();
-        for change in &self.entry.changes {
-            match change {
-                Change::Row { key, .. } => row(key, partitions.next().copied().unwrap_or(0)),
-                Change::DeleteRange(_) => range(),
-            }
-        }
+    /// Returns the key and the partition prefix length of each changed row.
+    fn rows(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let rows = self.entry.changes.iter().filter_map(|change| match change {
+            Change::Row { key, .. } => Some(key.as_ref()),
+            Change::DeleteRange(_) => None,
+        });
+        rows.zip(self.partitions.iter().copied())
+    }
+
+    /// Returns the number of deleted ranges.
+    fn ranges(&self) -> u32 {
+        let changes = self.entry.changes.iter();
+        let ranges = changes.filter(|change| matches!(change, Change::DeleteRange(_)));
+        u32::try_from(ranges.count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -91,22 +94,21 @@ impl LogEntry for WideEntry {
         }
         if !self.seen.rows.is_empty() || !self.seen.ranges.is_empty() {
             let state = self.store.state();
-            let is_current = |(key, revision): &(Bytes, Revision)| {
-                !pending.is_pending(table, key) && state.is_unchanged(table, key, *revision)
-            };
             let is_range_current = |seen: &SeenRange| {
                 let partition = &seen.range.start[..seen.partition];
                 !pending.is_partition_pending(table, partition)
                     && state.range_revision(table, &seen.range) == seen.revision
             };
-            if !self.seen.rows.iter().all(is_current) || !self.seen.ranges.iter().all(is_range_current) {
+            let keys = self.seen.rows.iter().map(|(key, _)| key.as_ref());
+            let is_current = !pending.is_any_pending(table, keys)
+                && state.are_unchanged(table, &self.seen.rows)
+                && self.seen.ranges.iter().all(is_range_current);
+            if !is_current {
                 return Err(Refusal::Outdated);
             }
         }
-        self.each_row(
-            |key, partition| pending.begin_row(table, key, partition),
-            || pending.begin_range(),
-        );
+        pending.begin_rows(table, self.rows());
+        pending.begin_ranges(self.ranges());
         self.is_pending.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -137,10 +139,8 @@ impl Drop for WideEntry {
     fn drop(&mut self) {
         if self.is_pending.load(Ordering::Relaxed) {
             let (table, pending) = (self.entry.table, &self.store.pending);
-            self.each_row(
-                |key, partition| pending.end_row(table, key, partition),
-                || pending.end_range(),
-            );
+            pending.end_rows(table, self.rows());
+            pending.end_ranges(self.ranges());
         }
     }
 }
