@@ -1,5 +1,5 @@
-//! Fuzz target: arbitrary bytes as text exposition, OpenMetrics and JSON lines. Decoding returns rows and rejects and
-//! never panics.
+//! Fuzz target: arbitrary bytes as text exposition, OpenMetrics and JSON lines. Decoding returns rows and rejected
+//! lines and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Fuzz target: arbitrary bytes as a body of line protocol. Decoding returns rows and rejects, never panics, and
-//! returns at most one row per line. All columns of a group have the same length.
+//! Fuzz target: arbitrary bytes as a body of line protocol. Decoding returns rows and rejected lines, at most one row
+//! per line, and never panics. All columns of a group have the same length.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! Fuzz target: arbitrary bytes as OTLP metrics in both encodings, with arbitrary settings. Decoding returns rows,
-//! rejects or an error and never panics. The number of rejected data points never exceeds the number of received
-//! ones.
+//! Fuzz target: arbitrary bytes as OTLP metrics in both encodings, with arbitrary settings. Decoding returns rows and
+//! rejected data points, or an error, and never panics. The number of rejected data points never exceeds the number of
+//! received ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 //! Fuzz target: arbitrary bytes as a decompressed remote write request of both versions. Decoding returns rows and
-//! rejects, or an error, and never panics.
+//! rejected samples, or an error, and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

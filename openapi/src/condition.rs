@@ -180,7 +180,7 @@ fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     T::schemas(schemas);
 }
 
-/// Returns an object schema with the members `and`, `or` and `not` for conditions of this name.
+/// Returns an object schema with the members `and`, `or` and `not`. They contain conditions of the schema `name`.
 fn branches(name: &str) -> ObjectBuilder {
     ObjectBuilder::new()
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))

@@ -1,6 +1,7 @@
 //! Explanations of reads of rows: access paths, estimated rows, advice on keys.
 //!
-//! An explanation takes the body of the read as it is, so that a request can be explained before it is sent.
+//! A request for an explanation contains the unchanged body of the read, so that a read can be explained before it is
+//! sent.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// Maximum length of the path of an entry, in bytes.
 const PATH_BYTES_MAX: usize = 4_096;
-/// zstd level: the data is small and unpacked often.
+/// zstd level. A high level is acceptable, because the data is small and is unpacked more often than packed.
 const LEVEL: i32 = 12;
 
 /// Packs a folder into bytes, without the relative paths for which `is_skipped` returns true.
@@ -33,7 +33,7 @@ pub fn pack(folder: &Path, is_skipped: impl Fn(&str) -> bool) -> io::Result<Vec<
     zstd::encode_all(&plain[..], LEVEL)
 }
 
-/// Unpacks an archive into a folder, which is created.
+/// Unpacks an archive into a folder, which is created if it does not exist.
 ///
 /// # Errors
 ///

@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Method, Request, StatusCode};
 
-/// Time limit of one request; a slower one ends with [`NoResponse`].
+/// Time limit of one request; a slower request fails with [`NoResponse`].
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of a response body, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Client of one server over pooled connections, which clones share.
+/// Client of one server. Clones share its connection pool.
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: ureq::Agent,

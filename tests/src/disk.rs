@@ -2,8 +2,8 @@
 //!
 //! [`ThinDisk`] is ext4 on a loop device. The file behind the device is sparse and stored on a small tmpfs.
 //! While the tmpfs is full, blocks that were written before can be rewritten and new blocks fail with ENOSPC,
-//! like on a full thin volume. The file contains what has reached the disk and nothing of the page cache, so
-//! a copy of it is the state after a power cut.
+//! like on a full thin volume. The file contains only blocks that were written to the device, not the page cache,
+//! so a copy of the file is the state after a power cut.
 //!
 //! Requires root, loop devices and ext4; the error of [`ThinDisk::make`] describes the missing prerequisite.
 
@@ -61,8 +61,8 @@ impl ThinDisk {
                 Ext4::Journaled => "has_journal",
                 Ext4::Plain => "^has_journal",
             };
-            // Few inodes and a small journal, initialised at once, so that later writes of them need no
-            // space.
+            // Few inodes and a small journal, initialised immediately, so that later writes to them need no
+            // new blocks.
             let now = "lazy_itable_init=0,lazy_journal_init=0";
             let options = [
                 "-q", "-F", "-b", "4096", "-O", feature, "-N", "8192", "-J", "size=16", "-E", now,

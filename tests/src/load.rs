@@ -14,14 +14,14 @@ use crate::ledger::{Fate, Ledger, Place};
 
 /// Number of points per request.
 const BATCH_POINTS: i64 = 20;
-/// Number of consecutive requests, counted over all writers, after which writers switch to new machines. Frequent new
-/// machines let a kill also happen during the creation of timelines.
+/// Number of consecutive requests, counted over all writers, after which writers switch to new machines. The switches
+/// are frequent, so that some kills happen during the creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
 /// First timestamp, in nanoseconds since the Unix epoch; each request uses the next timestamps.
 const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const STEP_NANOS: i64 = 1_000_000_000;
 
-/// Writers that share one ledger, on any number of servers.
+/// Load by writers that share one ledger, on any number of servers.
 #[derive(Debug, Clone)]
 pub struct Load {
     seed: u64,
@@ -94,7 +94,7 @@ impl Load {
         let mut silent = 0;
         while !stop.load(Ordering::Relaxed) && silent < 3 {
             let places = self.next_places(writer);
-            // Recorded before sending: a concurrent reader may already receive these points.
+            // Recorded before sending, because a concurrent reader may receive these points before the response.
             self.ledger().note(&places, Fate::Unknown);
             match self.send(client, &places, &mut random) {
                 Ok(fate) => {

@@ -11,7 +11,7 @@ pub struct RawConnection {
 }
 
 impl RawConnection {
-    /// Opens a connection; every read and write has the timeout `patience`.
+    /// Opens a connection; `patience` is the timeout of the connect and of every read and write.
     ///
     /// # Errors
     ///

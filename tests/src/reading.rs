@@ -67,7 +67,7 @@ pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row>
     }
 }
 
-/// Returns the column name of a function of a field.
+/// Returns the name of the result column of an aggregate function, such as `mean(usage)`.
 pub fn column(function: &str, field: &str) -> String {
     format!("{function}({field})")
 }

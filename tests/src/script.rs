@@ -16,7 +16,7 @@
 //!
 //! | expectation | holds when |
 //! |---|---|
-//! | `> 204` | the status is 204; every step begins its expectations with the status |
+//! | `> 204` | the status is 204; it is the first expectation of every step |
 //! | `> header NAME: TEXT` | the header contains the text; without a text, the header is absent |
 //! | `> json {…}` | the body contains this JSON, see [`crate::subset`] |
 //! | `> lines [{…}, …]` | the body is NDJSON, and its lines as an array contain this JSON |

@@ -264,7 +264,7 @@ impl Server {
         self.kill_now();
     }
 
-    /// Waits until the server is ready or has ended; returns it if it is ready.
+    /// Waits until the server is ready or has ended; returns the server if it is ready, else `None`.
     ///
     /// # Panics
     ///
@@ -335,8 +335,8 @@ impl Server {
         Ok(Ended { status, took, log })
     }
 
-    /// Sends SIGTERM and waits for the end, at most three times [`DRAIN_LIMIT`]. A late end is thus returned
-    /// with its delay.
+    /// Sends SIGTERM and waits for the end, at most three times [`DRAIN_LIMIT`], so that the caller can report by how
+    /// much a slow server exceeds the limit.
     ///
     /// # Panics
     ///
@@ -382,7 +382,7 @@ impl Server {
         kib << 10
     }
 
-    /// Returns the process id of the child, which is the tracer if there is one.
+    /// Returns the process id of the child; of a traced server, this is the id of the tracer.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

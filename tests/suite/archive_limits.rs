@@ -26,7 +26,7 @@ fn launch(files: &Path) -> Launch {
     Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target)
 }
 
-/// Returns options under which background moves start only on request.
+/// Returns options under which moves start only on request: the scheduler searches for work once an hour.
 fn by_hand(files: &Path) -> Launch {
     launch(files).environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
 }

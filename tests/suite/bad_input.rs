@@ -16,7 +16,7 @@ const GROWTH_BYTES_MAX: u64 = 64 << 20;
 /// Timeout of slow clients; longer than the time limits of the service.
 const SLOW_PATIENCE: Duration = Duration::from_secs(25);
 
-/// Warmed-up server, and its peak memory at that time.
+/// Warmed-up server, and its peak memory after the warm-up.
 struct Victim {
     server: Server,
     client: Client,
@@ -289,7 +289,7 @@ fn remote_write_that_unpacks_to_much() {
     let gib = bomb(Packing::Zstd, 1 << 30);
     assert!(write("zstd", &gib).contains("over the limit"));
     assert!(write("snappy", &snappy(&vec![0; 200 << 20])).contains("over the limit"));
-    // A length of almost 4 GiB, and a length within the limit that the block cannot hold.
+    // A block that declares almost 4 GiB, and a block that declares a length within the limit but is too short for it.
     assert!(write("snappy", &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'a']).contains("over the limit"));
     assert!(write("snappy", &[0x80, 0x80, 0x80, 0x20, 0, b'a']).contains("cannot hold"));
     let whole = snappy(b"\x0a\x0f\x0a\x0d\x0a\x08__name__\x12\x01m");
@@ -389,7 +389,8 @@ fn otlp_of_many_small_or_large_parts() {
         );
         println!("{what}: {}", answer.status);
     }
-    // Lists of short JSON elements. The service converts them to Protocol Buffers, where a number takes more bytes.
+    // Lists of short JSON elements. The service converts them to Protocol Buffers, where a number takes more bytes
+    // than in JSON.
     for (open, element, close) in [
         (r#"{"resourceMetrics":["#, "{},", "{}]}"),
         (
@@ -546,7 +547,7 @@ fn sql_statements_that_are_too_large() {
     ] {
         refused(&run(&statement), &[400], true);
     }
-    // The largest statement is parsed, and its table does not exist.
+    // A statement of the maximum size is parsed; it fails only because its table does not exist.
     let row = "(1, 1, 1, 1, 1, 1, 1, 1),";
     let largest = format!(
         "UPSERT INTO t (a, b, c, d, e, f, g, h) VALUES {}",
@@ -622,7 +623,7 @@ fn slow_clients_are_cut_off_and_disturb_no_other() {
         let began = Instant::now();
         let head = b"GET /health HTTP/1.1\r\nx-slow: ";
         connection.send(head).expect("it listens");
-        // Sends single bytes for longer than the time limit of a head.
+        // Sends single bytes for longer than the time limit of a request head.
         while began.elapsed() < SLOW_PATIENCE && connection.send(b"y").is_ok() {
             wait::pause(Duration::from_millis(250));
         }

@@ -109,7 +109,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
                 }
             });
         }
-        // If all clients panic, the channel closes.
+        // The clients hold the other senders, so that the channel closes if all clients panic.
         drop(began);
         // Ends the flood also after a failed assertion, because the scope waits for its threads.
         let _stop = StopOnDrop(&stop);
@@ -148,7 +148,7 @@ impl std::fmt::Display for Latencies {
     }
 }
 
-/// Writes days of points to the cold tier and hours of points to the hot tier.
+/// Writes [`COLD_DAYS`] days of points to the cold tier and [`HOT_HOURS`] hours of points to the hot tier.
 fn prepare(client: &Client, cold_start: i64, now: i64) {
     let table = json!({"name": TABLE, "policy": {"hot_ttl": "2d"}});
     client.post_json("/v1/tables", &table).expect_status(201);

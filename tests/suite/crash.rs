@@ -61,7 +61,7 @@ fn kill_first_boots(folder: &DataFolder, random: &mut Random) {
 }
 
 /// Returns a launch with a random head size (limit of unsealed points in memory): small heads are sealed during the
-/// load, large heads leave all points to the journal.
+/// load; with large heads, all points are only in the journal.
 fn random_launch(random: &mut Random) -> Launch {
     let heads = ["1MiB", "4MiB", "256MiB"];
     Launch::default().environment(
@@ -70,7 +70,7 @@ fn random_launch(random: &mut Random) -> Launch {
     )
 }
 
-/// Checks the invariants after a restart, once a point was acknowledged.
+/// Checks the invariants after a restart. Before the first acknowledged point, nothing is checked.
 fn check(load: &Load, client: &Client, round: usize) {
     let ledger = load.ledger().clone();
     if ledger.places(Fate::Acknowledged).is_empty() {

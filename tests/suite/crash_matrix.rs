@@ -90,8 +90,8 @@ fn every_step_of_the_code_is_in_the_matrix() {
     let mut unknown = BTreeSet::new();
     let mut found = 0;
     let known = STEPS.iter().chain(&ATTACH).chain(&crate::row_faults::STEPS);
-    // Folders, each with the kinds of work that its calls pass as a variable. The suite `crash` covers
-    // crashes during appends to the log.
+    // Source folders, each with the kinds of work that calls pass as a variable; the matrix must have the step of
+    // such a call for each of these kinds. The suite `crash` covers crashes during appends to the log.
     let rooms = [
         ("storage/series-store/src", &REWRITES[..]),
         ("storage/log/src", &["delete"]),

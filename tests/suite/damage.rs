@@ -153,7 +153,7 @@ fn launch(folder: &DataFolder) -> Launch {
     Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target)
 }
 
-/// Writes points to the archive, to both tiers and to the journal; returns what queries must return.
+/// Writes points to the archive, to both tiers and to the journal; returns the expected query results.
 fn prepare(folder: &DataFolder) -> Expected {
     fs::create_dir_all(folder.beside("archive")).expect("a folder");
     let server = folder.start(&launch(folder));
@@ -339,7 +339,7 @@ fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     Some(what)
 }
 
-/// Starts a server on a damaged copy and compares its results.
+/// Starts a server on a damaged copy and compares its results with those of the undamaged store.
 fn outcome(copy: &Copy<'_>, expected: &Expected, what: &str) -> Outcome {
     let before = state(&copy.data());
     let mut server = copy.spawn();

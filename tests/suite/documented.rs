@@ -20,7 +20,7 @@ fn page(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// Returns the cells of all table rows whose first cell begins with code.
+/// Returns the cells of all table rows whose first cell begins with a code span.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let of_table = page.lines().filter(|line| line.starts_with("| `"));
     let cells = of_table.map(|line| {
@@ -173,7 +173,7 @@ fn every_function_is_in_the_guide() {
         .nth(1)
         .and_then(|rest| rest.split("Sums of").next());
     let mut found = code_words(list.expect("a list of functions"));
-    // The percentile is listed with its parameter.
+    // The guide lists the percentile with its parameter.
     assert!(found.remove("{\"percentile\": p}"), "{found:?}");
     found.insert("percentile".into());
     assert_eq!(

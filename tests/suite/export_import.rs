@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Returns a text of parts that formats must escape.
+/// Returns a random text with characters that formats must escape.
 fn odd_text(random: &mut Random) -> String {
     let parts = [
         "a",
@@ -187,7 +187,7 @@ fn run(client: &Client, line: &[&str]) -> (bool, String) {
 struct Seen {
     timelines: BTreeSet<String>,
     fields: Value,
-    /// Fields of each point in the form of the server, by timeline and timestamp.
+    /// Fields of each point as the server returns them, by timeline and timestamp.
     points: BTreeMap<String, BTreeMap<String, String>>,
 }
 

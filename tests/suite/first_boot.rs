@@ -21,7 +21,7 @@ const CALLS: &str = "openat,creat,write,pwrite64,writev,pwritev,ftruncate,falloc
 #[derive(Debug, Clone)]
 struct Case {
     call: String,
-    /// Number among the calls with this name in its thread, from 1.
+    /// Number of the call among the calls with this name in its thread, from 1.
     number: usize,
     /// Line of the call in the trace.
     line: String,
@@ -93,7 +93,7 @@ fn calls_of_a_boot() -> Vec<Case> {
 }
 
 fn strace<const N: usize>(options: [String; N], output: &Path) -> Vec<String> {
-    // `--seccomp-bpf` is added only by the caller, because injection does not work with it.
+    // `--seccomp-bpf` is an option of the tracing caller only, because injection does not work with it.
     let always = ["strace", "-f", "-qq"].map(str::to_owned);
     let mut all: Vec<String> = always.into_iter().chain(options).collect();
     all.push(output.to_string_lossy().into_owned());

@@ -45,7 +45,7 @@ fn long_modules_have_a_header_of_several_lines() {
     );
 }
 
-/// Checks that texts and names contain no words of a private dialect.
+/// Checks that texts and names contain none of the listed words, which a reader from outside would not understand.
 #[test]
 fn texts_and_names_are_plain() {
     // Split, so that this file does not match.
@@ -167,8 +167,8 @@ fn imports_go_one_way() {
 
 #[test]
 fn services_reach_storage_and_indexer_through_the_engine() {
-    // Crates that connect the layers, or that need no engine. Network formats use the primitives of
-    // storage/wire. A separate test ensures that only the server depends on a backend.
+    // Crates that connect the layers, or that need no engine. Crates of network formats use the primitives of
+    // storage/wire. A separate test checks that only the server depends on a backend.
     let lawful = [
         "services/connections",
         "services/histogram",
@@ -250,7 +250,7 @@ fn engines_and_http_stay_in_their_rooms() {
 
 #[test]
 fn only_key_codec_makes_keys() {
-    // Backends, which address their own files, and tests, which may build any bytes, are not checked.
+    // Backends and tests are not checked: backends address their own files, and tests may build any bytes.
     let rooms = [
         "storage/log/src",
         "storage/series-store/src",
@@ -273,7 +273,8 @@ fn only_key_codec_makes_keys() {
 
 #[test]
 fn threads_of_the_database_have_a_supervisor() {
-    // Scoped threads end with their call. Threads of the server either end the process or are not essential.
+    // Scoped threads are allowed, because they end with their call. Threads of the server are not checked: their
+    // failure ends the process or is not essential.
     let rooms = [
         "storage",
         "indexer",
@@ -480,7 +481,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns true if the map names a crate by its path or by the name of its folder.
+/// Returns true if the architecture map contains the path of a crate or the name of its folder.
 fn is_mapped(map: &str, folder: &str) -> bool {
     let name = folder.rsplit('/').next().unwrap_or(folder);
     map.contains(folder)
@@ -489,7 +490,7 @@ fn is_mapped(map: &str, folder: &str) -> bool {
             .any(|word| word == name)
 }
 
-/// Returns the texts that look like paths of this repository, in backquotes, links or running text.
+/// Returns the words of the map that have the form of a path of this repository, in backquotes, links or running text.
 fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
     let rooms = [
         "storage/",

@@ -1,5 +1,5 @@
 //! Requests that need as much memory as possible, sixteen of each kind at once: resident memory stays below
-//! `memory.max` plus a fixed base, writes continue, and requests without memory fail with a clear error.
+//! `memory.max` plus a fixed base, writes continue, and requests that get no memory fail with a clear error.
 //! A second test checks that a limit below the reserved memory is rejected at the start.
 
 use std::fs::{self, File};
@@ -123,7 +123,7 @@ fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
         peak / MIB,
         client.get("/metrics").text()
     );
-    // All memory of requests is released, and a query that fits alone succeeds.
+    // The requests have released all of their memory, and a single large query succeeds.
     let free = wait::until(Duration::from_secs(10), || {
         let metrics = client.get("/metrics").text();
         metrics

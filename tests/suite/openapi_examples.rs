@@ -45,7 +45,7 @@ fn every_example_of_the_document_works() {
             }
         }
     }
-    // PUT requests run first because they create what other examples use; deletes run last.
+    // PUT requests run first, because other examples use the objects that they create; deletes run last.
     examples.sort_by_key(|example| match example.method.as_str() {
         "PUT" => 0,
         "DELETE" => 2,

@@ -1,5 +1,5 @@
-//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, and a scan ends when its
-//! client disconnects.
+//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, a scan ends when its client
+//! disconnects, and an import of a large file takes bounded memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -104,7 +104,7 @@ fn an_import_of_any_size_takes_bounded_memory() {
     let client = server.client();
     create(&client);
     put(&client, 0..1_000, "one");
-    // The number is invalid, so that none of these rows reaches the row buffer.
+    // The value of `n` is not a number, so that these rows are rejected and take no memory of the row buffer.
     let record = format!("many,{}\n", "x".repeat(4_000));
     let import = |bytes: usize| {
         let mut file = b"n,text\n1,first\n".to_vec();

@@ -40,8 +40,8 @@ const CALLS: [&str; 6] = [
     "fdatasync,fsync,write,writev,pwrite64,openat",
 ];
 const ERRORS: [&str; 2] = ["EIO", "ENOSPC"];
-/// Largest number that the first failing call can have. Each thread numbers its calls from 1, from the attachment of
-/// strace.
+/// Largest number that the first failing call can have. The calls of each thread are numbered from 1, beginning when
+/// strace is attached.
 const FIRST_CALL_MAX: usize = 24;
 /// Maximum length of a span of failing calls.
 const CALLS_MAX: usize = 40;
@@ -122,8 +122,8 @@ fn failing_calls_lose_nothing_and_are_recovered_from() {
     assert!(failed > 0, "no call failed");
 }
 
-/// Tests a store that cannot be reopened: `/ready` reports what is refused and when the next attempt starts,
-/// and attempts continue. The slow form lasts for more than ten attempts.
+/// Tests a store that cannot be reopened: `/ready` reports the refused operations and the time of the next attempt, and
+/// attempts continue. The slow form lasts for more than ten attempts.
 #[test]
 fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     if let Some(obstacle) = obstacle() {

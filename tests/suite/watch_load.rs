@@ -1,7 +1,7 @@
 //! Benchmark, ignored by default: throughput of writers with a thousand open watches, compared with the
 //! throughput without watches.
 //!
-//! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the figures.
+//! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the throughputs.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ const PAIRS: usize = 3;
 enum Watched {
     /// Each watch selects one machine.
     OneMachineEach,
-    /// Each watch selects everything.
+    /// Each watch selects all machines.
     Everything,
 }
 
@@ -50,7 +50,7 @@ fn open(address: SocketAddr, watched: Watched, at: usize) -> TcpStream {
     stream
 }
 
-/// Returns the points per second that are acknowledged.
+/// Returns the number of acknowledged points per second.
 fn throughput(server: &Server) -> f64 {
     let (done, points) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();
@@ -81,7 +81,8 @@ fn throughput(server: &Server) -> f64 {
     points.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Returns the points per second with open watches, and the bytes that the watches received.
+/// Returns the number of acknowledged points per second with open watches, and the number of bytes that the watches
+/// received.
 fn beside(server: &Server, watched: Watched) -> (f64, u64) {
     let address = server
         .address_within(Duration::from_secs(10))

@@ -3,10 +3,10 @@
 //!
 //! If the write-back of a page fails, the kernel marks the page clean: it stays readable, and a later sync
 //! does not write it. Each round fills a thin disk below the file system while writers run, until the service
-//! reports a failure or 10 s pass. Then either space is freed and the service repairs itself, or the service
-//! is killed, space is freed, and the service is restarted. Writers continue, and finally the power is cut.
+//! reports a failure or 10 s pass. Then either space is freed and the service recovers, or the service is killed,
+//! space is freed, and the service is restarted. Writers continue, and finally the power is cut.
 //!
-//! A second test opens a folder with holes in its logs: this succeeds only when the loss is accepted.
+//! A second test opens a folder with zeroed ranges in its logs: the start succeeds only if the loss is accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ const REPAIR_PATIENCE: Duration = Duration::from_secs(60);
 /// Event after the failure.
 #[derive(Debug, Clone, Copy)]
 enum After {
-    /// Space is freed, and the service repairs itself.
+    /// Space is freed, and the service recovers without a restart.
     Repair,
     /// The service is killed while the disk is full, and restarted after space is freed.
     Kill,

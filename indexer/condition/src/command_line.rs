@@ -19,7 +19,7 @@ use crate::domain::Domain;
 use crate::json;
 use crate::operators::{SYMBOLS, Symbol, Test};
 
-/// Error for a text that is not a condition, with the reason and an example.
+/// Error message for a text that is not a valid condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TypedError(String);

@@ -65,7 +65,7 @@ pub enum Subject {
     /// The value of an attribute.
     Attribute(String),
     /// Measurement, tags and text attributes together; supports only words and phrases. Words may be spread over
-    /// several properties; a phrase must be in one.
+    /// several properties; a phrase must be within one property.
     Any,
     /// Timeline id as 32 hexadecimal digits; supports only `Equals`, `NotEquals` and `In`.
     Id,

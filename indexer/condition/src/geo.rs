@@ -5,8 +5,8 @@
 //! of 180 degrees. A pole is on every meridian.
 //!
 //! The edges of a polygon are straight in degrees, as in GeoJSON, and take the shorter way around the globe. A point
-//! is inside if the path from the point to the north pole, along a meridian, crosses an odd number of edges; for a
-//! polygon that contains the north pole, if it crosses an even number. A ring that goes once around the globe contains
+//! is inside if the path from the point to the north pole, along a meridian, crosses an odd number of edges. If the
+//! polygon contains the north pole, the number must be even instead. A ring that goes once around the globe contains
 //! the pole of the hemisphere in which its mean latitude is.
 
 mod cells;

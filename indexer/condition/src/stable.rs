@@ -1,5 +1,5 @@
-//! Encoding of conditions that is identical in every build. Page tokens are valid only for the condition with
-//! the same bytes.
+//! Encoding of conditions that is identical in every build. A page token is valid only for a condition with the same
+//! bytes.
 //!
 //! Numbers have a fixed width, texts and lists have a length prefix, and each alternative has a permanent code.
 //! Conditions with equal bytes therefore match the same records. The codes differ between the two domains for

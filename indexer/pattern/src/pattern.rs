@@ -65,7 +65,7 @@ impl Pattern {
             .parse(expression);
         let invalid = |error| PatternError::Invalid(regex_syntax::Error::from(error).to_string());
         let ast = ast.map_err(invalid)?;
-        // Rejects an expression that would swallow the end of the frame, such as one that ends with a comment.
+        // Rejects an expression that would disable the end of the frame, such as one that ends with a comment.
         let in_frame = AstParserBuilder::new()
             .nest_limit(DEPTH_MAX + FRAME_DEPTH)
             .build()
@@ -146,8 +146,8 @@ impl Pattern {
     }
 
     /// Returns the compiled expression, anchored at both ends. `None` does not occur, because every expression within
-    /// the limits compiles. If a new compiler version breaks this, nothing matches, and [`compile`](Self::compile)
-    /// returns the error.
+    /// the limits compiles. If a new version of the `regex` crate breaks this, nothing matches, and
+    /// [`compile`](Self::compile) returns the error.
     fn compiled(&self) -> Option<&Regex> {
         self.compiled.get_or_init(|| self.build().ok()).as_ref()
     }

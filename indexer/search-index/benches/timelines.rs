@@ -276,7 +276,7 @@ fn two_equals(n: u32) -> Condition {
     ])
 }
 
-/// Prints the median and 99th percentile of 500 calls, each with a different number.
+/// Prints the median and 99th percentile of 500 calls, each with a different parameter.
 fn latency(name: &str, mut call: impl FnMut(u32) -> u64) {
     let mut times = Vec::new();
     let mut hits = 0;

@@ -30,7 +30,7 @@ pub enum SearchError {
     /// The page token is incomplete or altered, or was not created by this service.
     #[error("the page token is damaged")]
     DamagedToken,
-    /// The page token belongs to a different search.
+    /// The page token was issued for a different search.
     #[error("the page token belongs to another search")]
     ForeignToken,
     /// The limit of a page is zero.

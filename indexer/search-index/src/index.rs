@@ -1,4 +1,5 @@
-//! Public interface of the search index. The module `search` implements reads, the module `indexer` writes.
+//! Public interface of the search index. The module `search` implements reads, and the module `indexer` implements
+//! writes.
 //!
 //! [`SearchIndex`] owns the indexer thread and shares a snapshot and a control block with it. Searches never wait for
 //! the indexer: they read the latest snapshot and evaluate all later changes on the catalog.

@@ -1,4 +1,4 @@
-//! The indexer thread: commits the timelines that the catalogs contain and the index does not.
+//! The indexer thread: commits the differences between the catalogs and the index.
 //!
 //! 1. Wait for work: a command, a flush, enough changed timelines, or the end of the commit delay.
 //! 2. Open the index; recreate it if it is unreadable or a checksum is wrong. Reindex each table whose positions do

@@ -22,11 +22,12 @@
 //! the shapes, and a timeline needs only one token for them. The number of tokens dominates the cost of building an
 //! index.
 //!
-//! A word belongs to a tag (property 1) or a text attribute (2) and is in lower case. A word has a token only if it is
-//! not the whole value: a value that is a single lower-case word is found by the token of the value. Numbers and times
-//! are encoded so that their bytes sort like the values. A point is encoded as its number on a space-filling curve
-//! around the globe, followed by its latitude and longitude; neighbours on the globe mostly have adjacent numbers.
-//! Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of a single value.
+//! The property of a word is a tag (1) or a text attribute (2). Words are in lower case. A word has a token only if
+//! it is not the whole value: a value that is a single lower-case word is found by the token of the value. Numbers
+//! and times are encoded so that their bytes sort like the values. A point is encoded as its number on a
+//! space-filling curve around the globe, followed by its latitude and longitude; neighbours on the globe mostly have
+//! adjacent numbers. Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of
+//! a single value.
 //!
 //! Names have a length prefix because tags may contain any character, so no separator would be safe. The source has
 //! no token, because the source tags determine it.

@@ -1,4 +1,5 @@
-//! Search evaluation: hits of the committed index, corrected by the catalog changes that it does not contain yet.
+//! Search evaluation: hits of the committed index, corrected by the catalog changes that the index does not contain
+//! yet.
 //!
 //! 1. Take a snapshot: a tantivy searcher, and the position that its documents reflect.
 //! 2. Determine from the catalog which timelines are *fresh* (visible without a document, or edited since that
@@ -23,7 +24,7 @@ use crate::positions::{Difference, Positions};
 use crate::record::{SeenLookup, TimelineRecord};
 use crate::segment::{Bound, SegmentView};
 
-/// Number of timelines that are verified under one lock of the catalog, which takes about a millisecond.
+/// Number of timelines that are verified under one lock of the catalog. Verifying them takes about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
 /// Maximum number of candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;

@@ -1,7 +1,7 @@
 //! Evaluation of a condition tree on one tantivy segment, as sets of documents.
 //!
 //! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. This
-//! module does not decide two kinds of tests:
+//! module leaves two kinds of nodes undecided:
 //!
 //! - times of first and last points, and the word order of phrases, because the index does not hold them;
 //! - the remaining nodes of an `And` once few documents are left in an upper bound, because verifying few
@@ -37,7 +37,7 @@ const KEY_GROUP: usize = 256;
 /// nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document, verifying about
 /// 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
-/// Number of values that are tested between two checks of the stop signal, which takes about a millisecond.
+/// Number of values that are tested between two checks of the stop signal. Testing them takes about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
 /// Maximum number of documents in posting lists that are collected in a sorted list. More are collected in a bitmap
 /// over the whole segment.

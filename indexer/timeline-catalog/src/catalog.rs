@@ -21,7 +21,7 @@ use crate::{CatalogError, Result};
 /// Maximum length of the stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes,
 /// and the longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
-/// Number of timelines that are removed under one lock of the catalog, which takes a few milliseconds.
+/// Number of timelines that are removed under one lock of the catalog. Removing them takes a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;
 
 /// The timelines of one table. All methods are thread-safe.
@@ -248,8 +248,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] if the id is known with
-    /// another ordinal or identity, or if the ordinal belongs to another id. [`CatalogError::Full`] if a 32-bit number
-    /// space is exhausted.
+    /// another ordinal or identity, or if the ordinal is assigned to another id. [`CatalogError::Full`] if a 32-bit
+    /// number space is exhausted.
     pub fn adopt(&self, id: TimelineId, ordinal: Ordinal, identity: &[u8]) -> Result<()> {
         let identity = Identity::decode(identity)?;
         let mut state = self.state.write();
@@ -275,8 +275,8 @@ impl Catalog {
     ///
     /// Attributes from earlier journal entries are dropped. A loaded row may predate the removal, or postdate it if
     /// the timeline was announced again. Rows that predate a removal are deleted before the removal is acknowledged.
-    /// Therefore attributes that only a row holds are kept for a timeline that the journal announces again.
-    /// [`replayed`](Self::replayed) removes the attributes of timelines that the journal does not announce again.
+    /// Therefore attributes that only a row holds are kept if a later journal entry announces the timeline again.
+    /// [`replayed`](Self::replayed) removes the attributes of all other removed timelines.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }

@@ -44,7 +44,7 @@ struct Batch {
     outcomes: Vec<Result<Attributes>>,
 }
 
-/// Types that earlier edits of the same batch give to keys. The table's counts include them only after the commit.
+/// Types that the earlier edits of a batch assign to keys. The table's counts include them only after the commit.
 #[derive(Default)]
 struct GivenTypes<'a>(HashMap<&'a str, (AttributeType, u32)>);
 
@@ -221,8 +221,9 @@ impl Catalog {
                 ..
             } = edit;
             if is_overtaken {
-                // A removal of another timeline has used the number, so followers need a higher one. Only the row will
-                // hold the higher number: a restart before the row is written restores the number in the journal.
+                // A removal of another timeline has used the number, so followers need a higher one. Only the row
+                // will hold the higher number: a restart before the row is written restores the number from the
+                // journal.
                 number = state.edits.newest() + 1;
             } else {
                 state.edits.settle(ordinal, number);

@@ -23,8 +23,8 @@ use crate::{CatalogError, Result};
 
 /// Maximum number of metrics with stored metadata per table; metadata of further metrics is dropped.
 pub const METRICS_MAX: usize = 100_000;
-/// Maximum number of bytes of stored metadata per table: names, helps and units, plus [`METRIC_BYTES`] per metric. This
-/// approximates the memory usage. Metadata beyond it is dropped.
+/// Maximum number of bytes of stored metadata per table: names, help texts and units, plus [`METRIC_BYTES`] per
+/// metric. This approximates the memory usage. Metadata beyond it is dropped.
 pub const METADATA_BYTES_MAX: usize = 32 << 20;
 /// Maximum length of a metric name, in bytes; metadata with a longer name is dropped.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;

@@ -279,7 +279,7 @@ pub(crate) fn remove_rows(
     })
 }
 
-/// Passes all rows of a table in a key space to `visit`, page by page; never an empty page.
+/// Passes all rows of a table in a key space to `visit`, page by page. Empty pages are not passed.
 pub(crate) fn each_row(
     backend: &dyn Backend,
     space: Space,

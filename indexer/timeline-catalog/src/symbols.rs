@@ -25,7 +25,7 @@ impl Symbol {
     }
 }
 
-/// Two-way map of text and symbol. Symbols are dense and never removed.
+/// Two-way map between texts and symbols. Symbols are dense and never removed.
 #[derive(Debug)]
 pub(crate) struct SymbolTable {
     /// All texts, concatenated.
@@ -80,8 +80,8 @@ impl SymbolTable {
 
     /// Sorts symbols by the bytes of their texts.
     ///
-    /// Reads the texts in memory order and compares the eight bytes after their common prefix. Only if those are
-    /// equal, a comparison reads the texts again.
+    /// Reads the texts in memory order and compares the eight bytes after their common prefix. The texts are read
+    /// again only if those bytes are equal.
     pub(crate) fn sorted(&self, mut symbols: Vec<Symbol>) -> Vec<Symbol> {
         symbols.sort_unstable();
         let mut texts = symbols.iter().map(|symbol| self.text(*symbol).as_bytes());

@@ -1,6 +1,6 @@
 //! Aggregation of points: functions, windows, groups, fill and rank.
 //!
-//! `tideline-query` has its own types for evaluation; the HTTP service converts between both.
+//! `tideline-query` has its own types for evaluation; the HTTP service converts between the two.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -19,11 +19,11 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response to `get`, `post`, `patch`, `put`, `form` and `delete`, including error responses,
-/// in bytes.
+/// Maximum size, in bytes, of a response that is read as a whole. Responses limited by [`REFUSAL_BYTES_MAX`] and
+/// successful responses to `post_within` have other limits.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
-/// Maximum size of a response of `fetch` and `write`, and of an error response to `post_within` and `stream`, in
-/// bytes.
+/// Maximum size, in bytes, of any response to `fetch` and `write`, and of an error response to `post_within`, `page`
+/// and `stream`.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// Client of one server, with the table that table commands apply to. Clones share the connections.
@@ -241,8 +241,7 @@ impl Client {
         Ok((content_type, reader))
     }
 
-    /// Sends points. Returns the response whatever its status. After an error the points may or may not be
-    /// stored.
+    /// Sends points and returns the response, whatever its status. After an error, the points may or may not be stored.
     pub(crate) fn write(
         &self,
         path: &str,

@@ -12,7 +12,7 @@ mod readable;
 
 use crate::error::Result;
 
-/// Size of the copy buffer.
+/// Size of the copy buffer, in bytes.
 const COPY_BYTES: usize = 64 << 10;
 
 /// Writes a text to standard output, and a line end if the text has none.

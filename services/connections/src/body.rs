@@ -27,7 +27,7 @@ use crate::shares::Shares;
 
 /// Decoded bytes up to which the compression ratio is not checked.
 const RATIO_FREE_BYTES: usize = 1 << 20;
-/// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches 30.
+/// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches a ratio of 30.
 const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed again without storing
 /// it, to check the limits and to determine the size. A third pass fills a buffer of exactly the determined size.
@@ -319,7 +319,7 @@ impl std::ops::Deref for BodyBytes {
 }
 
 impl ReceivedBody {
-    /// Returns true if the body is compressed. Decompressing takes CPU time and belongs on a blocking thread.
+    /// Returns true if the body is compressed. Decompressing takes CPU time and must run on a blocking thread.
     pub fn is_compressed(&self) -> bool {
         self.encoding != Encoding::Identity
     }
@@ -341,7 +341,7 @@ impl ReceivedBody {
             Encoding::Identity => return Ok(BodyBytes(self.sent)),
             // Agents without data send an empty body with any encoding.
             Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
-            // An empty body is not a valid message: a write that was lost on its way must not be acknowledged.
+            // An empty body is not a valid message: a write that was lost in transit must not be acknowledged.
             Encoding::Snappy | Encoding::Zstd if is_empty => {
                 return Err(invalid("compressed body: it is empty"));
             }

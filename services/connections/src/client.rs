@@ -16,7 +16,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Leading bits of an IPv6 address that identify a client's network. A host chooses the other bits freely.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// Client in the sense of fair shares: an IPv4 address or a /64 IPv6 network.
+/// Client to which fair shares apply: an IPv4 address or a /64 IPv6 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(IpAddr);
 
@@ -78,7 +78,7 @@ impl Origin {
         extensions.get().copied()
     }
 
-    /// Returns the client in the sense of fair shares.
+    /// Returns the client to which fair shares apply.
     pub fn client(&self) -> Client {
         Client::from(self.forwarded.unwrap_or(self.peer.ip()))
     }

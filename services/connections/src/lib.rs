@@ -1,7 +1,7 @@
 //! HTTP connection handling that is independent of the served routes.
 //!
 //! [`mod@serve`] accepts connections for a service, limits their number and idle time, and shares concurrent
-//! requests fairly among clients. Routes and the meaning of requests belong to the service.
+//! requests fairly among clients. The service defines the routes and the meaning of requests.
 //!
 //! | module | holds |
 //! |---|---|

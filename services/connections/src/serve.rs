@@ -97,8 +97,8 @@ pub trait Service: Clone + Send + Sync + 'static {
 ///
 /// # Errors
 ///
-/// Returns an error if the listener's address cannot be read. Later errors are not returned: a failing
-/// connection ends alone, and a failing accept is retried.
+/// Returns an error if the listener's address cannot be read. Later errors are not returned: a failed connection
+/// does not affect other connections, and a failed accept is retried.
 pub async fn serve(
     listener: TcpListener,
     service: impl Service,

@@ -6,7 +6,7 @@
 //! to an hour does not count as in doubt. After the clock is corrected, the points become visible again.
 //!
 //! 1. Candidates are determined in groups, while other work continues.
-//! 2. Writers are blocked for some milliseconds, and the candidates of a group are checked again; a timeline written
+//! 2. Writers are blocked for a few milliseconds, and the candidates of a group are checked again; a timeline written
 //!    meanwhile stays. The delete is committed before writers continue, so their next write introduces the timeline
 //!    again.
 //!
@@ -119,8 +119,8 @@ impl Engine {
         let expire_now = now.expire_now.map(|at| at.nanos());
         let expire_now = expire_now.filter(|_| !now.is_unsure(delay) && kept_since_change);
         let terms = Terms {
-            // With a retention, points that the current time hides may still be kept by expiry, which uses an earlier
-            // time. A timeline with such points is not empty.
+            // With a retention, points that are hidden at the current time may still be stored, because expiry uses an
+            // earlier time. A timeline with such points is not empty.
             empty: policy.visible_age().is_none() || expire_now == Some(now.now.nanos()),
             silent_before: expire_now
                 .zip(policy.timeline_ttl)

@@ -70,11 +70,11 @@ pub struct FacetCounts {
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Stop check of a search: true if the client has disconnected or the time limit is reached. Once true, it stays
-/// true.
+/// Callback that stops a search: returns true if the client has disconnected or the time limit is reached. After the
+/// first true, it always returns true.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
-/// Stop check of a search that always runs to its end.
+/// Callback that never stops a search.
 pub const NEVER: Stop<'static> = &|| false;
 
 impl Engine {

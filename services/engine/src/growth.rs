@@ -2,9 +2,9 @@
 //!
 //! A table limits its new timelines per minute, by its own policy or by the settings, and the bytes of its identities
 //! in memory. New timelines are counted in slots of 10 s. The current slot and the six before it are counted, so that
-//! no 60 seconds exceed the limit. While the table has its own limit or has reached the limit per minute, each slot
-//! keeps a sketch per tag key, for at most 32 keys. The sketch counts the new tag values of timelines, admitted or
-//! not. A refusal names the key with the most new values.
+//! no period of 60 seconds exceeds the limit. While the table has its own limit or has reached the limit per minute,
+//! each slot keeps a sketch per tag key, for at most 32 keys. The sketch counts the new tag values of timelines,
+//! admitted or not. A refusal names the key with the most new values.
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
@@ -38,8 +38,8 @@ const REGISTERS: usize = 1 << REGISTER_BITS;
 /// Limits of tables. The defaults are far above the needs of a regular fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableLimits {
-    /// New timelines of a table per minute, unless its policy sets another limit. Default 20,000,000: twice the
-    /// number that a fleet of 100,000 machines with 100 series each needs when all send for the first time.
+    /// New timelines of a table per minute, unless its policy sets another limit. Default 20,000,000: twice the number
+    /// of new timelines if 100,000 machines with 100 series each send for the first time.
     pub timelines_per_minute: u64,
     /// Maximum bytes of the identities of a table in memory. Default 16 GiB; the server's default is half of the memory
     /// of its control group or machine.
@@ -84,8 +84,8 @@ struct IdentityBytes {
 struct State {
     /// At most [`SLOTS`] slots, in ascending order.
     slots: Vec<Slot>,
-    /// Last refusal and the monotonic second of the refusal. It is cached because finding the fastest tag takes a
-    /// while.
+    /// Last refusal and the monotonic second of the refusal. It is cached because the search for the tag with the most
+    /// new values is slow.
     last_refusal: Option<(u64, Arc<TimelineGrowth>)>,
 }
 
@@ -207,7 +207,8 @@ impl State {
         }
     }
 
-    /// Returns the refusal of this second. It names the tag with the most new values, if new values were recorded.
+    /// Returns the refusal of this second; it is computed once per second and limit. It names the tag with the most new
+    /// values, if new values were recorded.
     fn refusal(&mut self, second: u64, limit: u64, table: &TableName) -> Arc<TimelineGrowth> {
         if let Some((refused_at, refusal)) = &self.last_refusal
             && (*refused_at, refusal.limit) == (second, limit)

@@ -26,8 +26,8 @@ const SLOTS: u64 = 60 / SLOT_SECONDS;
 const HOT_SHARES: f64 = 4.0;
 /// Share above which a range is hot, however few machines there are.
 const HOT_SHARE: f64 = 0.5;
-/// Minimum number of points written to a table, or of timelines read from it, in the last minute. Below it, all
-/// shares of writes or of reads, respectively, count as 0.
+/// Minimum number of points written to a table, or of timelines read from it, in the last minute. Below this number of
+/// points, all shares of writes count as 0; below this number of timelines, all shares of reads.
 const BUSY_MIN: u64 = 1_000;
 /// Maximum number of machines counted one by one in a busy bin.
 const MACHINES_TRACKED: usize = 8;

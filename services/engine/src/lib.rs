@@ -1,8 +1,8 @@
 //! The open database: joins store, catalogs and search index, and provides the operations that services use.
 //!
-//! The store identifies timelines by id only, and the index holds no points. The engine connects both. A write
-//! resolves its timelines in the catalog and goes to the store. A search combines the index with the spans of
-//! timelines from the store. A restart restores the catalogs with the identities found in the journal.
+//! The store identifies timelines by id only, and the index holds no points. The engine connects both. A write resolves
+//! its timelines in the catalog and goes to the store. A search combines the index with the spans of timelines from the
+//! store. A start restores the catalogs from their rows and from the identities in the journal.
 //!
 //! Path of a write: the decoder resolves each timeline through [`resolve`] → [`mod@write`] checks the batch, converts
 //! it to a delta and commits it → the store acknowledges → the timelines become visible.

@@ -33,7 +33,7 @@ pub struct Partition {
 impl Engine {
     /// Returns the largest machines of a table, largest first, at most 20.
     ///
-    /// Reads timelines until the name of each machine is found: a few milliseconds per million.
+    /// Reads timelines until the name of each machine is found: a few milliseconds per million timelines.
     pub fn largest_partitions(&self, table: &Table) -> Vec<Partition> {
         let snapshot = self.store.snapshot();
         let mut bytes_of: HashMap<&str, u64> = HashMap::new();

@@ -31,7 +31,7 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
-    /// A field that the table has, but that none of the measurements required by the condition has.
+    /// A field that the table has, but only in measurements other than those required by the condition.
     Field,
 }
 
@@ -157,9 +157,9 @@ impl Table {
         alike(&folded(names), name)
     }
 
-    /// Returns the names in a query that the table does not have: measurements, tags and attributes of `condition`,
-    /// and tags of `tags`. A field of `fields` is included if the table has it, but none of the measurements that the
-    /// condition requires has it.
+    /// Returns the names in a query that the table does not have: measurements, tags and attributes of `condition`, and
+    /// tags of `tags`. Also returns the `fields` that the table has only in measurements other than those required by
+    /// the condition.
     ///
     /// Costs one look-up per name, and a comparison with at most 10,000 names of its kind for each unknown one.
     pub fn unknown_names(
@@ -174,7 +174,7 @@ impl Table {
         unknown
     }
 
-    /// Returns the fields that the table has, but that none of the measurements required by the condition has. Returns
+    /// Returns the fields that the table has only in measurements other than those required by the condition. Returns
     /// nothing if the condition requires no measurement or these measurements have no fields.
     fn unknown_fields(&self, condition: &Condition, fields: &[String]) -> Vec<Suggestion> {
         let measurements = required_measurements(condition).unwrap_or_default();
@@ -207,7 +207,8 @@ impl Table {
     }
 }
 
-/// Returns measurements such that every matching timeline has one of them; `None` if the condition requires none.
+/// Returns measurements such that every matching timeline has one of them; `None` if the condition does not restrict
+/// the measurement.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
         Condition::All | Condition::Saved(_) | Condition::Not(_) => None,

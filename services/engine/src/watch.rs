@@ -285,8 +285,8 @@ impl Watcher {
         self.step_until(engine, SequenceNumber(u64::MAX))
     }
 
-    /// Returns events as [`step`](Self::step) does, but reads no journal entry at or after `until`. Watchers that step
-    /// to the same positions can share the output encoded for a step.
+    /// Returns events as [`step`](Self::step) does, but processes no journal entry at or after `until`. Watchers that
+    /// step to the same positions can share the output encoded for a step.
     ///
     /// # Errors
     ///

@@ -259,7 +259,7 @@ impl Engine {
         let durability = options.durability.unwrap_or(spec.durability);
         let mut parts = parts.into_iter().peekable();
         while let Some(groups) = parts.next() {
-            // The outcome is stored with the last part, because the request is not completed before.
+            // The outcome is stored with the last part, because only this part completes the request.
             let request = if parts.peek().is_none() {
                 request.take()
             } else {

@@ -68,8 +68,8 @@ pub enum CodecError {
 }
 
 impl Histogram {
-    /// Appends the stored bytes: about 20, and per bucket usually one or two if all counts of its side are whole, eight
-    /// otherwise.
+    /// Appends the stored bytes: about 20 bytes, and for each bucket usually one or two bytes if all counts of its
+    /// side are whole, otherwise eight.
     ///
     /// [`Self::from_bytes`] reads them back if [`Self::validate`] accepts the schema, the spans and the
     /// buckets.

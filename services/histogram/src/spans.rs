@@ -1,6 +1,6 @@
 //! Spans: the mapping between bucket lists and bucket indices.
 //!
-//! [`check_layout`] establishes the invariant of all other modules: spans are ordered, stay within the index
+//! [`check_layout`] checks the invariant on which all other modules rely: spans are ordered, stay within the index
 //! range, and name exactly as many buckets as exist.
 
 use thiserror::Error;

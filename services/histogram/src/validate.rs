@@ -1,4 +1,4 @@
-//! Validity rules of histograms, checked before storing: Prometheus' rules and limits of size.
+//! Validity rules of histograms, checked before storing: Prometheus' rules and size limits.
 //!
 //! The messages use Prometheus' wording where Prometheus has the same rule.
 

@@ -1,7 +1,7 @@
 //! Shared state of all handlers: the engine, the budgets and the metrics.
 //!
-//! Handlers get an [`App`] as their state. Calls of the engine block, so they run on blocking threads, nearly
-//! all with a permit. Permits limit the concurrent calls of each kind and share them fairly among clients.
+//! Handlers get an [`App`] as their state. Engine calls block, so they run on blocking threads. Most of them need a
+//! permit. Permits limit the concurrent calls of each kind and are shared fairly among clients.
 
 use std::cell::Cell;
 use std::fmt;
@@ -29,7 +29,8 @@ use crate::watching::Watching;
 
 /// Maximum number of concurrent changes of tables, attributes and jobs. They are rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
-/// Maximum number of concurrent requested jobs. Each may take minutes, and they wait for each other's writes anyway.
+/// Maximum number of concurrent requested jobs. Each may take minutes. More jobs would only wait for each
+/// other's writes.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
 /// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
@@ -45,8 +46,8 @@ const IMPORTS_IN_FLIGHT_MAX: usize = 16;
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Number of permits for queries of cold points, in addition to one for each query that may wait in the
-/// querier; see [`HttpSettings::query`].
+/// Base number of permits for queries of cold points. One permit is added for each query that may wait in the querier
+/// (`cold_waiting_max` of [`HttpSettings::query`]).
 const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
@@ -72,32 +73,33 @@ pub(crate) struct Shared {
     pub(crate) bodies: BodyReader,
     /// Concurrent requests, shared fairly among clients.
     pub(crate) concurrent_requests: Shares,
-    /// Permits of writes.
+    /// Permits for writes.
     pub(crate) writes: Permits,
-    /// Permits of queries, searches and reads of the engine that have no permits of their own.
+    /// Permits for queries, searches and reads of the engine that have no permits of their own.
     pub(crate) queries: Permits,
     /// Registry of the running queries.
     pub(crate) running: RunningQueries,
-    /// Permits of exports in a Prometheus format. They are separate because an export lasts as long as its reader.
+    /// Permits for exports in a Prometheus format. They are separate because an export lasts as long as its reader.
     pub(crate) exports: Permits,
-    /// Permits of imports of rows. They are separate from `writes` because an import lasts as long as its client sends.
+    /// Permits for imports of rows. They are separate from `writes`, because an import lasts as long as its client
+    /// sends.
     pub(crate) imports: Permits,
-    /// Permits of remote reads.
+    /// Permits for remote reads.
     pub(crate) reads: Permits,
-    /// Permits of queries of cold points. Their only purpose is to keep these queries from occupying the permits of
+    /// Permits for queries of cold points. Their only purpose is to keep these queries from occupying the permits of
     /// other queries; the querier itself limits the running queries of cold points.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_clients: Arc<Semaphore>,
-    /// Permits of requests that wait for jobs.
+    /// Permits for requests that wait for jobs.
     pub(crate) waits: Permits,
-    /// Permits of watches, held while a watch is open.
+    /// Permits for watches, held while a watch is open.
     pub(crate) watches: Permits,
     /// Shared state of all watches.
     pub(crate) watching: Watching,
-    /// Permits of changes of tables, attributes and jobs.
+    /// Permits for changes of tables, attributes and jobs.
     pub(crate) changes: Permits,
-    /// Permits of requested jobs. They are separate from `changes`, so that running jobs can still be paused and
+    /// Permits for requested jobs. They are separate from `changes`, so that running jobs can still be paused and
     /// cancelled.
     pub(crate) requested_jobs: Permits,
     draining: AtomicBool,

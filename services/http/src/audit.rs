@@ -49,7 +49,8 @@ pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }
 
-/// Path in the audit line of a change by a route that mostly reads. The handler stores it in the response extensions.
+/// Path for the audit line of a change through a route that mostly serves reads, such as `/v1/sql`. The handler stores
+/// the path in the response extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) String);
 
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Ends of the paths of reads with a body and of writes of points and rows.
+        /// Path suffixes of reads with a body, of writes of points and rows, and of `/v1/sql`.
         const OTHERS: [&str; 20] = [
             "/v1/metrics",
             // Its handler reports the changes.

@@ -140,8 +140,8 @@ pub(crate) enum Dialect {
 /// Path segment after the table name in the Prometheus URLs of a table.
 const PROMETHEUS_OF_TABLE: &str = "prometheus";
 
-/// Returns the path below the root of a Prometheus API: the root of the server, or the Prometheus URL of a
-/// table. Returns an empty string for other paths of a table.
+/// Returns the path below the root of a Prometheus API. This root is the Prometheus URL of a table or, for all paths
+/// outside of `/v1/tables/`, the root of the server. Returns an empty string for other paths of a table.
 pub(crate) fn within_prometheus(path: &str) -> &str {
     let Some(rest) = path.strip_prefix("/v1/tables/") else {
         return path;

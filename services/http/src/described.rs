@@ -70,9 +70,9 @@ pub(crate) fn complete(document: &mut OpenApi) {
 /// Class of a request, which determines its common errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Safe method.
+    /// Request with a safe method.
     Reads,
-    /// Other method that changes nothing.
+    /// Request with an unsafe method that changes nothing.
     Asks,
     /// Request that changes data or state.
     Changes,

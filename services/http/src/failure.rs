@@ -32,11 +32,11 @@ use crate::resources::prometheus::otlp;
 
 /// Maximum size of an error text in a header, in bytes.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
-/// Retry delay of a native write whose rejected points wait for the limit of new timelines. The limit applies to a
+/// Retry delay of a native write with points that were rejected by the limit of new timelines. The limit applies to a
 /// sliding minute, in steps of ten seconds.
 const GROWTH_WAIT: Duration = Duration::from_secs(5);
-/// Retry delay of other protocols for rejects by the limit of new timelines. By then, part of the timelines
-/// of the last minute no longer count.
+/// Retry delay of other protocols for points that were rejected by the limit of new timelines. After this delay, some
+/// of the timelines of the last minute no longer count.
 const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
 

@@ -1,8 +1,8 @@
 //! Check of the requested host, against DNS rebinding.
 //!
 //! A page of another site can resolve its own host name to 127.0.0.1. The browser of a user on this machine
-//! then treats this server as the same site and lets the page read it. Such a request contains the foreign host
-//! name. Therefore only loopback hosts and the hosts in `http.hosts` are allowed. If a token is set and
+//! then treats this server as the same site and lets the page read its responses. Such a request contains the
+//! foreign host name. Therefore only loopback hosts and the hosts in `http.hosts` are allowed. If a token is set and
 //! `http.hosts` is empty, every host is allowed.
 
 use std::net::IpAddr;

@@ -49,7 +49,7 @@ pub(crate) struct ResponseWriter {
     queue: Arc<ChunkQueue>,
     permit: Option<Permit>,
     slow_clients: Arc<Semaphore>,
-    /// True if a chunk has been sent. Before that, the length of the response can still be announced.
+    /// True if a chunk has been sent. Until then, the response can still get a `Content-Length`.
     has_sent: bool,
 }
 

@@ -140,7 +140,7 @@ impl Watching {
         self.ticks.subscribe()
     }
 
-    /// Returns the group with this table, request and format; creates it if no open watch belongs to it.
+    /// Returns the group with this table, request and format; creates the group if no open watch uses it.
     pub(crate) fn join(&self, table: TableId, request: WatchRequest, text: EventText) -> Arc<WatchGroup> {
         let request = WatchRequest {
             from: None,

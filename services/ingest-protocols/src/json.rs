@@ -14,12 +14,12 @@
 //! - A number with a fraction or an exponent is a float. An integer is signed, or unsigned if it exceeds `i64`. The
 //!   typed forms `{"float": …}`, `{"signed": …}` and `{"unsigned": …}` set the type explicitly and take a number or a
 //!   string that contains one. `{"float": …}` also accepts `"NaN"`, `"Inf"`, `"+Inf"` and `"-Inf"`.
-//! - Nothing is ignored: unknown members, duplicate keys, `null` in tags and fields, and a field named `time` reject
-//!   their point.
+//! - A point is rejected if it has an unknown member, a duplicate key, `null` as a tag or field value, or a field named
+//!   `time`.
 //!
-//! The body is checked to be valid JSON as a whole before any point is decoded. After that, a bad element rejects only
-//! itself. Elements are read in place one after the other; no tree of the body is built, regardless of its nesting
-//! depth.
+//! The body is checked to be valid JSON as a whole before any point is decoded. After that, an invalid element is
+//! rejected alone; the other elements are kept. Elements are read in place one after the other; no tree of the body is
+//! built, regardless of its nesting depth.
 
 mod point;
 mod writer;

@@ -16,8 +16,8 @@
 //! - The decoder also rejects duplicate tags, a tag named `time`, invalid UTF-8, control characters in names, and
 //!   timestamps outside ±(2⁶³−2) ns.
 //! - One byte-order mark at the start of a body is skipped.
-//! - A quoted string may contain line ends. A string that is never closed rejects the rest of the body, as in InfluxDB:
-//!   resuming inside it would read its text as points.
+//! - A quoted string may contain line ends. If a string is never closed, the rest of the body is rejected, as in
+//!   InfluxDB: a decoder that resumed inside the string would read its text as points.
 
 mod decode;
 mod scan;

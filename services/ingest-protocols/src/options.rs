@@ -44,15 +44,15 @@ pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, RejectReason> {
 /// The limits of series keys are constants of [`crate::series_key`], because all protocols share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size in bytes of one line without its line end, or of one JSON element. Default 1 MiB: sixteen of the
-    /// longest strings.
+    /// Maximum size in bytes of one line without its line end, or of one JSON element. Default 1 MiB: sixteen times the
+    /// default of `string_bytes`.
     pub line_bytes: usize,
     /// Maximum number of fields of one point. Default 1,024.
     pub fields: usize,
     /// Maximum size in bytes of one string value; in line protocol, with its escapes. Default 64 KiB, as in InfluxDB 2.
     pub string_bytes: usize,
     /// Maximum number of distinct shapes (measurement, field names and types) in one body. Default 65,536. Each shape
-    /// takes some hundred bytes even if its line is short; without a limit, a small body could exhaust the memory.
+    /// takes several hundred bytes even if its line is short; without a limit, a small body could exhaust the memory.
     pub shapes: usize,
     /// Maximum number of rejects kept for one body. Default 100,000: a small body could otherwise exhaust the memory.
     /// If the limit is reached, one more reject reports how many lines were not read.

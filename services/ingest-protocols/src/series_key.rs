@@ -9,7 +9,7 @@
 //! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character,
 //!   also a backslash, it is literal: `a\\ b` is `a\ b`. A name can therefore not *end* in a backslash.
 //! - Quotes have no special meaning.
-//! - Measurements and tag keys contain no control characters. Tag values contain no NUL, CR and LF.
+//! - Measurements, tag keys and field names contain no control characters. Tag values contain no NUL, CR and LF.
 
 use tideline_model::identity::IdentityError;
 use tideline_model::{Identity, SeriesError};

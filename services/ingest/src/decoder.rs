@@ -66,7 +66,7 @@ impl Decoder {
         }
     }
 
-    /// Returns true if the series keys of the format are measurement and tags, to which a tag can be appended.
+    /// Returns true if the series keys of the format consist of measurement and tags, so that a tag can be appended.
     pub(crate) fn takes_tags(&self) -> bool {
         matches!(self, Self::LineProtocol(_) | Self::Json(_) | Self::Ndjson(_))
     }

@@ -1,4 +1,4 @@
-//! Errors that fail a write as a whole. A bad line is not such an error: it becomes a reject in the outcome.
+//! Errors that fail a write as a whole. A bad line does not fail the write: it becomes a reject in the outcome.
 
 use tideline_engine::EngineError;
 use tideline_engine::model::SeriesError;

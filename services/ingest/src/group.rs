@@ -16,7 +16,7 @@ use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 /// Metric that holds the time of the last push of a group; a Pushgateway uses the same name. The series of this
 /// metric also serve as the list of existing groups.
 pub const PUSH_TIME: &str = "push_time_seconds";
-/// Maximum number of series that one request can end.
+/// Maximum number of series that one request can mark as ended.
 const ENDED_SERIES_MAX: u64 = 100_000;
 
 /// Writes stale markers for all series of a group. Series of a more specific group, which has the same labels and

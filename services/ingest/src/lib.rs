@@ -9,7 +9,7 @@
 //! | [`decoder`] | [`Decoder`]: body formats |
 //! | [`target`] | [`Target`]: destination table of the points |
 //! | [`database`] | mapping of InfluxDB databases to tables and tags |
-//! | [`group`] | end of a group of pushed series |
+//! | [`group`] | stale markers that end a group of pushed series |
 //! | [`error`] | [`WriteError`] |
 
 pub mod database;

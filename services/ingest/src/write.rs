@@ -1,4 +1,4 @@
-//! Write pipeline: turns a body into an outcome.
+//! Write pipeline: decodes a body, stores its points and returns the outcome.
 //!
 //! 1. Find the table.
 //! 2. Check the idempotency key. A repeated request returns its first outcome; its body is not decoded.
@@ -79,7 +79,7 @@ pub struct DataPoints {
 ///
 /// # Errors
 ///
-/// - [`WriteError::Engine`] if the table does not exist, the key belongs to another request, or the engine fails.
+/// - [`WriteError::Engine`] if the table does not exist, the key was used for another request, or the engine fails.
 /// - [`WriteError::Body`] if the body as a whole is not valid in its format. A bad line is a reject, not an error.
 /// - [`WriteError::DatabaseName`] if the database name cannot be a tag value.
 ///

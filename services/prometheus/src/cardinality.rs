@@ -93,7 +93,7 @@ impl SeriesView<'_> {
 
     /// Counts series and labels, and lists the `limit` largest of each kind.
     ///
-    /// Costs a visit of each field of the table and of each distinct value of its tags.
+    /// Visits each field of the table and each distinct value of its tags.
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 pub(crate) enum Escaping {
     /// Each character that is not plain becomes `_`. The default.
     Underscores,
-    /// A dot becomes `_dot_`, each other character that is not plain becomes `__`. `_` becomes `__`, also in
-    /// plain names.
+    /// A dot becomes `_dot_`, and each other character that is not plain becomes `__`. `_` becomes `__`, also in plain
+    /// names.
     Dots,
     /// A name that is not plain is written after `U__`. In the name, each character that is not plain becomes its
     /// hexadecimal code, such as `_2e_`, and `_` becomes `__`.
@@ -213,7 +213,7 @@ mod tests {
             ("text/plain;version=0.0.4;escaping=dots", Escaping::Dots),
             ("text/plain; escaping=allow-utf-8 ; q=0.5", Escaping::AllowUtf8),
             ("text/plain;escaping=yolo", Escaping::Underscores),
-            // Prometheus 3, with and without UTF-8 names.
+            // Headers of Prometheus 3, with and without UTF-8 names.
             (
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                  application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
@@ -224,7 +224,7 @@ mod tests {
                 "text/plain;version=0.0.4;q=0.3,application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.6",
                 Escaping::Underscores,
             ),
-            // Types after the one that is used do not count.
+            // Media types after the used one are ignored.
             (
                 "text/plain;escaping=values,text/html;escaping=dots;q=0.9",
                 Escaping::Values,

@@ -43,7 +43,7 @@ impl Export {
         let selectors = parameters.selectors()?;
         let range = parameters.range()?;
         let rows = rows(parameters.text("max_rows_per_line"))?;
-        // Accepted without effect: an export of any size holds only some megabytes.
+        // Accepted without effect: an export of any size holds only a few megabytes in memory.
         parameters.switch("reduce_mem_usage")?;
         let skips_histograms = parameters.switch("skip_histograms")?.unwrap_or(false);
         if !matches!(parameters.text("format"), "" | "json") {

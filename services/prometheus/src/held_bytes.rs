@@ -6,7 +6,7 @@ use tideline_query::{QueryError, Watch};
 #[derive(Debug)]
 pub(crate) struct HeldBytes<'w> {
     watch: &'w Watch,
-    /// Name of the bytes in errors.
+    /// Name of the held data in error texts.
     what: &'static str,
     bytes: u64,
 }

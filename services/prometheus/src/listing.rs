@@ -87,8 +87,8 @@ impl SeriesView<'_> {
         Ok(Listed::new(series.all, limit))
     }
 
-    /// Returns the names of the labels of the selected series, or of all series if there are no selectors.
-    /// With selectors or a range, each selected timeline costs some bytes and a visit.
+    /// Returns the names of the labels of the selected series, or of all series if there are no selectors. With
+    /// selectors or a range, each selected timeline is visited and takes some bytes of memory.
     ///
     /// # Errors
     ///

@@ -85,8 +85,8 @@ fn equals(value: &str) -> Option<Test> {
     Some(Equals(Literal::Text(value.to_owned())).into())
 }
 
-/// Returns the test of a regular expression. The outer `None` means that the index does not support the expression, the
-/// inner `None` that every text matches.
+/// Returns the test of a regular expression. The outer `None` means that the index does not support the expression; the
+/// inner `None` means that every text matches.
 #[allow(clippy::option_option, reason = "both are told apart by the one caller")]
 fn expression(pattern: &Pattern) -> Option<Option<Test>> {
     match pattern.as_str() {

@@ -3,13 +3,11 @@
 //! Times are seconds, with three decimals unless they are whole. Numbers have the shortest form that parses to the
 //! same value, in the notation of Go.
 
-/// Nonzero numbers whose absolute value is below this are written with an exponent in
-/// [`NumberForm::Short`].
+/// Nonzero numbers whose absolute value is below this limit are written with an exponent in [`NumberForm::Short`].
 const PLAIN_MIN: f64 = 1e-6;
-/// Numbers whose absolute value is at least this are written with an exponent in
-/// [`NumberForm::Short`].
+/// Numbers whose absolute value is at least this limit are written with an exponent in [`NumberForm::Short`].
 const PLAIN_END: f64 = 1e21;
-/// Whole numbers whose absolute value is below this are formatted as integers.
+/// Whole numbers whose absolute value is below this limit are formatted as integers.
 const INTEGER_END: f64 = 1e15;
 
 /// Notation of very small and very large numbers.

@@ -26,7 +26,7 @@ use crate::transfer::{Transfer, Unit, Write};
 pub(crate) struct Page<'p> {
     transfer: &'p Transfer<'p>,
     units: &'p [Unit<'p>],
-    /// First wanted millisecond.
+    /// First requested millisecond.
     from: i64,
     /// Layouts by measurement.
     layouts: BTreeMap<u32, Layout>,
@@ -201,7 +201,8 @@ impl<'p> Page<'p> {
                     if series[at].is_empty() {
                         continue;
                     }
-                    // Without labels: the timeline was removed in the meantime, or the series has already been written.
+                    // If there are no labels, the timeline was removed in the meantime, or the series has already been
+                    // written.
                     if let Some(labels) = self.labels(found, &metric.name) {
                         self.encode(&labels, series[at].samples(), cut, &mut outcome.encoded)?;
                     }

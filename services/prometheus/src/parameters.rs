@@ -1,8 +1,8 @@
 //! Parameters of a request to Prometheus' API.
 //!
-//! Times are seconds (with a fraction) or RFC 3339; durations are seconds or text such as `1h30m`. Times outside of the
-//! range that Prometheus supports are clamped to it, so that sums with a range or an offset cannot overflow. Very large
-//! times occur: the start-up probe of Grafana sends milliseconds instead of seconds.
+//! Times are seconds, optionally with a fraction, or RFC 3339 text; durations are seconds or text such as `1h30m`.
+//! Times outside of the range that Prometheus supports are clamped to it, so that sums with a range or an offset cannot
+//! overflow. Very large times occur: the start-up probe of Grafana sends milliseconds instead of seconds.
 
 use std::fmt;
 

@@ -12,8 +12,8 @@ const SAMPLE_BYTES: u64 = 16;
 /// Settings of Prometheus' API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Lookback: a sample counts at an evaluation time if it is younger than this. A request can override it. Default 5
-    /// min.
+    /// Lookback: a sample counts at an evaluation time if it is younger than this duration. A request can override it.
+    /// Default 5 min.
     pub lookback_delta: Duration,
     /// Maximum number of samples that a query may hold at once. Default 50,000,000.
     pub samples_max: usize,

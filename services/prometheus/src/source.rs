@@ -89,7 +89,7 @@ struct Reading<'r> {
     /// Flags by measurement and metric: true if another measurement has a metric of the same name.
     shared: Vec<Vec<bool>>,
     fields: Vec<FieldId>,
-    /// First wanted millisecond.
+    /// First requested millisecond.
     start: i64,
     /// True if some metric has histograms; reading then starts earlier.
     has_histograms: bool,

@@ -1,9 +1,9 @@
 //! Transfer of encoded samples of any number of series, for export and remote read.
 //!
-//! Samples are read page by page. A page holds as many series as fit into some megabytes. The last series of a page
-//! may be cut; it then continues on the next page at the timestamp of the cut. The workers that read a page also
-//! encode it. Exceptions are series of several timelines, which are merged and encoded when the page is written.
-//! Between pages neither samples nor a permit are held, so that a slow client delays no other query.
+//! Samples are read page by page. A page holds as many series as fit into a few megabytes. The last series of a page
+//! may be cut; it then continues on the next page at the timestamp of the cut. The workers that read a page also encode
+//! it. Exceptions are series of several timelines, which are merged and encoded when the page is written. Between pages
+//! neither samples nor a permit are held, so that a slow client delays no other query.
 
 use std::ops::ControlFlow;
 
@@ -58,7 +58,7 @@ pub(crate) struct Named {
     pub(crate) metric: usize,
 }
 
-/// Unit of writing.
+/// Series that are read and written together.
 #[derive(Debug)]
 pub(crate) enum Unit<'u> {
     /// All series of a timeline whose metric names no other measurement has.
@@ -92,9 +92,9 @@ impl SeriesView<'_> {
     /// unspecified order. A large series is written in several fragments in ascending time order. Fragments of other
     /// series may be written in between.
     ///
-    /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series
-    /// whose metric names occur in several measurements are sorted by labels and written after the other series
-    /// of their selector; their labels are held in memory.
+    /// Each page reads its own snapshot of the table. Memory is limited to a few megabytes of samples. Series whose
+    /// metric names occur in several measurements are sorted by labels and written after the other series of their
+    /// selector; their labels are held in memory.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Labels, the identity of a series, stored in one shared allocation.
 //!
-//! Copies cost a reference count. Comparison and hashing take one pass over contiguous bytes.
+//! A copy costs one increment of a reference count. Comparison and hashing take one pass over contiguous bytes.
 
 use std::cmp::Ordering;
 use std::fmt;

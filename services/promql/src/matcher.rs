@@ -72,7 +72,7 @@ impl Matcher {
     ///
     /// # Errors
     ///
-    /// Returns an error if the compiled expression exceeds the estimated memory.
+    /// Returns an error if the compiled size of the expression exceeds twice the estimate.
     pub fn compile(&self) -> Result<(), PatternError> {
         let pattern = self.pattern.as_ref().filter(|pattern| pattern.texts().is_none());
         pattern.map_or(Ok(()), |pattern| pattern.compile().map(|_| ()))

@@ -153,8 +153,8 @@ impl<'a> Parser<'a> {
         Ok(selector.matchers)
     }
 
-    /// Converts the result of the outermost rule to the public error type. A fault without a message gets a general
-    /// one.
+    /// Converts the result of the outermost rule to the public error type. A fault without a message receives a
+    /// general message.
     fn end<T>(&self, parsed: Parsed<T>) -> Result<T, ParseError> {
         parsed.map_err(|fault| match fault {
             Fault::Unexpected => self.unexpected("", ""),

@@ -301,9 +301,9 @@ fn shift(out: &mut Formatter<'_>, shift: &Shift) -> Result {
     offset(out, shift)
 }
 
-/// Returns true if the offset begins with a parenthesis or two signs. Operators that follow directly would then
-/// become part of the offset, so in the parsed query another modifier ended it. Therefore the other modifiers are
-/// printed after the offset; Prometheus prints them before it.
+/// Returns true if the offset begins with a parenthesis or two signs. Operators that follow it directly would become
+/// part of the offset. Therefore the other modifiers are printed after the offset and end it; Prometheus prints them
+/// before it.
 fn goes_on(shift: &Shift) -> bool {
     let offset = shift.offset.as_ref().map(DurationValue::to_string);
     offset.is_some_and(|offset| offset.starts_with('(') || offset.starts_with("--"))

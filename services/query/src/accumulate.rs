@@ -1,9 +1,9 @@
 //! Accumulators: the state of one result column for each window while points are read.
 //!
-//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are already cut at
-//! the window boundaries, so that the inner loops run over plain numbers. It can be merged with the accumulator of
-//! another worker, and returns one value per window at the end. `count` is a plain counter in this file. The states of
-//! the other functions have files:
+//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are already cut
+//! at the window boundaries, so that the inner loops run over plain numbers. It can be merged with the accumulator of
+//! another worker, and returns one value per window at the end. `count` is a plain counter in this file. The states
+//! of the other functions are in these files:
 //!
 //! | file | functions |
 //! |---|---|

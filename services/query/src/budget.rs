@@ -24,9 +24,9 @@ pub struct Budget {
     pub values_max: u64,
     /// Maximum number of cells of an aggregate: windows × groups × columns, including empty cells. Default 20,000,000.
     pub cells_max: u64,
-    /// Maximum number of bytes of values held at once. Counted are values for percentiles, distinct counts, modes,
-    /// samples and sorted rows, and first and last strings and histograms. Values held by evaluators that read through
-    /// a [`Scan`](crate::Scan) are counted as well. Default 256 MiB.
+    /// Maximum number of bytes of values held at once: values for percentiles, distinct counts, modes, samples and
+    /// sorted rows, and first and last strings and histograms. Values held by evaluators that read through a
+    /// [`Scan`](crate::Scan) count as well. Default 256 MiB.
     pub held_bytes_max: u64,
     /// Maximum number of rows of the result. Default 50,000,000.
     pub rows_max: u64,
@@ -231,8 +231,8 @@ impl Watch {
         self.reserve()
     }
 
-    /// Accounts a change from `before` to `now` of bytes that are bounded by another limit than
-    /// [`Budget::held_bytes_max`]: cells of aggregates, timelines, samples of PromQL.
+    /// Accounts a change from `before` to `now` of bytes that a limit other than [`Budget::held_bytes_max`] bounds:
+    /// cells of aggregates, timelines, samples of PromQL.
     ///
     /// # Errors
     ///

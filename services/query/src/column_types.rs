@@ -1,7 +1,7 @@
 //! Types of the result columns, for formats that declare the types before the rows.
 //!
-//! A column can have values of several types, in one measurement or in several. Its type is the one that holds them
-//! all; a column with values of several kinds (numbers, booleans, strings, histograms) has no type.
+//! A column can have values of several types, in one measurement or in several. Numbers of different types result in
+//! a float column. A column with values of several kinds (numbers, booleans, strings, histograms) has no type.
 
 use hashbrown::HashMap;
 use tideline_engine::Table;
@@ -80,7 +80,7 @@ fn of_columns<C>(
     found.into_iter().map(one).collect()
 }
 
-/// Returns the type that can hold numbers of both types.
+/// Returns the common type of two types of numbers: float if they differ.
 fn number(a: ValueType, b: ValueType) -> ValueType {
     if a == b { a } else { ValueType::Float }
 }

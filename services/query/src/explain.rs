@@ -41,7 +41,7 @@ pub struct Explanation {
     pub plan: Plan,
     /// Names of the columns of the result.
     pub columns: Vec<String>,
-    /// Names in the query that the table does not have.
+    /// Suggestions for names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,
     tiers: [Estimate; 3],
     /// Unsealed points to read; they are hot. Their number is exact for queries of at most 1,000 timelines.

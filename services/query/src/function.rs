@@ -55,12 +55,12 @@ use tideline_engine::model::ValueKind;
 /// the group. A decrease is not treated as a counter reset. If the values are integers and the sum does not fit a
 /// signed integer, the sum is omitted, and the [summary](crate::Summary::overflowed) names the column.
 ///
-/// **Counters.** A step goes from one point of a timeline to the next and belongs to the window of the later point. If
-/// the last point before a window is in the queried range, the first step of the window starts there. The steps of all
-/// windows therefore add up to those of the whole range. A value below the previous one means that the counter was
-/// reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps of all timelines
-/// of the group and does not extrapolate; a window without a step has no value. `rate` is `increase` divided by the
-/// seconds of the window that are in the queried range.
+/// **Counters.** A step goes from one point of a timeline to the next and counts in the window of the later point. If
+/// the last point before a window is in the queried range, the first step of the window starts there. The steps of
+/// all windows therefore add up to those of the whole range. A value below the previous one means that the counter
+/// was reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps of all
+/// timelines of the group and does not extrapolate; a window without a step has no value. `rate` is `increase`
+/// divided by the seconds of the window that are in the queried range.
 ///
 /// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
 /// before the first point or after the last. `integral` is the area under these lines in the window, in value ×

@@ -29,7 +29,7 @@ pub struct LatestQuery {
     pub details: bool,
     /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
-    /// Maximum number of timelines of this page; `None` = as many as the budget allows rows.
+    /// Maximum number of timelines of this page; `None` = the row limit of the budget.
     pub limit: Option<u64>,
     /// Token that ended the previous page.
     pub after: Option<PageToken>,

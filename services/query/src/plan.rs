@@ -356,7 +356,7 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
     Ok(Some(wanted))
 }
 
-/// Visits catalog entries in the order of `ordinals`. Visible timelines stay visible, so none is skipped.
+/// Visits catalog entries in the order of `ordinals`. A timeline that has been removed in the meantime is skipped.
 pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
     for group in ordinals.chunks(LOCKED_GROUP) {
         let reader = table.catalog().reader();

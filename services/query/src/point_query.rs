@@ -63,7 +63,7 @@ impl PointQuery {
 }
 
 impl Selector {
-    /// Returns the names in a condition, and of `tags` and `fields`, that the table does not have.
+    /// Returns the names in the condition, in `tags` and in `fields` that the table does not have.
     pub(crate) fn unknown_names(&self, table: &Table, tags: &[String], fields: &[String]) -> Vec<Suggestion> {
         let condition = match self {
             Self::Condition(condition) => condition,

@@ -119,8 +119,9 @@ impl ColdPool {
         })
     }
 
-    /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is
-    /// over, the query is cancelled, or its thread cannot be started. Waiting counts as time of the query.
+    /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is over,
+    /// the query is cancelled, or its thread cannot be started. The waiting time counts against the time limit of the
+    /// query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let deadline = watch.deadline();
         let _permit = self.gate.acquire(deadline)?;

@@ -113,7 +113,7 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) table: &'a Table,
     pub(crate) snapshot: Snapshot,
-    /// Number of segments of each tier to read whose time range overlaps the requested range.
+    /// Number of segments to read in each tier: those whose time range overlaps the requested range.
     pub(crate) segments: Segments,
     pub(crate) pool: &'a ThreadPool,
     pub(crate) watch: &'a Watch,
@@ -140,7 +140,7 @@ impl Querier {
         &self.engine
     }
 
-    /// Starts the watch of a query that begins now. Its memory counts in the account of the engine.
+    /// Starts the watch of a query that begins now. Its memory is charged to the memory account of the engine.
     pub fn watch(&self, budget: Budget, cancel: &Cancel) -> Watch {
         Watch::new(budget, cancel.clone(), self.engine.memory())
     }

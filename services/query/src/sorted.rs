@@ -1,8 +1,8 @@
 //! Raw rows in the order of a value. All rows are read; only the first rows of the order are kept.
 //!
-//! Timelines are read one after another, as for rows in time order. When twice the limit of rows are kept, the rows are
-//! sorted and the later half is dropped. From then on, only rows whose value sorts before the last value within the
-//! limit are kept. Memory is thus bounded by the limit, and most rows cost one comparison.
+//! Timelines are read one after another, as for rows in time order. When twice as many rows as the limit are kept,
+//! they are sorted, and the rows beyond the limit are dropped. From then on, only rows whose value sorts before the
+//! last value within the limit are kept. Memory is thus bounded by the limit, and most rows cost one comparison.
 
 use std::ops::ControlFlow;
 
@@ -185,7 +185,7 @@ fn read(
     Ok(reader.cost())
 }
 
-/// Keeps the rows of a run that have the ordering value, at least one shown value, and can be in the result.
+/// Keeps the rows of a run that have the ordering value and at least one shown value and that can be in the result.
 fn take(prepared: &Prepared, field: FieldId, of: (usize, &Selected), run: &Run, first: &mut First) {
     let (at, timeline) = of;
     let columns = prepared.columns.of(timeline.measurement);

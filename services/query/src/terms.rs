@@ -2,7 +2,7 @@
 //! their hash.
 //!
 //! Every number has a fixed width, every text and list has a length prefix, and every alternative has a permanent
-//! number. Two sets of terms are therefore equal exactly if their bytes are, in all builds.
+//! number. Two sets of terms are therefore equal if and only if their bytes are equal, in all builds.
 
 use tideline_engine::Table;
 use tideline_engine::condition::stable::stable_bytes;

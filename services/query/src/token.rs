@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{QueryError, Result};
 
-/// Position after the last row of a page, and the query to which it belongs.
+/// Position after the last row of a page, and a hash of the terms of its query.
 ///
 /// ```text
 ///  0    16 timeline id of the last row

@@ -124,8 +124,8 @@ impl ResultFormat {
 }
 
 impl ResultOptions {
-    /// Returns true if rows are missing although the query sets no limit and the format has no next page.
-    /// Such a result could be mistaken for a complete one.
+    /// Returns true if rows are missing although the query sets no limit, in a format without a reference to the next
+    /// page. Such a result could be mistaken for a complete one.
     pub fn is_incomplete(&self, summary: &Summary) -> bool {
         let has_pages = matches!(self.format, ResultFormat::Json | ResultFormat::Ndjson);
         summary.more && !has_pages && !self.has_limit

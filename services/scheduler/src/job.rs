@@ -10,7 +10,7 @@ use tideline_engine::model::{JobKind, TableId, Tier, TimeRange};
 use crate::maintenance::{Amount, Planned};
 use crate::throttle::JobCost;
 
-/// A job.
+/// Unit of background work: planned, running or past.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Number of the job. Later jobs have larger numbers, also across restarts.

@@ -2,7 +2,8 @@
 //!
 //! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. A round
 //! is a job kind that usually finds nothing to do; an unrequested round is written only at its end, and not if it found
-//! nothing. After a crash, a job that was running is recorded as interrupted, and planned work is planned again.
+//! nothing. After a crash, a job that was running is recorded as interrupted, and planned work is planned again. A
+//! schedule is *served* when a scheduled time has passed and none of its work is due any more.
 //!
 //! | row | content |
 //! |---|---|

@@ -25,8 +25,8 @@ const RETRY_MIN: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(600);
 /// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
-/// Minimum time between two served times of a schedule, in nanoseconds. If no work was done, the later one is stored
-/// only if it is at least this much later.
+/// Minimum difference between a served time of a schedule and the previous one, in nanoseconds, for it to be stored
+/// although no work was done. After work, the served time is always stored.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Waiting or running job.
@@ -111,7 +111,7 @@ impl Entry {
 }
 
 impl JobQueue {
-    /// Replaces the planned work. Leaves out work that is already requested or running, except a running seal.
+    /// Replaces the planned work. Omits work that is already requested or running, except a running seal.
     pub(crate) fn renew(
         &mut self,
         overview: &Overview,
@@ -188,7 +188,7 @@ impl JobQueue {
             return self.by_hand.remove(at);
         }
         self.holds.retain(|_, hold| match hold {
-            // The failure count is kept for a while after the wait.
+            // The failure count is kept for `RETRY_MAX` after the wait.
             Backoff::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
             Backoff::Cancelled(until) => monotonic < *until,
             Backoff::CancelledUntil(until) => now < *until,

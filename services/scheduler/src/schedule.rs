@@ -135,10 +135,13 @@ impl Timetable {
     }
 }
 
-/// Returns the time from which work that is ready at `ready` may start. For a continuous schedule, this is `ready`.
-/// Otherwise, it is the later of `ready` and the first scheduled time after the latest of `since`; times of `since`
-/// after `now` are ignored. If `ready` is after `now`, it is the first scheduled time from `ready` on. `None` if the
-/// schedule is invalid or has no further time.
+/// Returns the time from which work that is ready at `ready` may start; `None` if the schedule is invalid or has no
+/// further time.
+///
+/// - Continuous schedule: `ready`.
+/// - `ready` after `now`: the first scheduled time at or after `ready`.
+/// - Otherwise: the later of `ready` and the first scheduled time after the latest of `since`. Times of `since` after
+///   `now` are ignored.
 ///
 /// `since` holds the time up to which the schedule was served, the creation of the table and the last change of its
 /// policy.

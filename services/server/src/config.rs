@@ -34,7 +34,7 @@ use sources::Given;
 /// Validated configuration. [`reference`] lists the units and defaults of the keys.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Address to listen on. With port 0 the system chooses one.
+    /// Address to listen on. With port 0, the system chooses a free port.
     pub listen: SocketAddr,
     /// Folder for all data.
     pub data_dir: PathBuf,
@@ -244,7 +244,7 @@ impl Resolved {
         }
     }
 
-    /// Returns true if the key with this path, such as `log.level`, is set in no layer above the defaults.
+    /// Returns true if no layer above the defaults sets the key with this path, such as `log.level`.
     pub fn is_default(&self, path: &str) -> bool {
         self.origin(path) == Origin::Default
     }

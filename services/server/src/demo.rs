@@ -1,7 +1,7 @@
 //! `tideline demo`: runs a server with live data, and prints example queries.
 //!
 //! The server is started as by `serve`, in this process. Two agents write to it over HTTP like any other agent: one
-//! with real figures of this machine, one that simulates a fleet. A demo that is restarted on the same folder continues
+//! sends metrics of this machine, the other simulates a fleet. A demo that is restarted on the same folder continues
 //! with the data there.
 
 use std::io::{IsTerminal, Write};

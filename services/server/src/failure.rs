@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// The system does not report the figures of this machine.
+    /// The system does not report the metrics of this machine.
     #[error("cannot read the figures of this machine: {0}")]
     Sampler(String),
     /// A request of the demo failed.

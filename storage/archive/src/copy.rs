@@ -23,7 +23,7 @@ pub struct ArchiveCopy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
-    /// The files belong to the other database or to no database. This database never removes them.
+    /// The files are owned by the other database or by no database. This database never removes them.
     Foreign,
     /// The ownership of the files has passed to this database.
     Owned,

@@ -1,4 +1,4 @@
-//! Writing of the file of timelines of a segment: location and identity of each timeline.
+//! Writing of the file of timelines of a segment: location, identity and attributes of each timeline.
 //!
 //! The local store also holds the locations, in the form of extents; the catalog also holds the identities. Both can be
 //! restored from this file, and other tools use the file to look up timeline ids.

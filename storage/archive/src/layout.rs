@@ -200,7 +200,7 @@ pub(crate) fn segments_prefix(table: &TableName) -> String {
     format!("{table}/{SEGMENTS}/")
 }
 
-/// Returns true if an object is a description of a table of this target. Deeper paths belong to another target.
+/// Returns true if an object is a description of a table of this target. Deeper paths are objects of another target.
 pub(crate) fn is_sidecar(key: &str) -> bool {
     parse_location(key).is_some_and(|(_, folder, name)| folder == SEGMENTS && name.ends_with(".json"))
 }

@@ -9,7 +9,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `allowed` | targets that requests may name |
-//! | [`target`] | blocking operations on object stores: create-only puts, ranged gets, a check of all operations |
+//! | [`target`] | blocking operations on object stores: create-only puts, ranged gets, a check of targets |
 //! | [`layout`] | object names |
 //! | [`extent`], [`copy`] | metadata of files, stored locally |
 //! | [`description`] | description of a segment, stored with its files |
@@ -437,8 +437,8 @@ impl Archive {
         self.remove_objects(&copy.target, copy.newest_first())
     }
 
-    /// Removes objects one after another. List the description of a segment first: without it, no database treats the
-    /// other objects as a complete segment.
+    /// Removes objects in the order of `keys`. The description of a segment must be its first key: without a
+    /// description, no database treats the other objects as a complete segment.
     ///
     /// # Errors
     ///

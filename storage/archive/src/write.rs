@@ -3,9 +3,10 @@
 //! A small measurement of a day is buffered in memory. It is written to a shared file at the end, or earlier if the
 //! buffers are full. A large measurement of a day gets its own file. Adjacent days with few rows share a file. In a
 //! sparse segment, a run of few points over many days is not split at days. Otherwise years of one value per day would
-//! become thousands of files of one row. Buffered rows and row groups of open files have memory limits. If a limit is
-//! exceeded, the rows of the largest measurement or row group are written early. A complete file is sent under a name
-//! derived from its content, then read back and verified before it counts.
+//! become thousands of files of one row. Buffered rows and row groups of open files have memory limits. If the limit of
+//! buffered rows is exceeded, the largest measurement gets its own file, or all buffered rows are written to shared
+//! files. If the limit of row groups is exceeded, the largest row groups are written early. A complete file is sent
+//! under a name derived from its content, then read back and verified before it counts.
 
 mod slots;
 

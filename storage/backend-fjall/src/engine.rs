@@ -132,7 +132,7 @@ impl Engine {
 
     /// Uses up sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
     ///
-    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. Its next sequence number is computed without the
+    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. It computes the next sequence number without the
     /// number at which the drop was recorded. If a folder number has two records, the higher sequence number wins. So a
     /// new keyspace may count as dropped, and the next open removes it with its content. A drop takes one or two
     /// numbers, and there are fewer keyspaces than the numbers used up here.
@@ -426,8 +426,8 @@ impl Engine {
     /// Makes fjall delete the files of dropped tables. Files that a snapshot still reads are deleted by a later call.
     /// Costs one small write, or nothing if no tables were dropped.
     ///
-    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. Only when fjall rotates a non-empty
-    /// memtable (of any keyspace), it checks whether those versions are still in use.
+    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. It checks whether those versions are
+    /// still in use only when it rotates a non-empty memtable of any keyspace.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
         let waiting = std::mem::take(&mut *self.unfreed.lock());
         if waiting.is_empty() {

@@ -65,7 +65,7 @@ struct Slots {
 /// Content of the sidecar file when it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StoredMarks {
-    /// At least this much had been acknowledged.
+    /// Amount of data that had been acknowledged when the file was written.
     Marks(Marks),
     /// The file did not exist, or holds only zeros. Earlier builds created an empty file and wrote the first mark
     /// later.

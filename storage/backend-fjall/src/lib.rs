@@ -1,5 +1,5 @@
-//! Embedded backend: fjall 3 for segments, parts, manifests and rows, with one database per tier, and own files for
-//! journals.
+//! Embedded backend: fjall 3 for segments, parts, manifests and rows, with one database per tier. Journals are in
+//! separate files.
 //!
 //! This crate adds features that fjall does not have:
 //!

@@ -19,7 +19,8 @@ const VERSIONS: &str = "versions";
 /// fjall's folder of tables inside a keyspace. A table never changes, so a link is as good as a copy.
 pub(crate) const TABLES: &str = "tables";
 
-/// Copies the structure of `store` to `safety` in `root`, replacing an older copy. Links are named keyspace-table.
+/// Copies the structure of `store` to `safety` in `root`, replacing an older copy. The name of a link consists of the
+/// number of the keyspace and the name of the table, joined by a hyphen.
 pub(crate) fn make(root: &Path, store: &Path) -> io::Result<()> {
     let safety = root.join(SAFETY);
     remove_folder(&safety)?;

@@ -1,4 +1,4 @@
-//! Packs integers of equal width, and unpacks them with a fused sum or prefix sum.
+//! Packs integers of equal width. Unpacking adds a base or computes prefix sums in the same pass.
 //!
 //! Value `i` of width `w` occupies bits `i·w .. (i+1)·w` of a little-endian bit string, so eight values fill exactly
 //! `w` bytes. Every kernel is specialised by width and processes these groups of eight values. Offsets and shifts are

@@ -49,7 +49,7 @@ pub enum ChunkError {
     /// The run, its sequences or the width of the summary buckets is not valid.
     #[error("the run is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not start with the magic of a chunk, or end before the end of its checksum.
+    /// The bytes do not start with the magic of a chunk, or are too short for magic, version and checksum.
     #[error("not a chunk")]
     NotAChunk,
     /// The chunk has a version that this build does not support.

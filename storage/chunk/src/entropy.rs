@@ -6,7 +6,7 @@
 //! of these bits. An encoder computes the same transitions backwards, from the last symbol of a sequence to the first.
 
 /// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by only
-/// another thousandth, which does not justify the cost of building the table.
+/// another 0.1 %, which does not justify the cost of building the table.
 pub(crate) const LOG_MAX: usize = 10;
 
 /// Number of slots of the largest table.

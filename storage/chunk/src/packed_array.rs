@@ -6,8 +6,8 @@
 //! slots   ⌈count·width/8⌉    element − base
 //! ```
 //!
-//! The count is known from context. An array of one element consists only of its varint, which keeps columns with
-//! few rows small.
+//! The count is not stored; the caller provides it. An array of one element consists only of its varint, which keeps
+//! columns with few rows small.
 
 use crate::bitpack::{bits, packed_bytes, read_bits};
 use crate::wire::{Damaged, Reader, put_signed};

@@ -10,8 +10,8 @@ use tideline_model::TimeRange;
 use crate::integers::{IntegerEncoder, Integers};
 use crate::wire::{Damaged, Reader, put_signed, put_varint};
 
-/// Form codes. They are stored in the high four bits of the first byte. A regular series stores the unit, a power of
-/// ten, in the low four bits.
+/// Form codes. They are stored in the high four bits of the first byte. A regular series stores the exponent of its
+/// unit (a power of ten) in the low four bits.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
 /// Like [`PACKED`], preceded by the time span: the last timestamp minus the first, in units. Used for entropy-coded

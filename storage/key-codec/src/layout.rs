@@ -97,7 +97,8 @@ pub const PAD_DIGITS_MAX: u8 = 20;
 
 /// Compiled key columns of a wide table.
 ///
-/// Logical values are given and returned in the order of [`Self::logical`]. Keys have no prefix, such as a table id.
+/// Logical values are given and returned in the order of [`Self::logical`]. Keys are encoded without a prefix such as a
+/// table id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyLayout {
     logical: Box<[LogicalKeyColumn]>,

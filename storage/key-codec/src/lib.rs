@@ -170,7 +170,7 @@ pub const LISTS_BUCKET: u16 = u16::MAX;
 pub enum SegmentList {
     /// Files of the segment.
     Files = 1,
-    /// Descriptions of other databases whose points are in the segment.
+    /// Names of the descriptions of other databases' files whose points are in the segment.
     Replaces = 2,
 }
 

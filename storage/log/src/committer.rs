@@ -91,7 +91,7 @@ impl Write {
 }
 
 impl PendingBytes {
-    /// Adds bytes to a total. Also returns the total before.
+    /// Adds bytes to a total. Also returns the previous total.
     fn add(total: &Arc<AtomicUsize>, bytes: usize) -> (Self, usize) {
         let before = total.fetch_add(bytes, Ordering::Relaxed);
         let total = Arc::clone(total);

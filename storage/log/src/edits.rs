@@ -97,7 +97,7 @@ impl Log {
     }
 
     /// Resolves an edit with an unknown outcome. Returns true if it was applied; the models then have the state after
-    /// the edit. Returns false if it was not applied, or if there is no such edit.
+    /// the edit. Returns false if it was not applied, or if no edit is open.
     ///
     /// # Errors
     ///

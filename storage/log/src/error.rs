@@ -38,13 +38,13 @@ pub enum LogError {
         /// Bytes of the waiting entries, including the refused one.
         actual: usize,
     },
-    /// The entry was not written.
+    /// The entry was refused and not written.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The entry is in the journal and its model could not apply all of it, or a model failed in other work of the log.
     #[error("{0}")]
     Model(ModelError),
-    /// A journal entry belongs to a model that this build does not support.
+    /// A journal entry has the tag of a model that this build does not support.
     #[error(
         "journal entry {sequence} belongs to model {model}, which this build does not support: start the build that wrote it"
     )]

@@ -87,7 +87,7 @@ impl Ownership {
         let _first_stays = self.on_loss.set(Box::new(listener));
     }
 
-    /// Returns an error unless the lease holds now. Takes one atomic load if the lease has no end.
+    /// Returns an error unless the lease holds now. Costs one atomic load if the lease has no end.
     pub(crate) fn check(&self) -> Result<()> {
         let until = self.holds_until.load(Ordering::Acquire);
         if until == FOR_EVER || nanos(self.clock.monotonic()) < until {

@@ -1,8 +1,8 @@
 //! Rows of the shard's manifest that all models share: tables, the cursor of the journal, jobs.
 //!
 //! Rows are JSON with a `format` number. They are few, small and read once at start, so readability in an emergency
-//! matters more than size. Rows of segments and parts belong to the models, which use the functions of this module to
-//! read and write them.
+//! matters more than size. The models define the rows of segments and parts, and read and write them with the functions
+//! of this module.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Manifest {
     pub cursor: Cursor,
     /// All tables.
     pub tables: BTreeMap<TableId, TableRow>,
-    /// Job rows, which belong to the job scheduler.
+    /// Rows of the job scheduler, by name.
     pub jobs: BTreeMap<Bytes, Bytes>,
 }
 

@@ -44,7 +44,7 @@ struct State {
     order: VecDeque<(TableId, RequestKey)>,
     /// Evicted keys whose rows are not deleted yet.
     expired: Vec<(TableId, RequestKey)>,
-    /// Number of outcomes that were remembered; the version of the newest one.
+    /// Number of outcomes remembered so far, which is also the version of the newest one.
     remembered: u64,
 }
 
@@ -52,7 +52,7 @@ struct State {
 struct Outcome {
     at: i64,
     bytes: Bytes,
-    /// Differs between the outcomes of a key that is used again. 0 for loaded outcomes.
+    /// Version of the outcome, which changes if the key is used again; 0 for loaded outcomes.
     version: u64,
     /// True if the row of this outcome is durable.
     saved: bool,

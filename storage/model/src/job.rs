@@ -20,7 +20,7 @@ pub enum JobKind {
     Migrate,
     /// Move of the points of a time window from the cold tier into files on an object store.
     Archive,
-    /// Removal of cold segments whose points have been in archive files for as long as the policy keeps both.
+    /// Removal of cold segments whose points are also in archive files, once the policy no longer keeps both copies.
     Evict,
     /// Copy of archived points into the cold tier for a limited time.
     Restore,

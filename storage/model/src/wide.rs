@@ -305,7 +305,7 @@ pub enum IndexScope {
 pub enum IndexState {
     /// A job adds the rows that are older than the index. Reads are refused; writes maintain the index already.
     Building {
-        /// Stored key, in hexadecimal, at which the build continues; empty at the begin.
+        /// Stored key, in hexadecimal, at which the build continues; empty at the beginning.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         next: String,
     },

@@ -269,7 +269,7 @@ fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
     store.seal()
 }
 
-/// Folds the segments inside each of the widest windows into one.
+/// Folds the segments inside each widest window into one segment.
 fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let mut segments: Vec<_> = snapshot.manifest().of_table(table.id()).cloned().collect();

@@ -69,7 +69,8 @@ impl SeriesStore {
         check_clash(&manifest, table, described)
     }
 
-    /// Returns the segments of a table that are in files, including the archived copies of cold segments.
+    /// Returns the segments of a table that are stored in archive files, including the archived copies of cold
+    /// segments.
     pub fn archived(&self, table: &Table) -> Vec<Segment> {
         let manifest = Arc::clone(&self.shared().state.read().manifest);
         let parts = manifest.of_table(table.id()).flat_map(|segment| segment.parts());

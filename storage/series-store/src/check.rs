@@ -23,7 +23,7 @@ use crate::lists;
 use crate::manifest::{ManifestState, Segment, SegmentTotals, TableRow};
 use crate::schema::TableSchema;
 
-/// Result of a check: what was read, and the damage found.
+/// Result of a check: counts of the content that was read, and the damage found.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
     /// Manifest rows of the tables.

@@ -470,7 +470,8 @@ impl Shared {
         self.forget_done_deletes()
     }
 
-    /// Publishes the outputs in place of the inputs. Retires all inputs and copies of inputs that no output contains.
+    /// Publishes the outputs in place of the inputs. Retires every input, and every copy of an input, that is not part
+    /// of an output.
     fn replace(&self, inputs: &[Arc<Segment>], outputs: &[Segment]) -> Result<()> {
         let kept: Vec<SegmentId> = parts(outputs).map(|part| part.id).collect();
         let gone = inputs.iter().flat_map(|input| input.parts());

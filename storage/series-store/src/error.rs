@@ -17,7 +17,7 @@ pub enum StoreError {
     /// The backend failed. The kind of the error determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The log failed, for example during a seal, or during a write, whose outcome may then be unknown.
+    /// The log failed, for example during a seal or a write. The outcome of a failed write may be unknown.
     #[error(transparent)]
     Log(LogError),
     /// The archive failed. The kind of the error determines whether a retry may succeed.

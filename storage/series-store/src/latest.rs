@@ -43,7 +43,7 @@ pub struct Seen {
 
 /// Rows per batch of a write: all timelines of a batch are looked up and loaded into the CPU cache, and then updated.
 const ROWS_AHEAD: usize = 1_024;
-/// Spare bytes for texts and histograms that a row keeps beyond twice its current size.
+/// Spare capacity in bytes that a row may keep for texts and histograms, in addition to twice their current size.
 const BYTES_KEPT: usize = 256;
 
 /// Number of values after the first that are stored inline, enough for a typical row of agents with many fields.

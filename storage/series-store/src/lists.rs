@@ -209,7 +209,7 @@ impl Shared {
         files(self.backend.as_ref(), place, stored)
     }
 
-    /// Returns the names of all descriptions of other databases whose points are in a segment.
+    /// Returns the names of the descriptions that a segment replaces; see [`Segment::replaces`].
     pub(crate) fn replaces_of(&self, segment: &Segment) -> Result<Vec<String>> {
         match &segment.replaces_list {
             None => Ok(segment.replaces.clone()),

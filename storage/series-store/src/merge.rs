@@ -15,7 +15,7 @@ pub(crate) struct Part<'a> {
     pub(crate) priority: Priority<'a>,
 }
 
-/// Order of writes.
+/// Priority of the rows of a part. Of two values of one field and timestamp, the one with the higher priority wins.
 pub(crate) enum Priority<'a> {
     /// The same priority for all rows.
     All(u64),

@@ -127,9 +127,9 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// Returns the time span of the points of each timeline; `None` without points. Ids must be increasing. Fetches
-    /// the chunks, but reads only their headers. Decodes a chunk, or rows in a file, only if a pending delete may hide
-    /// points in it.
+    /// Returns the time span of the points of each timeline; `None` without points. Ids must be increasing. Fetches the
+    /// chunks, but decodes only their first and last timestamps. Decodes a whole chunk, or rows in a file, only if a
+    /// pending delete may hide points in it.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {

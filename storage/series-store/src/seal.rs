@@ -267,7 +267,7 @@ fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     cuts
 }
 
-/// Returns the base windows that contain the points. Some of the windows may be empty.
+/// Returns base windows that together contain all points. Some of them may contain no point.
 fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     let mut occupied = BTreeSet::new();
     if let Some((first, last)) = points.span() {

@@ -361,8 +361,8 @@ impl SeriesStore {
         }
     }
 
-    /// Evicts cold segments that have an archived copy: their points are then read from the files. If files of a
-    /// copy are missing or damaged, the copy is discarded and the segment stays. Other segments are ignored.
+    /// Evicts cold segments that have an archived copy: their points are then read from the files. If a file of a copy
+    /// is missing or has a wrong size, the copy is discarded and the segment stays. Other segments are ignored.
     ///
     /// # Errors
     ///
@@ -479,7 +479,7 @@ impl SeriesStore {
     /// have expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
     /// The spans come from memory. For timelines that have points from before the start, or whose spans were removed
-    /// from memory, the headers of the chunks are read first, in one scan.
+    /// from memory, the chunks are read first, in one scan; only their first and last timestamps are decoded.
     ///
     /// # Errors
     ///
@@ -508,8 +508,8 @@ impl SeriesStore {
         }
     }
 
-    /// Returns one flag per timeline: true if it has a point that is visible or that expired less than `delay` ago.
-    /// Ids must be increasing. Reads the headers of the chunks.
+    /// Returns one flag per timeline: true if it has a point that is visible or that expired less than `delay` ago. Ids
+    /// must be increasing. Reads the chunks, but decodes only their first and last timestamps.
     ///
     /// # Errors
     ///

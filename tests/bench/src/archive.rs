@@ -162,7 +162,7 @@ impl Benchmark {
     }
 }
 
-/// Returns the goal for set M, and no goal for the ratio table.
+/// Returns `wanted` for the table of set M; the ratio table has no goal.
 fn of_m(table: &str, wanted: Wanted) -> Wanted {
     match table {
         RATIOS => Wanted::Nothing,

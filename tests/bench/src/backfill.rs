@@ -111,7 +111,8 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Returns five years that end with yesterday: one point per minute, or per hour at [`Scale::Quick`].
+    /// Returns a set that covers the five years before today: one point per host and minute, or per host and hour at
+    /// [`Scale::Quick`].
     fn years(&self) -> Plain {
         let today = SystemClock.now().nanos().div_euclid(DAY) * DAY;
         let span = YEARS * DAYS_A_YEAR * DAY;
@@ -132,7 +133,7 @@ impl Benchmark {
 }
 
 impl Shuffle {
-    /// Returns a permutation of at least `len` integers; the caller must skip integers from `len` on.
+    /// Returns a permutation of at least `len` integers; the caller must skip integers of `len` or more.
     const fn over(len: u64) -> Self {
         Self {
             bits: len.next_power_of_two().trailing_zeros(),

@@ -262,7 +262,7 @@ impl Benchmark {
         Ok((server, data))
     }
 
-    /// Loads S without a seal, kills the server, starts it again and counts.
+    /// Loads set S without a seal, kills the server, starts it again and counts the rows.
     fn replay(&self, set: &Set, queries: &Queries<'_>, report: &mut Report) -> Result<()> {
         let name = "ready after kill -9, S unsealed";
         let (server, data) = self.fresh("S-unsealed", &set.to_string())?;

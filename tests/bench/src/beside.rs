@@ -199,7 +199,7 @@ impl Benchmark {
 
     fn slices(&self) -> Slices {
         match self.scale {
-            // A day of M moves in less than two seconds if the server has no other work.
+            // Shorter than a move: one day of set M moves in less than two seconds if the server has no other work.
             Scale::Full => Slices {
                 rounds: 15,
                 each: Duration::from_millis(800),

@@ -30,9 +30,9 @@ const WIDE_ROUNDS: usize = 50;
 const RACKS: u64 = 1_000;
 const SERVICES: u64 = 200;
 const REGIONS: u64 = 9;
-/// Number of timelines that share one value of `serial`, the tag by which timelines are counted.
+/// Number of timelines that share one value of the tag `serial`.
 const SHARED: u64 = 5;
-/// Words of the titles; each title has three of them and the number of its rack.
+/// Words of the titles; each title has three of these words and the number of its rack.
 const WORDS: [&str; 10] = [
     "backup",
     "storage",
@@ -286,7 +286,7 @@ impl Benchmark {
 }
 
 impl Benchmark {
-    /// Measures the first page of values of `serial`, the tag with the second most values.
+    /// Measures the first page of values of `serial`, the tag with the second-largest number of values.
     fn list_values(&self, server: &Server, report: &mut Report) -> Result<()> {
         let mut connection = server.connect()?;
         let path = format!("/v1/tables/{DEFAULT_TABLE}/tags/serial/values?limit=1000");

@@ -1,8 +1,8 @@
-//! Groups of figures that are measured together. Each group starts servers of its own.
+//! Groups of benchmark figures that are measured together. Each group starts separate servers.
 
 use std::str::FromStr;
 
-/// Group of figures.
+/// Group of benchmark figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     /// Ingest, disk, queries and starts of the sets S, M and C.

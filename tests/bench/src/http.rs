@@ -1,6 +1,7 @@
 //! Minimal HTTP/1.1 client on a plain socket.
 //!
-//! The client supports only what the benchmark needs, so that its own cost does not show in measured latencies.
+//! The client supports only the features that the benchmark needs, so that its own cost does not affect the measured
+//! latencies.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +31,7 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
-/// Read timeout: far above every figure, so that a hung server ends the run.
+/// Read timeout: far longer than every measured latency, so that only a hung server ends the run.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Number of bytes requested from the socket per read.
 const READ_BYTES: usize = 256 << 10;

@@ -96,7 +96,8 @@ pub(crate) fn load_bodies(
                 scope.spawn(move || send_batches(address, route, &full_in, &empty_out))
             })
             .collect();
-        // If all senders fail, the channel of the maker thread must be closed, so that the thread ends.
+        // From here on, only the sender threads hold the receiver of full batches, so that the maker thread ends if
+        // all of them fail.
         drop((full_in, empty_out));
         let mut all = Sent::default();
         for sender in senders {

@@ -34,10 +34,10 @@
 //! | [`wanted`] | goals |
 //! | [`set`], [`plain`], [`load`] | data sets, and ingest |
 //! | [`queries`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
-//! | [`server`], [`interrupt`] | the process under test, killed in all cases |
+//! | [`server`], [`interrupt`] | the process under test, killed also on errors and signals |
 //! | [`control`] | administrative requests |
 //! | [`http`] | HTTP client |
-//! | [`process`], [`folder`], [`journal`], [`machine`] | figures of the operating system |
+//! | [`process`], [`folder`], [`journal`], [`machine`] | resource usage and machine data from the operating system |
 //! | [`wait`] | waits for another process |
 //! | [`report`], [`error`] | figures as a table and as JSON; errors that end a run |
 

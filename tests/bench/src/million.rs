@@ -98,7 +98,7 @@ impl Benchmark {
         for _ in 0..CHECKS {
             answer_time(&mut connection, &plain.one_host(&mut random))?;
         }
-        // The move has reset the peak.
+        // The move reset the peak, so the larger of both peaks is reported.
         report.add(
             format!("peak memory of {name}"),
             server.peak_resident_bytes()?.max(peak) as f64 / MEBIBYTE,

@@ -151,7 +151,7 @@ fn requests(scrapes: &Scrapes, packing: Packing) -> impl FnMut(&mut Vec<u8>) + S
     }
 }
 
-/// Returns the template of a request with all series of some hosts.
+/// Returns the template of a request with all series of these hosts.
 fn template(hosts: &[usize]) -> Template {
     let resources = hosts.iter().map(|host| resource(*host)).collect();
     Template::new(&Request { resources })

@@ -27,7 +27,7 @@ use crate::set::{Kind, STEP};
 use crate::truth::Truth;
 use crate::wait::pause;
 
-/// Another server.
+/// Server that is compared with Tideline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,

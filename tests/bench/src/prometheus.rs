@@ -1,9 +1,9 @@
 //! Samples as Prometheus sends them: both versions of remote write, 2,000 samples per request, each request
 //! acknowledged after its sync.
 //!
-//! The series resemble a node exporter on each of 40 hosts: 250 metric names, two devices each, eight labels.
-//! They are sent in scrape order, so that a request has many names and few series per name. Half of
-//! the series are counters, a quarter is constant, and a quarter is noise with two decimals.
+//! The series resemble a node exporter on each of 40 hosts: 250 metric names for each of two devices, and eight labels
+//! per series. They are sent in scrape order, so that a request has many names and few series per name. Half of the
+//! series are counters, a quarter is constant, and a quarter is noise with two decimals.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) enum Version {
     V2,
 }
 
-/// Hosts that are scraped for some time.
+/// Scrapes of a group of hosts at a fixed interval.
 #[derive(Debug)]
 pub(crate) struct Scrapes {
     pub(crate) hosts: usize,
@@ -127,7 +127,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Returns 40 hosts that are scraped for the last three hours; at [`Scale::Quick`], only 40 times each.
+    /// Returns the scrapes of 40 hosts in the last three hours; at [`Scale::Quick`], only 40 scrapes of each host.
     pub(crate) fn scrapes(&self, version: Version) -> Scrapes {
         let rounds = match self.scale {
             Scale::Full => (3 * HOUR / SCRAPE) as usize,

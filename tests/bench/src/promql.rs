@@ -1,4 +1,5 @@
-//! PromQL queries: rates of counters by the minute, a wide aggregate, one series, and series among a million.
+//! PromQL queries: rates of counters at steps of one minute, a wide aggregate, one series, and a search for series
+//! among a million.
 //!
 //! The data and the queries are also sent to a peer; see [`crate::peer`].
 
@@ -119,13 +120,13 @@ impl Counters {
         out.extend_from_slice(line.as_bytes());
     }
 
-    /// Returns the increase per second of all counters in a group.
+    /// Returns the total increase per second of the counters in a group.
     fn rate(self, group: u64) -> f64 {
         let of_group = (0..self.series).filter(|series| series % GROUPS == group);
         of_group.map(Self::gain).sum::<u64>() as f64 / 15.0
     }
 
-    /// Returns a query for the rate of each group by the minute over six hours.
+    /// Returns a query for the rate of each group over six hours, at steps of one minute.
     pub(crate) fn rates(self) -> CheckedRequest<'static> {
         let end = self.start + self.samples as i64 * SCRAPE;
         // The first full window, so that only its ends are extrapolated.

@@ -157,7 +157,7 @@ impl<'a> Queries<'a> {
 
     /// Returns a query for all fields of every host by hour over twelve whole hours, fewer in smaller sets.
     pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> CheckedRequest<'a> {
-        // Sets begin on a minute, windows on an hour.
+        // Sets begin at a full minute, windows at a full hour.
         let offset = (-self.set.start).rem_euclid(HOUR) / STEP;
         let whole = (self.set.steps as usize - offset as usize) / STEPS_AN_HOUR;
         let hours = whole.min(WIDE_HOURS);
@@ -317,7 +317,7 @@ pub(crate) fn cells(response: &Value, group: Option<&str>, fields: &[&str]) -> R
     Ok(cells)
 }
 
-/// Returns true if a column such as `usage_user` or `mean(usage_user)` belongs to this field.
+/// Returns true if a column such as `usage_user` or `mean(usage_user)` holds values of this field.
 fn is_of(column: &Value, field: &str) -> bool {
     let name = column.as_str().unwrap_or_default();
     let inner = name

@@ -1,4 +1,4 @@
-//! Figures and their goals: a Markdown table, JSON for programs.
+//! Report of benchmark figures and their goals, as a Markdown table and as JSON.
 //!
 //! Runs are compared by the names of the figures, so a name must not change.
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) figures: Vec<Figure>,
-    /// Explanations of the figures; they have no goals.
+    /// Explanations of the figures; notes have no goals.
     pub(crate) notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Unit {
     Mebibytes,
     Seconds,
     Milliseconds,
-    /// Bytes per byte.
+    /// Bytes per byte, such as bytes written per byte stored.
     BytesPerByte,
     /// Multiple of another figure.
     Times,

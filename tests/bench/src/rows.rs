@@ -269,7 +269,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Scans the whole table in each format; returns the NDJSON.
+    /// Scans the whole table in each format; returns the NDJSON output.
     fn scans(&self, server: &Server, rows: u64, report: &mut Report) -> Result<Vec<u8>> {
         let body = json!({"allow_scan": true}).to_string();
         let formats = [
@@ -310,7 +310,7 @@ impl Benchmark {
         Ok(export)
     }
 
-    /// Measures pages of a table with one range, and of a table with merged buckets.
+    /// Measures pages of two tables: in one, a page is read from one key range; in the other, from merged buckets.
     fn merged_buckets(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         let (mut server, data) = self.fresh("rows-buckets", "pages over buckets")?;
         let mut medians = Vec::new();
@@ -388,7 +388,7 @@ fn route(table: &str) -> Route {
     }
 }
 
-/// Appends the write of a row.
+/// Appends a `put` of a row as a JSON object, with `extra` as further members.
 fn put(number: u64, extra: &str, out: &mut Vec<u8>) {
     const STATES: [&str; 4] = ["open", "paid", "sent", "done"];
     const CITIES: [&str; 5] = ["Hamburg", "Lisbon", "Osaka", "Lagos", "Lima"];
@@ -415,7 +415,7 @@ fn put(number: u64, extra: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Returns a generator of batches of lines.
+/// Returns a generator of request bodies, each with one batch as NDJSON.
 fn batches(from: u64, to: u64) -> impl FnMut(&mut Vec<u8>) + Send {
     let mut next = from;
     move |body: &mut Vec<u8>| {
@@ -430,7 +430,7 @@ fn batches(from: u64, to: u64) -> impl FnMut(&mut Vec<u8>) + Send {
     }
 }
 
-/// Writes one row per request for a while over [`CONNECTIONS`] connections.
+/// Writes one row per request for `span` over [`CONNECTIONS`] connections.
 fn write_singly(address: SocketAddr, span: Duration, is_conditional: bool) -> Result<Latencies> {
     let next = AtomicU64::new(0);
     let end = Instant::now() + span;

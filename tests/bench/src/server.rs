@@ -34,7 +34,7 @@ const READY_POLL: Duration = Duration::from_millis(1);
 const QUIET_LIMIT: Duration = Duration::from_secs(120);
 /// Span in which an idle server uses at most [`QUIET_CPU`].
 const QUIET_SPAN: Duration = Duration::from_secs(2);
-/// CPU time that an idle server may use per [`QUIET_SPAN`], for timers and for being polled.
+/// CPU time that an idle server may use per [`QUIET_SPAN`], for timers and for responses to polls.
 const QUIET_CPU: Duration = Duration::from_millis(20);
 /// Maximum duration of background work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3_600);

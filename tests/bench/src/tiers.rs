@@ -1,8 +1,8 @@
 //! Benchmark group `tiers`: one day of M is loaded into the hot tier, moved to the cold tier, measured and
 //! queried.
 //!
-//! The set begins with a whole day three days ago. Moves start only on request, so that the cost of a move
-//! can be measured; the server schedules all other work.
+//! The set begins at midnight UTC three days ago. Moves start only on request, so that the cost of a move can be
+//! measured; the server schedules all other work.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Moved {
     pub(crate) cpu: Duration,
     /// Maximum growth of resident memory.
     pub(crate) grown_bytes: u64,
-    /// The jobs after their end.
+    /// The jobs, as reported after their end.
     jobs: Vec<Value>,
 }
 
@@ -90,7 +90,7 @@ impl Benchmark {
         Ok((server, data))
     }
 
-    /// Sets a policy under which all points of a table belong to the cold tier, moves them and waits until the
+    /// Sets a policy under which all points of a table are old enough for the cold tier, moves them and waits until the
     /// server is idle.
     pub(crate) fn migrate(&self, server: &mut Server, table: &str) -> Result<Moved> {
         let mut control = Control::open(server)?;
@@ -129,7 +129,7 @@ impl Benchmark {
 }
 
 impl Moved {
-    /// Describes what was moved.
+    /// Describes the moved data and the cost of the move.
     pub(crate) fn note(&self, name: &str) -> String {
         let sum = |figure: fn(&Value) -> &Value| {
             let figures = self.jobs.iter().map(|job| figure(job).as_u64().unwrap_or(0));

@@ -94,8 +94,8 @@ const FIELD_STARTS: [&[u8]; FIELDS.len()] = [
 const ROW_TAIL_BYTES_MAX: usize = 256;
 
 impl FleetSpec {
-    /// Returns the shape of the benchmark suite: measurement `cpu`, ten tags. `start` and `step` are in
-    /// nanoseconds.
+    /// Returns the parameters of a fleet with the shape of the benchmark suite: measurement `cpu`, ten tags. `start`
+    /// and `step` are in nanoseconds.
     pub const fn new(seed: u64, hosts: u32, start: i64, step: i64) -> Self {
         Self {
             seed,

@@ -43,7 +43,7 @@ pub struct Sample {
     pub start: i64,
 }
 
-/// Exemplar: one observation with labels of its own.
+/// Exemplar: one observation with additional labels.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exemplar {
     /// Labels.

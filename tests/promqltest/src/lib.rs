@@ -11,7 +11,7 @@
 //!
 //! A [`Script`] is run against a [`Target`]. As in Prometheus, instant queries are by default evaluated in three
 //! ways: unchanged, fixed to their timestamp with `@` and evaluated at other timestamps, and as the middle of a
-//! range query. [`Options`] turns the last two off.
+//! range query. [`Options`] can disable the last two.
 //!
 //! | module | content |
 //! |---|---|

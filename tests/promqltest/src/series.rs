@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promql::{Labels, LabelsBuilder, MatchOp, parse_selector};
 
-/// Maximum number of values that one item may stand for. Scripts use some hundreds.
+/// Maximum number of values that one item may stand for. Scripts use up to a few hundred.
 const REPEATED_MAX: usize = 1_000_000;
 
 /// Value of a series.

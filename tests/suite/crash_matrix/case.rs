@@ -101,7 +101,7 @@ impl Prepared {
         );
         seal(&client);
         Life::set_retention(&client);
-        // This longer TTL seals points as hot. The lower TTL below makes some of them old enough to move.
+        // With this longer TTL, points are sealed as hot. The shorter TTL below makes some of them old enough to move.
         Life::set_hot_ttl(&client, "20d");
         life.write_days(&client, 0..5);
         life.write_now(&client);

@@ -24,7 +24,7 @@ const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
 /// Age at which points expire, in nanoseconds. No point is written with an age within half a day of this age.
 const RETENTION: i64 = 30 * DAY;
-/// Age in days of the points that are cold from the beginning and do not expire.
+/// Ages, in days, of the points that are cold from the beginning and do not expire.
 pub(super) const COLD_DAYS: Range<i64> = 5..6;
 /// Number of segments of one window that is enough for a fold.
 const STACK: usize = 14;

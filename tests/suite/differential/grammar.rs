@@ -112,7 +112,7 @@ impl Grammar {
         self.random.index(of) == 0
     }
 
-    /// Returns a number of a small range, often an integer.
+    /// Returns a number from a small range, often an integer.
     fn number(&mut self) -> String {
         match self.random.index(5) {
             0 => "0".into(),

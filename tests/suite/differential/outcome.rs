@@ -63,7 +63,7 @@ impl Outcome {
         Self::Series(series(&json["data"]))
     }
 
-    /// Returns true if the result has a sample.
+    /// Returns true if the result has at least one series.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Series(series) if !series.is_empty())
     }

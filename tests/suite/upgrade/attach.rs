@@ -162,7 +162,7 @@ fn what_is_owned_is_removed_and_what_is_not_stays() {
         let described = |path: &String| path.ends_with(".json");
         let kept = objects(&copy).into_iter().filter(described).count();
         assert!(kept > 0);
-        // The remaining files are intact and give an equal server.
+        // The remaining files are intact: a new server that attaches them has the same data.
         assert!(server.terminate().status.success());
         let next = DataFolder::new();
         let server = next.start(&launch(&copy));
@@ -478,7 +478,7 @@ fn attach(client: &Client, body: &Json) -> Json {
     serde_json::from_str(last).expect("a line is JSON")
 }
 
-/// Deletes half a day of one machine.
+/// Deletes the points of one machine in half a day.
 fn delete(client: &Client, expected: &mut Expected) {
     const FROM: i64 = 1_709_251_200_000_000_000;
     let range = FROM..FROM + 43_200_000_000_000;

@@ -199,7 +199,7 @@ fn overwrites(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Returns a point without a source, with names that need escapes in some format.
+/// Returns a point without a source, with names that need escapes in at least one format.
 fn odd_names() -> Vec<Point> {
     let tags = [("Größe", "5 m"), ("k=v", "a,b"), ("path", "C:\\dir")];
     let fields = Fields::from([

@@ -31,7 +31,7 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Returns the seeds of a test that runs several times: `count` in a row, the first from [`seed`].
+/// Returns the seeds of a test that runs several times: `count` consecutive numbers, beginning with [`seed`].
 pub fn seeds(test: &str, count: u64) -> impl Iterator<Item = u64> {
     let first = seed(test);
     (0..count).map(move |number| first.wrapping_add(number))

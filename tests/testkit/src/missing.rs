@@ -23,7 +23,7 @@ pub fn skip(reason: &str) {
 }
 
 /// Reports on the terminal that an optional test is not run, also under `CI=true`. `reason` names the variable that
-/// turns the test on.
+/// enables the test.
 pub fn not_run(reason: &str) {
     report("not run", reason);
 }

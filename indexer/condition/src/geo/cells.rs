@@ -9,10 +9,10 @@ use tideline_model::GeoPoint;
 
 use super::{ROUNDING, meridian};
 
-/// Number of cells per rectangle above which the division stops. More cells fit more tightly, but each costs a
-/// dictionary lookup.
+/// Number of cells per rectangle above which the division stops. More cells approximate the rectangle more closely,
+/// but each costs a dictionary lookup.
 const CELLS_MAX: usize = 48;
-/// Number of times the globe is halved in each direction.
+/// Maximum number of times that the globe is halved in each direction.
 const DEPTH: u32 = 32;
 
 /// Rectangle between two parallels and two meridians, with `west` ≤ `east`.

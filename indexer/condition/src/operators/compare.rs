@@ -1,6 +1,6 @@
-//! `gt`, `gte`, `lt`, `lte`: the subject is above or below a bound.
+//! `gt`, `gte`, `lt`, `lte`: the subject satisfies a lower bound, an upper bound, or both.
 //!
-//! Conditions on timelines may combine a lower and an upper bound; conditions on values have one bound per test.
+//! A test of a timeline may have both bounds; a test of a value has exactly one.
 
 use std::ops::{Bound, RangeBounds};
 

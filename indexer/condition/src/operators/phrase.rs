@@ -1,4 +1,4 @@
-//! `phrase`: the subject contains some words in order, without other words between.
+//! `phrase`: the subject contains the words of a text in order, without other words between them.
 
 use super::Operator;
 use crate::Result;

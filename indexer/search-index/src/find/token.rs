@@ -71,7 +71,7 @@ pub(super) fn encode(last: &Key, terms: u64) -> String {
     token
 }
 
-/// Decodes a token and checks that it belongs to the same request.
+/// Decodes a token and checks that it was issued for a request with the same `terms`.
 pub(super) fn decode(token: &str, request: &FindRequest, terms: u64) -> Result<Key> {
     let bytes = from_hex(token).ok_or(SearchError::DamagedToken)?;
     let (content, checksum) = bytes.split_last_chunk::<4>().ok_or(SearchError::DamagedToken)?;

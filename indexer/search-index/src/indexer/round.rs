@@ -19,10 +19,10 @@ use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
 use crate::segment::with_attributes;
 
-/// Number of documents that are built under one lock of a catalog, which takes about a millisecond.
+/// Number of documents that are built under one lock of a catalog. Building them takes about a millisecond.
 const GROUP_DOCUMENTS: usize = 500;
 
-/// Part of a commit that belongs to one table.
+/// Part of a commit for one table.
 struct Share {
     catalog: Arc<Catalog>,
     /// Timelines without a document.
@@ -110,16 +110,16 @@ impl Indexer {
                 self.removed.insert(*table);
                 continue;
             }
-            // A timeline may have been removed and announced again between the last commit and the start. Its
-            // document then has attributes that the catalog does not contain.
+            // A timeline may have been removed and added again between the last commit and the start. Its document
+            // then has attributes that the catalog does not contain.
             position.outdated = with_attributes(&open.searcher(), open.fields, *table)?;
             let reader = attached.catalog.reader();
             let edited: RoaringBitmap = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
             if position.edits <= attached.edits {
                 position.outdated -= edited;
             } else {
-                // The newest edits were lost, with their timelines or in a power failure, and later edits reuse their
-                // numbers.
+                // The catalog lost its newest edits, with removed timelines or in a power failure, and later edits
+                // reuse their numbers.
                 position.edits = attached.edits;
                 position.outdated |= edited & &position.indexed;
             }
@@ -227,7 +227,7 @@ fn renewed(
 ) -> Option<Vec<TantivyDocument>> {
     let mut documents = Vec::with_capacity(group.len());
     for ordinal in group {
-        // The old document is deleted, even if the timeline was removed or announced again meanwhile.
+        // The old document is deleted even if the timeline has been removed or added again in the meantime.
         position.remove(*ordinal, reader.known_id(*ordinal)?);
         if let Some(entry) = reader.entry(*ordinal) {
             documents.push(document(&entry));

@@ -316,7 +316,7 @@ impl Modelled {
 }
 
 impl Modelled {
-    /// Returns all texts.
+    /// Returns all texts of the timeline.
     pub(crate) fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.measurement.clone()];
         texts.extend(self.tags.values().cloned());
@@ -358,7 +358,7 @@ fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue
     values.any(|value| passes(subject, true, &value, test))
 }
 
-/// Returns true if a single value passes. A missing value is the empty text with `present` false.
+/// Returns true if a single value passes. A missing value is given as the empty text, with `present` set to false.
 fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test) -> bool {
     let as_text = match value {
         AttributeValue::Text(text) => Some(text.as_str()),

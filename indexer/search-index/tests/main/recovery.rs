@@ -112,7 +112,7 @@ fn owner(name: &str) -> Condition {
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 
-/// A timeline with a document is removed and announced again before the index is updated: first without, then with a
+/// A timeline with a document is removed and added again before the index is updated: first without, then with a
 /// restart of the process in between.
 #[test]
 fn attributes_of_before_a_removal_are_not_found_after_a_restart() {

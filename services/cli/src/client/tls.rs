@@ -1,6 +1,6 @@
 //! TLS connections to a server: trusted certificates, and messages for failed handshakes.
 //!
-//! Without a file of authorities, those of the system are trusted; with one, only those of the file.
+//! Without a file of authorities, the authorities of the system are trusted; with a file, only the authorities in it.
 
 use std::fs;
 use std::path::Path;

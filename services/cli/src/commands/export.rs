@@ -175,8 +175,8 @@ fn in_one(
     }
 }
 
-/// Counts the values of the selected fields that were ever written with native histograms. Values of another
-/// type in such a field are counted as well.
+/// Counts the values of all selected fields to which a native histogram was ever written. Values of other types in
+/// these fields are counted as well.
 fn histograms(client: &Client, query: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Counts {

@@ -36,7 +36,7 @@ Examples:
   tideline rows get orders customer=acme customer=beta placed=2026-11-20T12:00:00Z   # all combinations
   tideline rows get orders '{\"customer\": \"acme\", \"placed\": \"2026-11-20T12:00:00Z\"}' --columns total,seen_*")]
     Get(read::GetArguments),
-    /// Write a row: replaces it
+    /// Write a row; replaces an existing row
     #[command(after_help = "\
 Examples:
   tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z total=5.32 color=red

@@ -125,7 +125,7 @@ pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str)
     known.map(|(_, format)| Some(*format)).ok_or_else(unknown)
 }
 
-/// Creates the output file, or returns standard output without a path.
+/// Creates the output file, or returns standard output if `path` is `None`.
 pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
     match path {
         None => Ok(Box::new(io::stdout().lock())),

@@ -18,7 +18,7 @@ mod complete;
 mod prompt;
 mod split;
 
-/// Number of rows of a printed table.
+/// Maximum number of rows of a printed table.
 const GRID_ROWS: usize = 1_000;
 /// Longest file of statements, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 256 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct SqlArguments {
 enum Shown {
     /// All rows.
     All,
-    /// The rows of one table.
+    /// The first [`GRID_ROWS`] rows, in one printed table.
     First,
 }
 

@@ -1,6 +1,7 @@
 //! `tideline tables`: lists, creates, shows, alters and drops tables.
 //!
-//! Changes that hide or drop points show their effect and require a confirmation, unless `--yes` is given.
+//! A policy change that hides points shows their number, and the drop of a table shows its content. Both require a
+//! confirmation, unless `--yes` is given.
 
 mod wide;
 
@@ -41,7 +42,7 @@ Examples:
 
 Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
     Policy(PolicyArguments),
-    /// Drop a table with all its points
+    /// Drop a table with all its points or rows
     Drop(DropArguments),
 }
 
@@ -282,7 +283,7 @@ fn drop_table(arguments: &DropArguments) -> Result<()> {
     }
 }
 
-/// Describes the content of a table in a few words.
+/// Describes the content of a table: its numbers of points and timelines.
 fn held(client: &Client, name: &str) -> Result<String> {
     let table = client.parse(&client.get(&path(name))?)?;
     let statistics = &table["statistics"];

@@ -47,7 +47,7 @@ struct ScrapePair<'a> {
     now: &'a Samples,
 }
 
-/// Prints the figures at each interval.
+/// Prints the rates and sizes at each interval.
 pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let is_terminal = std::io::stdout().is_terminal();

@@ -51,8 +51,8 @@ struct Event {
     data: String,
 }
 
-/// Starts the watch and prints each event. Fails at the end if requested data has an unknown name and no event
-/// arrived.
+/// Starts the watch and prints each event. Fails at the end if no event arrived and data of an unknown name was
+/// requested.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::query(&arguments.timelines, &arguments.fields)?;

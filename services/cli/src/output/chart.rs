@@ -48,8 +48,8 @@ struct Axes {
     height: usize,
 }
 
-/// Draws series on one axis. Each column shows the lowest and highest of its points, and is blank without
-/// points. `width` is that of the terminal, if any.
+/// Draws series on one axis. Each column shows the lowest and highest of its points, and is blank without points.
+/// `width` is the width of the terminal; `None` selects [`WIDTH_OF_FILES`].
 pub(crate) fn chart(title: &str, lines: &[Line], width: Option<usize>) -> String {
     let width = width.unwrap_or(WIDTH_OF_FILES);
     let mut out = format!("{}\n", super::grid::elide(title, width));
@@ -135,8 +135,8 @@ impl Axes {
         columns
     }
 
-    /// Returns the step of a value, counted from 0 at the bottom, of `steps` in total. If all values are equal, they
-    /// are in the middle.
+    /// Maps a value to one of `steps` vertical steps, counted from 0 at the bottom. If all values of the chart are
+    /// equal, returns the middle step.
     fn steps(&self, value: f64, steps: usize) -> usize {
         // The values are halved first, because the difference of two doubles may exceed the range of a double.
         let span = self.highest / 2.0 - self.lowest / 2.0;
@@ -147,8 +147,8 @@ impl Axes {
         (share * (steps - 1) as f64).round() as usize
     }
 
-    /// Draws one series: full blocks up to the lowest value of each column, light blocks from there to the
-    /// highest.
+    /// Draws one series. Each column has full blocks up to its lowest value, and shaded blocks from there to its
+    /// highest value.
     fn area(&self, columns: &[Option<Extent>]) -> Vec<String> {
         let steps = self.height * BLOCKS.len();
         let cell = |line: usize, extent: Extent| {
@@ -172,7 +172,8 @@ impl Axes {
         (0..self.height).rev().map(row).collect()
     }
 
-    /// Draws several series: the letter of each from its lowest to its highest value of a column.
+    /// Draws several series. In each column, the letter of a series covers the cells from its lowest to its highest
+    /// value.
     fn marks(&self, series: &[Vec<Option<Extent>>]) -> Vec<String> {
         let mut cells = vec![vec![' '; self.columns]; self.height];
         for (number, columns) in series.iter().enumerate() {
@@ -217,8 +218,8 @@ impl Axes {
     }
 }
 
-/// Returns the number of columns: one per smallest time step while there is room, so that consecutive windows
-/// leave no gaps.
+/// Returns the number of columns: one per smallest time step, but at most `room`. With one column per step, consecutive
+/// windows leave no gaps.
 fn steps(mut times: Vec<i64>, first: i64, last: i64, room: usize) -> usize {
     times.sort_unstable();
     let steps = times

@@ -95,7 +95,7 @@ impl Grid {
         self.head.iter().enumerate().map(natural).collect()
     }
 
-    /// Returns per column whether all cells are numbers or empty. Without rows all are false.
+    /// Returns true for each column whose cells are all numbers or empty. Without rows, all columns are false.
     fn numbers(&self) -> Vec<bool> {
         let is_number = |at| {
             let mut cells = self.cells(at).map(str::trim_end);
@@ -287,7 +287,7 @@ fn steered(cell: &str) -> String {
     cell.chars().map(|c| if steers(c) { '·' } else { c }).collect()
 }
 
-/// Returns true if a character moves the cursor, colours text or changes the writing direction.
+/// Returns true for control characters and characters that change the writing direction.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -40,7 +40,7 @@ pub(crate) fn kind<'a>(cells: impl Iterator<Item = &'a str>) -> Kind {
     }
 }
 
-/// Shortens the cells of a column. Fractions of seconds are cut as far as different times stay different.
+/// Shortens the cells of a column. Fractions of seconds are shortened only as far as different times stay different.
 /// Numbers with a fraction or an exponent are rounded to six digits. Trailing spaces align their decimal points.
 pub(crate) fn shorten(cells: &mut [&mut String]) {
     match kind(cells.iter().map(|cell| cell.as_str())) {

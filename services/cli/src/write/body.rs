@@ -23,7 +23,7 @@ pub(super) struct Body<'b> {
 enum Origins<'b> {
     /// The body is the batch.
     Same,
-    /// Position in the batch of the row that each line was made from.
+    /// For each line of the body, the position in the batch of its source row.
     Rows(&'b [usize]),
     /// First line of each record in the body, and position of the record in the batch; ascending in both.
     Chosen(Vec<(usize, usize)>),
@@ -37,7 +37,7 @@ pub(super) struct LineOffsets<'p, 'b> {
 }
 
 impl<'b> Body<'b> {
-    /// Creates the body of a whole batch, converted or as it is.
+    /// Creates the body of a whole batch: the converted rows if there are any, otherwise the bytes of the batch.
     pub(super) fn of(batch: &'b Batch, converted: Option<&'b Converted>) -> Self {
         let (bytes, framing, origins) = match converted {
             Some(converted) => (&converted.body, Framing::Ndjson, Origins::Rows(&converted.starts)),
@@ -87,8 +87,9 @@ impl LineOffsets<'_, '_> {
         }
     }
 
-    /// Creates a body of the records that begin with `lines`, which must ascend. If `behind` is a line, all
-    /// records after the one that begins with this line are added; `Some(0)` adds all records of the body.
+    /// Creates a body of the records that begin at the line numbers `lines`, which must be in ascending order. If
+    /// `behind` is a line number, all records after the one that begins at this line are added; `Some(0)` adds all
+    /// records of the body.
     pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();

@@ -143,7 +143,7 @@ impl ConcurrencyLimit {
         Arc::clone(&self.stopped)
     }
 
-    /// Takes the failure of the run, if any.
+    /// Takes the failure of the run; `None` if the run has not failed.
     pub(super) fn failure(&self) -> Option<CliError> {
         self.lock().failure.take()
     }

@@ -134,7 +134,7 @@ impl<R: Read> Cutter<R> {
                     self.fill()?;
                     continue;
                 }
-                // An incomplete record is a separate block: if the stream is longer the next time, only this
+                // An incomplete record is a separate block: if the input is longer in the next run, only this
                 // block has changed. On the server an open quote would also include the records after it.
                 None if cut > 0 => break,
                 None if !read.contains(&b'\n') && self.is_at_end => read.len(),

@@ -1,7 +1,7 @@
 //! Reads the inputs and cuts them into batches.
 //!
-//! Several files are read alternately in random order, so that consecutive batches belong to different machines
-//! and the load is spread. Ranges acknowledged by an earlier run are skipped after a check of their hash.
+//! Several files are read alternately in random order. Consecutive batches then usually contain points of different
+//! machines, which spreads the load. Ranges acknowledged by an earlier run are skipped after a check of their hash.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -55,7 +55,7 @@ pub(super) struct Feed<'a> {
     acknowledged: Acknowledged,
     csv: &'a CsvArguments,
     precision: &'static str,
-    /// Unit of `--precision`, if given.
+    /// Unit of `--precision`; `None` if the option is not given.
     unit: Option<&'static str>,
     limits: BatchLimits,
     random: u64,

@@ -1,4 +1,4 @@
-//! Progress of a run: an updated line on a terminal, otherwise a line every 10 s, and figures at the end.
+//! Progress of a run: an updated line on a terminal, otherwise a line every 10 s, and a summary at the end.
 //!
 //! Counters are atomic, because all threads of the run update them.
 
@@ -21,7 +21,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Counters of a run, shared by all its threads.
 pub(super) struct Progress {
     begun: Instant,
-    /// Bytes on disk of all inputs, if known for all.
+    /// Bytes on disk of all inputs; `None` if the size of an input is unknown.
     total: Option<u64>,
     /// Bytes on disk that were acknowledged in this run or before.
     done: AtomicU64,
@@ -39,7 +39,7 @@ pub(super) struct Progress {
     is_partly_compared: AtomicBool,
     /// Notes printed at the end.
     notes: Mutex<Vec<String>>,
-    /// Warnings, which were printed immediately.
+    /// Warnings, which were printed immediately, for the JSON summary.
     warnings: Mutex<Vec<String>>,
 }
 
@@ -132,7 +132,7 @@ impl Progress {
     pub(super) fn warn(&self, warning: String) {
         let mut out = std::io::stderr();
         let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };
-        // A failing standard error is ignored; the warning is also in the figures.
+        // A failing standard error is ignored; the warning is also in the JSON summary.
         let _ = writeln!(out, "{clear}warning: {warning}");
         self.warnings
             .lock()

@@ -1,7 +1,7 @@
 //! Record boundaries of the input formats. Batches are cut only between records.
 //!
-//! Quoted line ends do not end a record, so the functions follow the quoting rules of each format without
-//! parsing more.
+//! Quoted line ends do not end a record, so the functions follow the quoting rules of each format. They parse nothing
+//! else.
 
 use memchr::{memchr, memchr2};
 
@@ -78,8 +78,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Returns the end of a CSV row. A cell is quoted if its first byte is a quote; two quotes inside stand for
-/// one.
+/// Returns the end of a CSV row. A cell is quoted if its first byte is a quote; two quotes inside the cell
+/// encode one.
 fn end_of_row(bytes: &[u8], start: usize, delimiter: u8) -> Option<usize> {
     let mut at = start;
     loop {

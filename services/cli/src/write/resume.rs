@@ -112,7 +112,7 @@ impl Acknowledged {
 impl ResumeLog {
     /// Opens the file, or creates it for `run`.
     ///
-    /// Fails with a usage error if the file is not a resume file, is in use, or belongs to a run with another
+    /// Fails with a usage error if the file is not a resume file, is in use, or was written by a run with another
     /// version, table, server or reading options.
     pub(super) fn open(
         path: &Path,
@@ -165,12 +165,12 @@ impl ResumeLog {
         Ok((log, acknowledged))
     }
 
-    /// Returns the name of the run that the file belongs to.
+    /// Returns the name of the run that created the file.
     pub(super) fn run(&self) -> &str {
         &self.run
     }
 
-    /// Appends a block as acknowledged. `rejected` rows of it were not stored.
+    /// Appends an acknowledged block. `rejected` is the number of its rows that were not stored.
     pub(super) fn acknowledge(
         &self,
         path: &str,

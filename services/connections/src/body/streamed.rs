@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{BodyReader, Encoding, MinimumRate, Result, ZSTD_WINDOW_LOG_MAX, discard_rest};
 
-/// Number of frames between the connection and the reader. A frame has at most some hundred KiB.
+/// Number of frames between the connection and the reader. A frame has at most a few hundred KiB.
 const FRAMES_WAITING: usize = 4;
 /// Capacity of the buffer in front of a decompressor, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -191,9 +191,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the newest settings that a database has written next to the files of a table, if any. Only databases of
-    /// the requested origin count, if one is requested. A database that has adopted files also writes its settings next
-    /// to them.
+    /// Returns the newest settings that a database has written next to the files of a table, if any. If the request has
+    /// an origin, only the settings of that origin are considered. A database that has adopted files also writes its
+    /// settings next to them.
     fn newest_settings(
         &self,
         plan: &mut AttachPlan,
@@ -216,7 +216,7 @@ impl Engine {
         Ok(newest.map(|written| written.settings.spec))
     }
 
-    /// Checks that files owned by one table belong to no other table; otherwise dropping the owner would delete files
+    /// Checks that files owned by one table are used by no other table; otherwise dropping the owner would delete files
     /// that the other table uses.
     fn check_owners(
         &self,
@@ -354,8 +354,8 @@ fn origins(target: &str, table: &TableName, found: &[Found]) -> Vec<Adopted> {
     all
 }
 
-/// Removes descriptions whose points another description also holds: leftovers of an unfinished removal, and segments
-/// that were rewritten into new files.
+/// Removes descriptions of segments whose points another segment also holds: leftovers of an unfinished removal, and
+/// segments that were rewritten into new files.
 fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     let replaced: HashSet<&str> = found
         .iter()

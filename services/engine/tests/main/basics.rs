@@ -51,7 +51,8 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
     assert_eq!(latest[0].value, Value::Float(2.0));
 }
 
-/// A journal entry holds at most 8 MiB. The texts all differ, so each takes its full length in the entry.
+/// A write larger than one journal entry, which holds at most 8 MiB, is stored completely. The texts all differ, so
+/// each takes its full length in the entry.
 #[test]
 fn a_write_beyond_an_entry_of_the_journal_is_whole_and_does_not_hurt_its_neighbours() {
     let fixture = Fixture::new();

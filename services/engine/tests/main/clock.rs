@@ -26,7 +26,7 @@ fn with_one_point(engine: &Engine) -> Table {
     table
 }
 
-/// Sets the wall clock wrong by `jump` and lets 25 hours pass, after which the wrong time is trusted.
+/// Shifts the wall clock by `jump` and lets 25 hours pass, after which the wrong time is trusted.
 fn believe(fixture: &Fixture, engine: &Engine, jump: i64) {
     let wrong = fixture.clock.now().saturating_add(jump);
     fixture.clock.set(wrong);
@@ -61,7 +61,7 @@ fn nothing_is_refused_for_its_age_until_the_clock_is_sure() {
     assert_eq!(instants(&engine, &table, id), [START, hidden, hidden + 1]);
     let old = line("a", fixture.now() - 31 * DAY);
     assert_eq!(write(&engine, &table, &old).rejected, 1);
-    // After a clock has stayed wrong for two days, points are refused by its time.
+    // After a clock has stayed wrong for two days, points are refused according to its time.
     believe(&fixture, &engine, jump);
     fixture.pass(&engine, 25 * HOUR);
     assert_eq!(write(&engine, &table, &line("a", hidden)).rejected, 1);
@@ -194,7 +194,7 @@ fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
     assert_eq!(engine.arrival_time(), Some(fixture.clock.now()));
     engine.store().confirm_clock();
     drop(engine);
-    // A clock that was set back is not explained by a machine that was off.
+    // A clock that was set back stays in doubt: an outage of the machine explains only a clock that is ahead.
     fixture
         .clock
         .set(Timestamp::from_nanos_clamped(fixture.now() - 6 * DAY));

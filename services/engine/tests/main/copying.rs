@@ -14,7 +14,7 @@ use tideline_timeline_catalog::AttributeValue;
 
 use crate::support::{DAY, Fixture, SECOND, START, found, table_with, write};
 
-/// Returns the points of a machine as text: timestamp, field, value with its type.
+/// Returns the points of a machine: timestamp, field, and value with its type as text.
 fn points(engine: &Engine, table: &Table, host: &str) -> Vec<(i64, String, String)> {
     let timelines = [found(engine, table, Condition::tag("host", host))[host].id];
     let snapshot = engine.store().snapshot();

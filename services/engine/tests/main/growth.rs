@@ -1,6 +1,6 @@
 //! Tests of three limits: new timelines per minute, memory of timeline identities, and number of tables.
 //!
-//! A refusal of the first limit names the tag with the most new values, if any tag has new values.
+//! A refusal by the first limit names the tag with the most new values, if any tag has new values.
 
 use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits};
 use tideline_model::{Policy, RejectReason, TableName, TableSpec, WaitsFor};

@@ -37,7 +37,8 @@ fn a_dead_thread_turns_readiness_red_and_blocks_no_request() {
         is_armed.store(true, Ordering::SeqCst);
         let batch = decode(&engine, &table, &line(2));
         let _either = engine.write(&table, batch, &WriteOptions::default());
-        // Gives each thread work: a running round of the indexer may have taken the timeline already.
+        // Starts a further round of each thread: the indexer may have processed the timeline in a round that began
+        // before `is_armed` was set.
         let _either = engine.seal();
         assert_eq!(failed.recv_timeout(PATIENCE), Ok(thread));
         let readiness = engine.readiness();

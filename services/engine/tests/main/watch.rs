@@ -477,7 +477,7 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
     assert_eq!(texts(&reported(&mut watcher, &engine)), expected);
     drop(watcher);
     drop((kept, engine));
-    // Each entry keeps its position in the journal over another start.
+    // Each entry keeps its position in the journal across another start.
     let engine = fixture.open();
     let resumed = WatchRequest {
         from: Some(cursor),

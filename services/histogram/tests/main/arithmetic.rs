@@ -430,7 +430,7 @@ fn a_series_reports_what_was_compared() {
     let cases = [
         (parse("{{count:4 buckets:[1 3]}}"), Some(&first), NotReset),
         (parse("{{count:4 buckets:[1 3]}}"), None, Unknown),
-        // Decreased counts, other buckets, after a stale marker: the reader must compare.
+        // Decreased counts, other buckets, or a stale marker as the previous histogram: the reader must compare.
         (parse("{{count:2 buckets:[1 1]}}"), Some(&first), Unknown),
         (parse("{{schema:1 count:4 buckets:[1 3]}}"), Some(&first), Unknown),
         (

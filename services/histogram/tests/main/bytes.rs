@@ -28,7 +28,7 @@ fn span(offset: i32, length: u32) -> Span {
     Span { offset, length }
 }
 
-/// Returns a histogram of a client library: whole counts, usual zero threshold.
+/// Returns a histogram as client libraries write it: whole counts, usual zero threshold.
 fn of_a_library() -> Histogram {
     Histogram {
         reset_hint: ResetHint::NotReset,

@@ -281,8 +281,8 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     }])
 }
 
-/// Returns the reason why a statement was not executed: `DROP DATABASE` for an existing table. `None` for all
-/// other statements.
+/// Returns the reason why a `DROP DATABASE` statement for an existing table is refused; `None` for all other
+/// statements.
 fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     match statement {
         Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => Some(format!(

@@ -78,8 +78,8 @@ struct BucketQuery {
 
 /// List buckets (InfluxDB 2)
 ///
-/// Buckets are the tables with the model series. A request for a name always returns a bucket, even without
-/// such a table.
+/// Buckets are the tables with the model series. A request for a name always returns a bucket, even if no table has
+/// this name.
 #[utoipa::path(
     get, path = "/api/v2/buckets", tag = "influx",
     params(BucketQuery),

@@ -44,7 +44,7 @@ struct WriteQuery {
     #[param(example = "ns")]
     precision: Option<String>,
     /// Timestamp of points that have none, in nanoseconds since 1970. Default: the time of arrival. To retry a write of
-    /// such points, send the time of the first attempt, so that they overwrite themselves.
+    /// points without a timestamp, send the time of the first attempt, so that the retry overwrites the same points.
     #[param(example = 1_795_176_000_000_000_000_i64)]
     time: Option<i64>,
     /// Durability of the acknowledgement. Default: the setting of the table.

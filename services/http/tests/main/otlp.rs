@@ -1,7 +1,6 @@
-//! OTLP over a connection: statuses, content types and bodies by which senders decide whether to repeat a request.
+//! OTLP over a connection: statuses, content types and bodies by which senders decide whether to retry a request.
 //!
-//! After a wrong status, senders drop data or repeat a request forever. So the statuses are checked in both
-//! encodings.
+//! After a wrong status, senders drop data or retry forever. The statuses are therefore checked in both encodings.
 
 use std::fs;
 use std::time::Duration;

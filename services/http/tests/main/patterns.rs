@@ -19,8 +19,8 @@ fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Returns a selector that blocked a server for 15 s: about 20 KB with 700 regular expressions, each of which takes
-/// about one megabyte when compiled.
+/// Returns a selector that blocks the server for 15 s if patterns are not limited: about 20 KB with 700 regular
+/// expressions, each of which takes about one megabyte when compiled.
 fn bomb() -> String {
     let matchers = (0..700).map(|at| format!(r#"label_{at:03}=~"x\\pL{{40}}.*{at}""#));
     format!("up{{{}}}", matchers.collect::<Vec<_>>().join(","))

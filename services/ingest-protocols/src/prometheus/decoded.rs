@@ -42,7 +42,7 @@ impl SampleCounts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DecodedSamples {
     /// Rows and rejects. The `line` of a row is its position among all samples, histograms, exemplars and rejects of
-    /// the body, starting at 1. In formats with data points, all samples and histograms of a data point have one line.
+    /// the body, starting at 1. In OTLP, all samples and histograms of a data point have one line.
     pub batch: PointBatch,
     /// Metadata of metrics, one entry per name.
     pub metadata: Vec<MetricMetadata>,
@@ -50,7 +50,7 @@ pub struct DecodedSamples {
     pub counts: SampleCounts,
     /// Runs of rows of one kind: the line of the first row, and the kind.
     pub(super) kinds: Vec<(u32, SampleKind)>,
-    /// Number of data points of the body, in formats with data points of several rows; otherwise 0.
+    /// Number of data points of an OTLP body; 0 for other formats.
     pub points: u64,
     /// Number of rejected data points without a reject of their own: one reject applies to all points of a metric, or
     /// the points were not read because a limit was reached.

@@ -45,7 +45,8 @@ impl ExemplarText {
         put_string(value, &mut self.text);
     }
 
-    /// Completes the exemplar with its value. Values without a JSON number become strings: `"NaN"`, `"+Inf"`, `"-Inf"`.
+    /// Completes the exemplar with its value. Values that JSON numbers cannot represent become strings: `"NaN"`,
+    /// `"+Inf"`, `"-Inf"`.
     pub(crate) fn finish(&mut self, value: f64) -> Result<&str, Reason> {
         if !self.is_text {
             return Err("invalid UTF-8 in the labels of an exemplar".into());

@@ -343,7 +343,7 @@ fn metric_key(family: &[u8], sample: &SampleLine<'_>, key: &mut Vec<u8>) {
     own.for_each(|(name, value)| labels::push(name, value, key));
 }
 
-/// Returns a label value. The bounds of buckets and the quantiles are normalized as Prometheus formats them.
+/// Returns a label value. The bounds of buckets and the quantiles are reformatted as Prometheus formats them.
 fn normal_value<'a>(kind: &str, name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     let is_bound = matches!((kind, name), ("histogram", b"le") | ("summary", b"quantile"));
     let bound = is_bound

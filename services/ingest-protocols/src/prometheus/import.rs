@@ -21,8 +21,7 @@ pub struct ImportOptions {
     pub millis: Option<i64>,
     /// Labels added to every series; they replace labels of the same name. An empty value only removes that label.
     pub extra_labels: Vec<(String, String)>,
-    /// Additional samples as name and value. These samples get the timestamp of samples that have none, and only the
-    /// extra labels.
+    /// Additional samples as name and value. They get the default timestamp (see `millis`) and only the extra labels.
     pub extra_samples: Vec<(String, f64)>,
 }
 

@@ -54,8 +54,8 @@ pub fn decode_json_lines(
     writer.finish()
 }
 
-/// Decodes one line; returns `false` if reading must stop. A sample that cannot be stored rejects only itself; other
-/// errors reject the line.
+/// Decodes one line; returns `false` if reading must stop. A sample that cannot be stored is rejected alone; any other
+/// error rejects the whole line.
 fn one_line<R: SeriesResolver>(
     (text, number): (&[u8], usize),
     import: &ImportOptions,
@@ -129,7 +129,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
-/// Parses a value from its JSON text. `serde_json` may not return the nearest double.
+/// Parses a value from its JSON text. Uses `fast_float2`, because `serde_json` may not return the nearest double.
 fn to_number(value: &str) -> Result<f64, Reason> {
     let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (value, quoted) {

@@ -54,8 +54,8 @@ pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Strips a label with length-prefixed texts from the start of a key; `None` if the key does not begin with this label.
-/// Labels of 16 KiB or more are not compared and return `None`.
+/// Strips a label from the start of a key; `None` if the key does not begin with this label. `name` and `value` include
+/// their encoded lengths. Labels of 16 KiB or more are not compared and return `None`.
 #[inline]
 pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Option<&'a [u8]> {
     let rest = key.strip_prefix(&[LABEL])?;

@@ -1,6 +1,7 @@
 //! Metadata of metrics: type, help text and unit.
 //!
-//! Senders repeat the metadata with every request, or even with every series. A body keeps one entry per metric family.
+//! Senders repeat the metadata with every request, or even with every series. The decoders keep one entry per metric
+//! family of a body.
 
 use hashbrown::HashMap;
 

@@ -29,17 +29,18 @@ use crate::reject::Reason;
 /// two bytes; a real part holds a number and becomes up to three rows.
 const BYTES_FOR_FAMILIES: usize = 2;
 /// Maximum total size of the keys of all series of one body, in bytes. The labels of a histogram occur once in the body
-/// and are repeated in the key of each bucket. Without a limit, a body of empty buckets would take minutes.
+/// and are repeated in the key of each bucket. Without a limit, the decoding of a body of empty buckets would take
+/// minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Decodes a body of length-delimited `io.prometheus.client.MetricFamily` messages.
 ///
-/// The families are checked to be complete before any of them is decoded. A bad metric rejects only itself. A family
+/// The families are checked to be complete before any of them is decoded. An invalid metric is rejected alone. A family
 /// without a name or with an unknown type is rejected with all its metrics.
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] if the body is not a sequence of such messages. No sample may be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a sequence of such messages. No sample is returned then.
 pub fn decode_metric_families(
     body: &[u8],
     import: &ImportOptions,
@@ -92,8 +93,8 @@ fn read(
     Ok(reader.writer.finish())
 }
 
-/// Type of a family. Except for gauge histograms, the discriminant is the field of `Metric` with the value; see
-/// [`Kind::field`].
+/// Type of a family. Except for gauge histograms, the discriminant is the number of the field of `Metric` that holds
+/// the value; see [`Kind::field`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Gauge = 2,
@@ -128,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// Returns the field of a `Metric` message that holds the value.
+    /// Returns the number of the field of a `Metric` message that holds the value.
     fn field(self) -> u32 {
         match self {
             Self::GaugeHistogram => Self::Histogram as u32,
@@ -215,7 +216,7 @@ struct FamilyReader<'b, 'r, R> {
 }
 
 impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
-    /// Decodes a family. Like the following methods with this result type, returns `false` if reading must stop.
+    /// Decodes a family. Returns `false` if reading must stop, as all following methods with this result type do.
     fn one_family(&mut self, message: &'b [u8]) -> Read<bool> {
         let head = Head::read(message)?;
         let kind = match head.describe(&mut self.writer) {

@@ -59,13 +59,13 @@ pub enum OtlpEncoding {
 
 /// Decodes a decompressed request.
 ///
-/// A bad data point rejects only itself. All samples and histograms of a data point have one line; each exemplar has a
-/// line of its own. Metadata for which `is_known` returns true is skipped.
+/// An invalid data point is rejected alone. All samples and histograms of a data point have one line; each exemplar has
+/// a line of its own. Metadata for which `is_known` returns true is skipped.
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] or [`IngestError::Json`] if the body is not a valid message. No sample may be
-/// stored then.
+/// Returns [`IngestError::Protobuf`] or [`IngestError::Json`] if the body is not a valid message. No sample is returned
+/// then.
 pub fn decode_otlp(
     body: &[u8],
     encoding: OtlpEncoding,

@@ -129,8 +129,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.is_point_open = true;
     }
 
-    /// Allows one row in addition to those for the size of the body, for rows that the decoder adds itself. The decoder
-    /// limits their number.
+    /// Raises the row limit by one, for a row that the decoder adds to those of the body. The decoder limits the number
+    /// of such rows.
     pub(crate) fn allow_row(&mut self) {
         self.row_limit = self.row_limit.saturating_add(1);
     }
@@ -263,7 +263,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.number_of_kind(series, millis, value, start, SampleKind::Sample)
     }
 
-    /// Appends a float sample of a kind.
+    /// Appends a float sample that is counted as `kind`.
     #[inline]
     pub(crate) fn number_of_kind(
         &mut self,

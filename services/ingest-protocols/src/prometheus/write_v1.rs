@@ -24,11 +24,11 @@ use crate::reject::Reason;
 /// Decodes a decompressed request.
 ///
 /// The outermost fields are checked to be complete before anything is decoded, so a truncated body costs no memory. A
-/// series with invalid labels rejects only itself.
+/// series with invalid labels is rejected alone.
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] if the body is not a valid message. No sample may be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message. No sample is returned then.
 pub fn decode_write(
     body: &[u8],
     options: &DecodeOptions,

@@ -23,25 +23,25 @@ use crate::reject::{Reason, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 
 /// Maximum number of symbols of one request. A symbol takes sixteen bytes in memory but may take only two in the body.
-/// A request with 2,000 series has some thousand symbols.
+/// A request with 2,000 series has a few thousand symbols.
 const SYMBOLS_MAX: usize = 1 << 20;
 /// Maximum number of references of one list: the name and value of each tag and of the metric name.
 const REFS_MAX: usize = 2 * (TAGS_MAX + 1);
 
 /// Maximum total size of the keys of all series of one request, in bytes. A few references can expand to 64 KiB of
-/// labels. Without a limit, such a body would take minutes.
+/// labels. Without a limit, the decoding of such a body would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Decodes a decompressed request.
 ///
 /// The outermost fields are checked to be complete before anything is decoded. A series with invalid labels, invalid
-/// references or no samples rejects only itself. Senders repeat the metadata of a metric with each of its series;
+/// references or no samples is rejected alone. Senders repeat the metadata of a metric with each of its series;
 /// metadata for which `is_known` returns true is skipped.
 ///
 /// # Errors
 ///
 /// Returns [`IngestError::Protobuf`] if the body is not a valid message, has more than 1,048,576 symbols, or its first
-/// symbol is not the empty string. No sample may be stored then.
+/// symbol is not the empty string. No sample is returned then.
 pub fn decode_write_v2(
     body: &[u8],
     options: &DecodeOptions,

@@ -203,7 +203,7 @@ fn classic_histograms_are_series_of_their_own() {
         ]
     );
     assert_eq!(decoded.metadata[0].kind, "histogram");
-    // Without observations, the histogram is a classic histogram. A `+Inf` bucket of the message is not added again.
+    // A `+Inf` bucket of the message is not added again: the rows are one bucket, the sum and the count.
     let last = bytes(3, message(&[integer(1, 0), double(2, f64::INFINITY)]));
     let (_, rows) = read(&family("lag", "", HISTOGRAM, &[histogram_of(7, &[last])]));
     assert_eq!(rows.len(), 3);
@@ -233,7 +233,7 @@ fn native_histograms_of_each_form_are_kept() {
             bytes(14, [2.0_f64.to_le_bytes(), 4.0_f64.to_le_bytes()].concat()),
         ],
     );
-    // Message of client libraries before the first observation.
+    // Client libraries send this message before the first observation.
     let empty = histogram_of(
         7,
         &[integer(5, 6), bytes(12, message(&[integer(1, 0), integer(2, 0)]))],

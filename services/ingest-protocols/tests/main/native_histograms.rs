@@ -1,4 +1,4 @@
-//! Native histograms in remote write. Every form is stored, an invalid histogram does not affect the others, and the
+//! Native histograms in remote write. All forms are stored, an invalid histogram does not affect the others, and the
 //! stored size is limited by the size of the request.
 
 use tideline_fleet::remote_write::{Histogram, Series, WriteRequest};

@@ -557,7 +557,7 @@ fn labels_that_collide_follow_the_rules_of_prometheus() {
             "m{env=test,instance=i-1,job=ns/shop,k8s_pod=p}",
         ),
         (&[("env", "")], "m{env=prod,instance=i-1,job=ns/shop,k8s_pod=p}"),
-        // The labels that identify the resource replace an attribute.
+        // The labels that identify the resource replace an attribute with the same label.
         (
             &[("job", "mine")],
             "m{env=prod,instance=i-1,job=ns/shop,k8s_pod=p}",
@@ -644,7 +644,7 @@ fn target_info_covers_the_times_of_a_resource() {
     let resource = texts(&[("service.name", "shop"), ("version", "2")]);
     let one = of_resource(resource.clone(), vec![gauge("m", vec![at(0), at(400)])]);
     let mut request = one.clone();
-    // An equal resource with the same times has the same samples.
+    // An equal resource with the same times yields the same samples, which are stored once.
     request.resources.extend(one.resources);
     let (decoded, rows) = sent(&request);
     let times: Vec<i64> = rows
@@ -758,7 +758,7 @@ fn inconsistent_buckets_are_rejected() {
 
 #[test]
 fn fields_may_have_any_order() {
-    // Points before temporality, resource after scopes, name after data.
+    // The fields are in an unusual order: points before temporality, resource after scopes, name after data.
     let mut point = Vec::new();
     point.put_bytes(7, b"\x12\x03\x0a\x01v\x0a\x01k");
     point.put_fixed64(6, 5);

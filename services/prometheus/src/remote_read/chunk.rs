@@ -198,7 +198,7 @@ fn put_layout(histogram: &Histogram, bits: &mut Bits) {
     }
 }
 
-/// Writes zero and the usual powers of two in one byte, other values in nine.
+/// Writes zero and the usual powers of two in one byte, and other values in nine bytes.
 fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     if threshold == 0.0 {
         return bits.put(0, 8);
@@ -213,7 +213,7 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     bits.put(threshold.to_bits(), 64);
 }
 
-/// Writes whole thousandths in few bits, other values in full after a zero bit.
+/// Writes whole thousandths in few bits, and other values in full after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
     /// Largest number of thousandths in four bytes. It is stored plus one, because 0 marks a value in full.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;

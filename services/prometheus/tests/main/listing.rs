@@ -122,7 +122,7 @@ fn matchers_select_as_prometheus_does() {
     assert_eq!(hosts(&[matcher("job", NotRegex, ".*")]), [""; 0]);
     assert_eq!(hosts(&[matcher("job", NotRegex, ".+")]), ["h3/"]);
     assert_eq!(hosts(&[eq("absent", ""), eq("host", "h2")]), ["h2/web"]);
-    // Longer than the index supports.
+    // The expression is longer than the index supports.
     let long = format!("h2.*|{}", "x".repeat(2_000));
     assert_eq!(hosts(&[re("host", &long)]), ["h2/web"]);
     // As in Go, a bracket in a character class is a plain character.

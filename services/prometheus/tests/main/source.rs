@@ -98,7 +98,7 @@ fn numbers_of_all_kinds_come_as_doubles_wherever_they_are_stored() {
         let of_a = &found[r#"{__name__="m", host="a"}"#];
         assert_eq!(samples(of_a), [(1_000, "1.5"), (2_000, "stale")]);
         assert_eq!(samples(&found[r#"{__name__="m", host="b"}"#]), [(1_500, "-3")]);
-        // Both ends belong to the range.
+        // The range includes both ends.
         let found = select(&world, &[eq("__name__", "m")], (1_001, 1_999));
         assert_eq!(found.keys().collect::<Vec<_>>(), [r#"{__name__="m", host="b"}"#]);
         assert_eq!(select(&world, &[eq("__name__", "m")], (2_001, 9_000)).len(), 0);

@@ -22,8 +22,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
         return f64::NAN;
     }
     let has_nan_sum = histogram.sum.is_nan();
-    // Search from the nearer end. NaN observations count as the largest but are not in the buckets, so with
-    // them the search must be forward.
+    // The search starts at the nearer end. NaN observations count as the largest values but are not in the buckets,
+    // so a histogram with NaN observations is searched forward.
     let is_forward = has_nan_sum || phi < 0.5;
     let rank = if is_forward {
         phi * histogram.count

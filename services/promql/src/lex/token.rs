@@ -1,7 +1,6 @@
 //! Token kinds, and their names in error messages.
 //!
-//! Keywords can also be metric or label names, depending on their position. The predicates of [`TokenKind`]
-//! define where.
+//! Keywords can also be metric or label names in some positions, which the predicates of [`TokenKind`] define.
 
 use crate::ast::{AggregateOp, TextRange};
 use crate::quote::quote;

@@ -1,7 +1,7 @@
 //! Construction of plans from expressions.
 //!
-//! One pass over the tree resolves durations and functions, determines which parts are step-invariant, and
-//! which selectors do not need histogram buckets.
+//! One pass over the tree resolves durations and functions, and determines which parts are step-invariant and which
+//! selectors do not need histogram buckets.
 
 use super::duration::Spans;
 use super::{

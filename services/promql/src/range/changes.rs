@@ -60,7 +60,7 @@ impl Window<'_> {
         })
     }
 
-    /// Counts the samples for which `differs` returns true when called with the previous sample and the sample.
+    /// Counts the pairs of adjacent samples for which `differs` returns true.
     fn count_pairs(
         &self,
         mut floats: usize,

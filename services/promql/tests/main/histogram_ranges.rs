@@ -47,7 +47,7 @@ fn histograms_are_reset_too() {
         "{{count:5 sum:5 counter_reset_hint:gauge buckets:[3 2]}}"
     );
     assert_eq!(reset.number("resets"), Some(1.0));
-    // If the second histogram is a reset, the first is ignored, regardless of its bounds.
+    // If a reset is detected at the second histogram, the first is ignored, regardless of its bounds.
     let other = Range::until(20, 20).histograms(&[
         (0, "{{schema:-53 count:4 custom_values:[1] buckets:[4]}}"),
         (10, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),

@@ -1,4 +1,4 @@
-//! Random tests: random expressions survive printing and parsing, and broken texts are rejected or parsed
+//! Random tests: printing and parsing do not change random expressions, and broken texts are rejected or parsed
 //! without a panic.
 
 use tideline_promql::ast::ValueType;

@@ -1,7 +1,7 @@
 //! Growth of counters: the increases between consecutive points of a timeline, summed over timelines.
 //!
-//! The rules are documented on [`Function`](crate::Function): an increase belongs to the window of its later point,
-//! a decrease is a reset to zero, and nothing is extrapolated.
+//! The rules are documented on [`Function`](crate::Function): an increase counts in the window of its later point, a
+//! decrease is a reset to zero, and nothing is extrapolated.
 
 use tideline_engine::model::{ColumnData, ValueType};
 
@@ -102,7 +102,7 @@ impl Counter {
     }
 }
 
-/// Returns the last value minus the first; the growth if no value decreases. Panics without values.
+/// Returns the last value minus the first, which is the growth if no value decreases. Panics without values.
 fn last_minus_first<T: Copy + Into<i128>>(values: &[T]) -> i128 {
     values[values.len() - 1].into() - values[0].into()
 }

@@ -1,10 +1,10 @@
 //! Percentiles: exact for at most [`EXACT_VALUES_MAX`] values per window, otherwise estimated from a histogram.
 //!
-//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket contains
-//! the doubles with the same sign, exponent and first eight bits of the fraction. A bucket of normal doubles is
-//! therefore at most 1/256 of its values wide. The bucket of a value is found with one shift. The counts depend neither
-//! on the order nor on the partition of the values. An estimate is therefore the same for any distribution over tiers
-//! and workers. Sketches such as t-digest and KLL do not guarantee that.
+//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket
+//! contains the doubles with the same sign, exponent and first eight bits of the fraction. The width of a bucket of
+//! normal doubles is therefore at most 1/256 of its values. The bucket of a value is found with one shift. The counts
+//! depend neither on the order nor on the partition of the values. An estimate is therefore the same for any
+//! distribution over tiers and workers. Sketches such as t-digest and KLL do not guarantee that.
 
 use hashbrown::HashMap;
 use tideline_engine::model::ColumnData;

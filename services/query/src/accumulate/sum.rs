@@ -17,8 +17,8 @@ const SHORT: usize = 8;
 ///
 /// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
 /// (Neumaier's variant of Kahan summation). The order of additions and merges therefore changes the result by at most
-/// 1e-12 of it, unless values far larger than the result cancel each other. A result beyond the range of doubles is
-/// infinite.
+/// 1e-12 (relative), unless values far larger than the result cancel each other. A result beyond the range of doubles
+/// is infinite.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     integers: i128,

@@ -17,8 +17,8 @@ const MINUTE: i64 = 60_000_000_000;
 const QUARTER: i64 = 15 * MINUTE;
 const DAY: i64 = 96 * QUARTER;
 
-/// Time zones with offsets of whole, half and quarter hours. Some change at midnight or by half an hour, one skipped a
-/// day, some never change.
+/// Time zones with offsets of whole, half and quarter hours. Some change their clocks at midnight or by half an hour,
+/// one skipped a day, and some never change their clocks.
 const ZONES: [Tz; 9] = [
     Tz::UTC,
     Tz::Europe__Berlin,

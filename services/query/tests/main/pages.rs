@@ -1,4 +1,4 @@
-//! Page tokens belong to one query, and pages include points that are written after the token was issued.
+//! A page token is valid for one query only, and pages include points that are written after the token was issued.
 
 use tideline_condition::Condition;
 use tideline_model::{Tier, TimeRange, Value};

@@ -50,7 +50,7 @@ pub enum Cell<'a> {
     Value(ValueRef<'a>),
     /// Bytes, for a column of bytes.
     Binary(&'a [u8]),
-    /// Digits of a decimal number at the scale of its column; at most 38.
+    /// Decimal number without its point, at the scale of its column; at most 38 digits.
     Decimal(i128),
 }
 
@@ -137,7 +137,7 @@ impl ColumnBuilder {
             (Self::Signed(values), ValueRef::Signed(value)) => values.append_value(value),
             (Self::Unsigned(values), ValueRef::Unsigned(value)) => values.append_value(value),
             (Self::Boolean(values), ValueRef::Boolean(value)) => values.append_value(value),
-            // The field got a further type in the schema while the query ran.
+            // The schema of the field received a further type while the query ran.
             _ => return Err(other_type()),
         }
         Ok(CELL_BYTES)

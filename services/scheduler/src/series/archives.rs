@@ -17,7 +17,7 @@ pub struct ArchiveState {
     pub table: JobTable,
     /// Amounts of data that are archived or wait.
     pub standing: ArchiveProgress,
-    /// Time for which the oldest waiting points have been old enough, nanoseconds; 0 = no points wait.
+    /// Time for which the oldest waiting points have been old enough for the archive, nanoseconds; 0 = no points wait.
     pub behind: i64,
     /// Number of failures in a row: the maximum over moves into files and removals from the cold tier.
     pub failures: u32,

@@ -214,7 +214,7 @@ fn a_restore_that_ends_early_keeps_what_came_back() {
     let outcome = lost.outcome.unwrap_or_default();
     assert_eq!(lost.state, JobState::Cancelled);
     assert!(outcome.ends_with("request the rest again"), "{outcome}");
-    // One segment has changed, one cannot be read.
+    // One segment has changed, and another one cannot be read.
     let gone = WorkError::Overtaken("segment 1 is gone".into());
     work.fail_next([gone, WorkError::Failed("the target is down".into())]);
     let failed = ask(&scheduler).expect("three days");
@@ -242,7 +242,7 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     let work = FakeWork::new(policy(None), vec![day(1, Tier::Cold, 1)]);
     let scheduler = work.scheduler();
     let state = |scheduler: &Scheduler| only(scheduler.archives());
-    // Its day ended at START + 2 days and was due ten days later. It is START + 20 days now.
+    // The day of the segment ended at START + 2 days and was due ten days later. It is START + 20 days now.
     let waiting = state(&scheduler);
     assert_eq!((waiting.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
     let down = || WorkError::Failed("s3://bucket cannot be reached".into());

@@ -171,7 +171,7 @@ impl Machine {
             }
             self.scheduler.run_due();
         }
-        // A clock that is right reduces the lead, at half speed.
+        // While the clock is right, the lead shrinks at half the speed of time.
         if matches!(self.wall, Wall::OffBy(0)) && self.lead <= TOLERANCE {
             self.lead = (self.lead - lasting / 2 + SECOND).clamp(0, self.lead);
         }

@@ -238,7 +238,7 @@ fn pausing_planned_work_pauses_its_kind() {
     work.advance(DAY);
     scheduler.run_due();
     assert_eq!(work.log(), ["Catalog"]);
-    // The missed night is served now.
+    // The work of the missed night is done now.
     scheduler.resume(jobs[1].id).expect("it is paused");
     scheduler.run_due();
     assert_eq!(work.log(), ["Migrate [1]", "Migrate [2]"]);

@@ -16,9 +16,9 @@ use crate::memory::MemoryLimit;
 const MEMORY_PERCENT: u64 = 60;
 /// Minimum memory for requests. With less, single requests of ordinary size would be refused.
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
-/// Budgets, each with a denominator: a budget that is not set takes at most this fraction of `memory.max`, but not less
-/// than the minimum of its key. Together with the heads, which take at most 5/12, and the newest journal entries, the
-/// budgets leave at least a sixth to requests.
+/// Budgets, each with the denominator of its largest share: a budget that is not set is lowered to this share of
+/// `memory.max`, but not below the minimum of its key. Together with the heads, which take at most 5/12, and the newest
+/// journal entries, the budgets leave at least a sixth to requests.
 const SHARES: [(&str, u64); 9] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),

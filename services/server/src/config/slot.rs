@@ -72,7 +72,7 @@ const BYTE_UNITS: [(&str, u64); 5] = [
 ];
 
 impl Slot<'_> {
-    /// Parses `text` into the value. On error the value is unchanged, and the message states what is expected.
+    /// Parses `text` into the value. On error, the value is unchanged, and the message describes the problem.
     pub(crate) fn read(self, text: &str, range: Range) -> Result<(), String> {
         match self {
             Self::Address(place) => {

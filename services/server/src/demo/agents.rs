@@ -24,8 +24,8 @@ const BATCH_ROWS: u32 = 5_000;
 /// Wait after a failed write.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Posts the figures of this machine until the progress is stopped. A sample whose write fails is dropped,
-/// because the next one is newer.
+/// Posts metrics of this machine until the progress is stopped. A sample whose write fails is dropped, because the
+/// next one is newer.
 pub(crate) fn sample_host(mut sampler: HostSampler, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
     let mut pause = sysinfo::MINIMUM_CPU_UPDATE_INTERVAL;
     while progress.pause(pause) {

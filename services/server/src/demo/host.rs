@@ -1,6 +1,6 @@
-//! Sampler of real figures of this machine, as line protocol.
+//! Sampler of metrics of this machine, as line protocol.
 //!
-//! Values are read from the system at each sample; figures that the system does not report are omitted.
+//! Values are read from the system at each sample; metrics that the system does not report are omitted.
 
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ impl HostSampler {
         &self.host
     }
 
-    /// Samples all figures. Returns the lines and their number.
+    /// Samples all metrics. Returns the lines and their number.
     pub(crate) fn sample(&mut self, now: Timestamp) -> (String, u64) {
         self.system.refresh_cpu_usage();
         self.system.refresh_memory();

@@ -9,7 +9,7 @@ use tideline_server::Stop;
 /// Counters of one run, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Stop handle of the server that is written to.
+    /// Stop handle of the server to which the agents write.
     server: Stop,
     /// Acknowledged points of this machine.
     pub(crate) measured: AtomicU64,

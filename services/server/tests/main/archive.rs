@@ -106,7 +106,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let none = run(home, Some(&url), &["archive", "restore"]);
     assert_eq!(none.code, 2, "a range is required: {none:?}");
 
-    // Files of the server itself are not attached.
+    // A server does not attach its own files.
     let attached = on(&["archive", "attach", "default"]);
     assert!(
         attached.contains("0 of 0 segments") && attached.contains("1 segments were known before"),

@@ -157,7 +157,7 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     assert!(files(&data) == before);
 }
 
-/// Returns true if the store still reads a file of fjall. Among version files, only the current one is read.
+/// Returns false for an outdated version file of fjall, which the store no longer reads, and true for all other files.
 fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
     let name = path
         .file_name()

@@ -85,7 +85,7 @@ impl Service for Nodes {
         let ready = client.get("/ready");
         assert_eq!(ready.status, 503, "and is not ready: {ready:?}");
         before.stop().request();
-        // Work that needs the shard now belongs to the other node, so the stop may fail.
+        // The other node owns the shard now, so steps of the stop that need the shard may fail.
         let _refused = before.wait();
         drop(folder);
     }

@@ -1,5 +1,5 @@
-//! Tests of `tideline write` with Parquet: the type of a column determines how it becomes part of the points. Batches
-//! are bounded, and runs can be resumed.
+//! Tests of `tideline write` with Parquet: columns become timestamps, tags and fields, and the type of a column
+//! determines the value type of its field. Batches are bounded, and runs can be resumed.
 
 use std::fs::File;
 use std::path::Path;

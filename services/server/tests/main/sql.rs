@@ -1,4 +1,4 @@
-//! `tideline sql`: statements as argument, from files and standard input; tables, or JSON for programs.
+//! Tests of `tideline sql`: statements from the command line, files and standard input; output as tables and as JSON.
 //!
 //! The prompt needs a terminal; its parts (splitting, completion) have unit tests.
 

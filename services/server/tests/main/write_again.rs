@@ -116,7 +116,7 @@ fn a_pipe_is_given_up_when_nothing_can_be_sent() {
     input
         .write_all("a v=1 1\n".repeat(1_000).as_bytes())
         .expect("it reads");
-    // The pipe stays open, because its writer has not ended.
+    // The pipe is still open, because the test holds its writing end.
     let begun = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert!(begun.elapsed() < Duration::from_secs(20));
@@ -273,7 +273,7 @@ fn a_record_at_whose_middle_a_file_ended_is_sent_again_when_it_has_grown() {
         said.contains("a.lp:3: an earlier run sent only the first 8 bytes of this record"),
         "{said}"
     );
-    // The string was not closed at the end of the previous run.
+    // In the previous run, the file ended within this string.
     let (bodies, said) = write(&format!("{whole}c v=3 12345\nd s=\"x\ny\" 7\n"));
     assert_eq!(bodies, ["d s=\"x\ny\" 7\n"]);
     assert!(said.contains("a.lp:4: an earlier run"), "{said}");

@@ -1,4 +1,4 @@
-//! Rows of one measurement: one row per point, one column per tag and per field and type.
+//! Rows of one measurement: one row per point, one column per tag, and one per field and type.
 //!
 //! The columns are fixed when the file is created. Runs that need other columns start another file.
 

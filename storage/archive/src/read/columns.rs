@@ -1,6 +1,7 @@
 //! Forward reader of one column of a row group.
 //!
-//! Types are checked when a footer is opened; the checks here prevent wrong results from programming errors.
+//! Types are checked when a footer is opened; the checks in this module keep programming errors from causing wrong
+//! results.
 
 use std::sync::Arc;
 
@@ -81,8 +82,8 @@ impl ColumnReader {
         }
     }
 
-    /// Reads the values of `rows` rows. Appends existing values to `out`, and the definition level of every row to
-    /// `levels`.
+    /// Reads `rows` rows. Appends their values to `out`, without slots for rows that have no value, and the definition
+    /// level of every row to `levels`.
     pub(super) fn values(&mut self, rows: usize, levels: &mut Vec<i16>, out: &mut ColumnData) -> Result<()> {
         match (self, out) {
             (Self::Floats(reader), ColumnData::Float(values)) => read(reader, rows, levels, values),

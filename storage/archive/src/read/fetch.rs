@@ -107,8 +107,8 @@ impl Fetched {
         parts.iter().find_map(|part| cut(part, start, length))
     }
 
-    /// Returns the blocks that contain the ranges as parts, from the page cache or the target. Each range is contained
-    /// in one part.
+    /// Reads the blocks that contain the ranges from the page cache or the target, and returns them as parts. Each
+    /// range is contained in one part.
     fn load(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
         let wanted = self.blocks_of(ranges)?;
         let sums = &self.file.sums;

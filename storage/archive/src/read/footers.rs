@@ -52,7 +52,7 @@ pub(crate) struct OpenFile {
     pub(crate) content: ContentId,
 }
 
-/// Cache of footers, with the page cache that belongs to it.
+/// Cache of footers. Also holds the page cache.
 #[derive(Debug)]
 pub(crate) struct Footers {
     memory: Mutex<Memory>,
@@ -87,14 +87,14 @@ struct Proof {
     sums: BlockSums,
 }
 
-/// Open file, and the rows that were fetched along with its footer. The rows are not verified yet.
+/// Open file, and its rows if the same request fetched them with the footer. The rows are not verified yet.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: Arc<OpenFile>,
     pub(crate) rows: Option<Bytes>,
 }
 
-/// Last part of a file, and the bytes before it if they were fetched along.
+/// Last part of a file, and the bytes before it if the same request fetched them.
 struct Tail {
     bytes: Bytes,
     before: Option<Bytes>,
@@ -204,7 +204,8 @@ impl Footers {
         Ok((opened, before))
     }
 
-    /// Returns the footer of a file from disk or from the target, with the bytes before it that were fetched along.
+    /// Returns the footer of a file from disk or from the target, and the bytes before it if the same request fetched
+    /// them.
     fn footer(
         &self,
         target: &Target,
@@ -397,8 +398,8 @@ impl Disk {
         (sha256(content) == digest).then(|| kept.slice(DIGEST..))
     }
 
-    /// Stores content. Errors are ignored, because a failing cache only costs speed. Each writer writes a temporary
-    /// file of its own and renames the complete file.
+    /// Stores content. Errors are only logged, because a failing cache only costs speed. Each call writes its own
+    /// temporary file and renames it when it is complete.
     fn put(&self, name: &str, content: &[u8]) {
         let made = fs::create_dir_all(&self.directory);
         let begun = made.and_then(|()| tempfile::NamedTempFile::new_in(&self.directory));

@@ -4,8 +4,8 @@
 //! the same content under several names is cached once, and a cached block never becomes stale. All queries share the
 //! cache.
 //!
-//! Eviction is CLOCK: each use of a block keeps it for another round, up to [`USES_MAX`] rounds. A long scan, which
-//! uses each block once, therefore does not evict blocks that are used repeatedly.
+//! Eviction uses the CLOCK algorithm: each use of a block keeps it for another round, up to [`USES_MAX`] rounds. A long
+//! scan, which uses each block once, therefore does not evict blocks that are used repeatedly.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,9 +26,9 @@ const BLOCK_MEMORY: usize = 128;
 pub(crate) struct ContentId(pub(crate) u128);
 
 impl ContentId {
-    /// Returns the id of the content with a SHA-256 in hexadecimal.
+    /// Returns the id of the content with the given SHA-256 (in hexadecimal).
     pub(crate) fn of(sha256: &str) -> Self {
-        // The text may come from a foreign description and have any content.
+        // The text may come from a foreign description and have any content, so it is hashed.
         let [first, ..] = *digest::sha256(sha256.as_bytes()).as_chunks().0 else {
             return Self(0);
         };

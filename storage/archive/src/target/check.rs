@@ -1,6 +1,6 @@
-//! Check of a target: performs every operation that an archive needs.
+//! Check of a target: lists objects, and creates, reads and deletes an object.
 //!
-//! The check writes and removes an object of its own, so it can run at a target in use.
+//! The check changes only its own object, so it can run at a target in use.
 
 use std::fmt;
 
@@ -66,8 +66,8 @@ impl TargetCheck {
 }
 
 impl Target {
-    /// Performs every operation that an archive needs with a temporary object, and removes it. `token` must be unique,
-    /// because the object name is derived from it.
+    /// Performs the steps of [`CheckStep`] with a temporary object. The last step removes the object. `token` must be
+    /// unique, because the object name is derived from it.
     pub fn check(&self, token: &str) -> TargetCheck {
         let mut steps = Vec::new();
         let mut step = |step: CheckStep, outcome: Result<()>| {

@@ -11,8 +11,8 @@ use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
 use crate::kit::{Known, Points, archive, floats, in_directory, write};
 
-/// Returns one measurement with its own files over two days, and seven small measurements in shared files. Together
-/// they have more timelines than one decoding batch. One timeline has no identity.
+/// Returns points of one measurement with its own files over two days, and of seven small measurements in shared files.
+/// Together they have more timelines than one decoding batch. One timeline has no identity.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
@@ -63,8 +63,8 @@ fn what_is_beside_the_files_reads_back_in_full() {
         .expect("it is what was written");
     assert_eq!(description.archive, *copy);
     assert_eq!(origin_of(&keys[0]).map(|(_, segment)| segment.0), Some(7));
-    // Fields read from the files are the same. Fields without rows are found only for measurements with their own
-    // files.
+    // The fields read from the files equal those in the description. Fields without rows are found only for
+    // measurements with their own files.
     let said = names(description.fields.as_ref().expect("they are described"));
     let read = names(&archive.fields(&copy).expect("the files say them"));
     assert_eq!(said, read);

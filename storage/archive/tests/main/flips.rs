@@ -34,8 +34,8 @@ impl Random {
     }
 }
 
-/// Returns columns of all types except unsigned integers, in files of one measurement and in a shared file. One column
-/// of floats has few distinct values, another one has many.
+/// Returns points with columns of all types except unsigned integers, in files of one measurement and in a shared file.
+/// One column of floats has few distinct values, another one has many.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     for (field, name, of) in [
@@ -207,7 +207,7 @@ fn without_checksums(files: &Path, copy: &ArchiveCopy) -> Arc<ArchiveCopy> {
         bytes[at.expect("it has the note")] = b'T';
         fs::write(&path, &bytes).expect("written");
         file.sha256 = hex(&bytes);
-        // The earliest builds did not describe the checksum of footers.
+        // Shared files get the form of the earliest builds, which recorded no checksum of the footer.
         file.index_sha256 = match file.shared {
             true => String::new(),
             false => hex(&bytes[file.index_from as usize..]),

@@ -25,8 +25,8 @@ use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, read, write
 /// Number of rows at which a measurement gets its own file in these tests.
 const OWN_FILE_ROWS: usize = 200;
 
-/// Returns a measurement of histograms with its own file, a measurement of histograms that shares a file with floats,
-/// and a measurement of floats on two days.
+/// Returns points of a measurement of histograms with its own file, a measurement of histograms that shares a file with
+/// floats, and a measurement of floats on two days.
 pub(crate) fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("request_seconds", 1, "histogram", ValueType::Histogram);

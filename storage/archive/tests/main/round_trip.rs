@@ -1,7 +1,7 @@
 //! Everything that is written is read back bit for bit.
 //!
-//! Random runs cover all types, sparse rows and unusual names. Other tests cover shared files, growing columns, memory
-//! limits and stopping.
+//! Random runs cover all types, sparse rows and unusual names. Separate tests cover shared files, growing columns,
+//! memory limits and stopping.
 
 use std::sync::Arc;
 
@@ -456,7 +456,7 @@ fn tags_that_take_turns_need_no_file_for_each_turn() {
     assert_eq!(written.copy.files.len(), 3, "{:#?}", written.copy.files);
 }
 
-/// A stopped writer ends before the next file.
+/// If `go_on` returns false, `finish` fails with `Stopped`. The file sent before remains at the target.
 #[test]
 fn a_writer_that_is_stopped_ends_before_the_next_file() {
     let mut known = Known::default();

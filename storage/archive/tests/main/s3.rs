@@ -131,7 +131,7 @@ async fn answered(
             bytes.truncate(whole.len() / 2);
             head.headers.insert(CONTENT_LENGTH, bytes.len().into());
         }
-        // Keeps the announced length, so that the response is incomplete.
+        // Keeps the length header, so that the response is incomplete.
         _ => bytes.truncate(whole.len() / 2),
     }
     Ok(Response::from_parts(head, s3s::Body::from(bytes)))

@@ -1,4 +1,5 @@
-//! Tests that sparse points are stored in few files, and that the settings of a table are stored as long as its files.
+//! Tests that sparse points are stored in few files, and that the settings of a table are kept while the table has
+//! files.
 //!
 //! Years of a few points per day must not become thousands of small files.
 
@@ -139,7 +140,7 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
             .collect::<Vec<_>>()
     };
     assert_eq!(names().len(), 2, "earlier ones are removed");
-    // Adds a file of the table that belongs to an unknown database.
+    // Adds a file of the table, written by an unknown database.
     let foreign = format!("default/_segments/cc-7-{}.json", "0123456789abcdef".repeat(2));
     std::fs::create_dir_all(files.join("default/_segments")).expect("made");
     std::fs::write(files.join(&foreign), "{}").expect("written");

@@ -131,7 +131,7 @@ fn orphans_are_swept_and_nothing_else() {
     );
 }
 
-/// Checks that the files of a target inside another target's table folder do not belong to that table.
+/// Checks that files of a target inside a table folder of another target are not treated as files of that table.
 #[test]
 fn a_target_below_another_is_not_swept_with_it() {
     let mut known = Known::default();

@@ -49,7 +49,7 @@ fn filled(is_crashed: bool) -> (TestFolder, Epoch) {
     (test_folder, epoch)
 }
 
-/// Opens a damaged data folder, and checks that the damage is reported or nothing is missing. Returns true if the
+/// Opens a damaged data folder, and checks that the damage is reported or that nothing is missing. Returns true if the
 /// damage is reported.
 fn assert_not_silent(test_folder: &TestFolder, epoch: Epoch, what: &str) -> bool {
     let verified = verify(test_folder.path(), None).expect("verify");

@@ -222,7 +222,7 @@ fn a_torn_end_is_cut() {
         }
     }
 
-    // The first unsynced entry never reached the disk, the second did. Neither was acknowledged as durable.
+    // The first unsynced entry never reached the disk, but the second did. Neither was acknowledged as durable.
     let clone = test_folder.clone_as_after_a_crash();
     let mut torn = whole.clone();
     let from = torn.len() - 250;

@@ -33,9 +33,9 @@ impl<'a> Chunk<'a> {
     ///
     /// # Errors
     ///
-    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if magic or version do not match,
-    /// [`ChunkError::Checksum`] if the content was changed, [`ChunkError::UnknownType`] or [`ChunkError::Damaged`]
-    /// if the content is not valid.
+    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if the magic or the version does not match,
+    /// [`ChunkError::Checksum`] if the content was changed, [`ChunkError::UnknownType`] or [`ChunkError::Damaged`] if
+    /// the content is not valid.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let stored = bytes.get(PREFIX_BYTES - 4..PREFIX_BYTES);
         let chunk = Self::open_trusted(bytes);
@@ -59,7 +59,7 @@ impl<'a> Chunk<'a> {
     ///
     /// # Errors
     ///
-    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if magic or version do not match,
+    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if the magic or the version does not match,
     /// [`ChunkError::Damaged`] if the header, the timestamps or the length of a section is not valid.
     pub fn open_trusted(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let mut reader = Reader::new(bytes);

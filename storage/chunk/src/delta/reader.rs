@@ -58,11 +58,11 @@ impl Delta {
         Ok(delta)
     }
 
-    /// Returns the table of an encoded delta. Checks only magic and version.
+    /// Returns the table of an encoded delta. Checks only the magic and the version.
     ///
     /// # Errors
     ///
-    /// [`DeltaError::NotADelta`] or [`DeltaError::UnknownVersion`] if magic or version do not match,
+    /// [`DeltaError::NotADelta`] or [`DeltaError::UnknownVersion`] if the magic or the version does not match,
     /// [`DeltaError::Damaged`] if the bytes are too short.
     pub fn table_of(bytes: &[u8]) -> Result<TableId, DeltaError> {
         let mut reader = Reader::new(bytes);

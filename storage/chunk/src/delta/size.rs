@@ -19,8 +19,8 @@ const SECTION: usize = 1 + VARINT;
 const COLUMN: usize = 1 + 3 * (VARINT + 1 + 1);
 /// Maximum size in bytes of width, step and first value of a block.
 const BLOCK_HEAD: usize = 1 + 8 + 8;
-/// Maximum size in bytes of the header of a float column (form, exceptions) or of a text column (form, entries, head
-/// of the end offsets).
+/// Maximum size in bytes of the header of a float column (form, number of exceptions) or of a text column (form, number
+/// of entries, head of the end offsets).
 const FORM: usize = 1 + 3 * VARINT;
 
 /// Source of the bit widths that a bound assumes for the differences of values.

@@ -1,6 +1,7 @@
 //! Encodes a delta, section by section.
 //!
-//! Sections are written in the order of their kinds, mixed groups among the groups. The checksum is computed last.
+//! Sections are written in the order of their kinds; mixed groups are written among the other groups. The checksum is
+//! computed last.
 
 use tideline_model::TimelineId;
 

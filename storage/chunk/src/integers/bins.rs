@@ -1,17 +1,17 @@
-//! Alphabet of an entropy-coded column: residuals that are close to each other share a bin, and thus a symbol.
+//! Alphabet of an entropy-coded column: each bin is a range of residuals that share a symbol.
 //!
-//! If the residuals are close together, each residual near the median has a separate bin. Farther from the median,
-//! each power of two is divided into four bins, and extra bits identify a residual within its bin. Series with small
-//! steps need no extra bits. Wide and long-tailed distributions lose about a hundredth of a bit per value, because
-//! density varies little within a bin.
+//! If the residuals vary little, each value near the median has a separate bin. Farther from the median, each power of
+//! two is divided into four bins, and extra bits identify a residual within its bin. Series with small steps need no
+//! extra bits. Wide and long-tailed distributions lose about a hundredth of a bit per value, because density varies
+//! little within a bin.
 
 use crate::bitpack::bits;
 
 /// Maximum number of bins of a column.
 pub(super) const BINS_MAX: usize = 256;
 
-/// Number of classes on each side of the center: 8 single magnitudes (3 bits), and 4 classes for each of the 60 further
-/// bits of a magnitude.
+/// Number of classes on each side of the center: one for each shifted magnitude below 8, and four for each larger power
+/// of two (exponents 3 to 62).
 const SIDE: usize = 8 + 4 * 60;
 /// Number of classes of residuals, ordered from the lowest to the highest.
 const CLASSES: usize = 2 * SIDE;

@@ -1,7 +1,8 @@
 //! Decodes entropy-coded integers: frames of 2,048 values that are decoded from their start.
 //!
-//! Two decoders alternate within a frame, because each step depends on the previous step of the same decoder. Bins
-//! and counts are small and are parsed again for each read, so an open view allocates nothing.
+//! Two decoders alternate within a frame. Each step depends only on the previous step of the same decoder, so the CPU
+//! can overlap the steps of both decoders. Bins and counts are small and are parsed again for each read, so an open
+//! view allocates nothing.
 
 use std::ops::Range;
 
@@ -240,8 +241,7 @@ impl Code {
     }
 }
 
-/// Decoding state within a frame. Two decoders alternate, because each step depends on the previous step of the same
-/// decoder.
+/// Decoding state of two alternating decoders within a frame.
 struct Frame<'a> {
     bytes: &'a [u8],
     /// Position of the next bit.

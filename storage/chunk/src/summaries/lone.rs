@@ -1,4 +1,4 @@
-//! Summaries without their chunk: kept locally for rows that are stored remotely.
+//! Lone summaries: summaries without their chunk, kept locally for rows that are stored remotely.
 //!
 //! A query over summaries then needs no access to the remote rows. The format additionally lists the columns of the
 //! run, because there is no chunk directory.

@@ -1,4 +1,4 @@
-//! Reads summaries in place: all buckets once, but only the requested columns.
+//! Reads summaries in place: the buckets when the section is opened, and columns on request.
 //!
 //! A column whose summaries are damaged is reported as unknown in every bucket, so that the caller decodes the rows
 //! instead.

@@ -89,7 +89,7 @@ impl SummaryEncoder {
         }
     }
 
-    /// Appends the summaries of `self.buckets`.
+    /// Appends the summaries of all numeric columns for the buckets in `self.buckets`.
     fn put(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
         let numeric = run.columns.iter().filter(|column| is_numeric(&column.values));
         let count = numeric.clone().count();
@@ -319,8 +319,8 @@ fn integers<T: PackedInt + Ord + Into<i128>>(values: &[T]) -> Known {
     }
 }
 
-/// Returns the summary of one or more floats, with numbers in the form of their bits. Returns `None` if the sum is not
-/// finite, which is the case for any NaN or infinity.
+/// Returns the summary of one or more floats. Its numbers are held as the bits of the floats. Returns `None` if the sum
+/// is not finite, which is the case for any NaN or infinity.
 fn floats(values: &[f64]) -> Option<Known> {
     let CompensatedSum {
         sum,
@@ -351,8 +351,8 @@ fn total_order(bits: i64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-/// Returns the sum of all values with twice the precision (Ogita, Rump, Oishi, "Accurate Sum and Dot Product",
-/// 2005).
+/// Returns the sum of all values, computed with twice the precision of a double (Ogita, Rump, Oishi, "Accurate Sum and
+/// Dot Product", 2005).
 fn compensated_sum(values: &[f64]) -> CompensatedSum {
     let (lanes, rest) = CompensatedSum::sum_in_parallel(values);
     let mut total = CompensatedSum {

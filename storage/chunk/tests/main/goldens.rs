@@ -1,7 +1,7 @@
 //! Bytes written by earlier versions can still be read, and the current encoder still produces the same bytes.
 //!
-//! `tests/golden/NAME-vN.bin` was written by format version `N` and is never changed or removed. For a new version,
-//! add rows to [`CHUNKS`] and [`DELTAS`] and run once
+//! `tests/golden/NAME-vN.bin` has format version `N` and is never changed or removed. For a new version, add rows to
+//! [`CHUNKS`] and [`DELTAS`] and run once
 //!
 //! ```text
 //! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-chunk goldens
@@ -132,7 +132,7 @@ fn histograms(rows: usize) -> Run {
     }
 }
 
-/// Returns a delta with groups of several measurements and a group of one measurement.
+/// Returns a delta with two groups that each contain several measurements, and a group with a single measurement.
 fn mixed() -> Delta {
     let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
     let value = DeltaGroup {

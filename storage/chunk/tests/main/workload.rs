@@ -8,7 +8,7 @@ use tideline_chunk::{
 };
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TableId, TimelineId};
 
-/// Options that moves to the cold tier use: smallest size, with hourly summaries.
+/// Options of chunks in the cold tier: smallest size, with hourly summaries.
 pub(crate) const COLD: ChunkOptions = ChunkOptions {
     effort: Effort::Tight,
     summaries: Some(3_600_000_000_000),
@@ -122,7 +122,8 @@ pub(crate) fn encoded_delta(delta: &Delta) -> Vec<u8> {
     bytes
 }
 
-/// Returns `rows` rows of ten small integers from `machines` in turn, like a TSBS loader.
+/// Returns `rows` rows of ten small integers. Consecutive rows cycle through `machines` timelines, as in batches of a
+/// TSBS loader.
 pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
     let mut seeded = Seeded(seed);
     let timelines = (0..machines)

@@ -159,7 +159,7 @@ fn partition_columns(stored: &[StoredKeyColumn]) -> Box<[usize]> {
     columns.into()
 }
 
-/// Returns the column with its ids given by the writer instead of the server.
+/// Returns a generated column as an ordinary `i64` column whose values the writer gives; other columns are unchanged.
 fn without_generation(mut column: KeyColumnSpec) -> KeyColumnSpec {
     if matches!(column.source, KeySource::Generated(_)) {
         column.source = KeySource::Type(ColumnType::I64);

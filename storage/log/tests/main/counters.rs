@@ -28,7 +28,7 @@ use tideline_model::{Durability, PartId, SequenceNumber, SystemClock, TableId, T
 
 const TABLE: TableId = TableId(1);
 const ROWS: Partition = Partition::space(Space(999), 0);
-/// Environment variable: folder of a child process that counts until it is killed.
+/// Environment variable with the folder of a child process that counts until it is killed.
 const FOLDER: &str = "TIDELINE_COUNTERS";
 
 /// Value of a counter, and the sequence of its last increment.

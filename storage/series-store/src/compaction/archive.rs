@@ -260,8 +260,8 @@ impl Shared {
         Ok(origin)
     }
 
-    /// Removes files of segments without readers. If a target cannot be reached, all remaining files wait, so that a
-    /// caller never waits for several failing targets.
+    /// Removes files of segments without readers. If a target cannot be reached, the removal of all remaining files is
+    /// postponed, so that a caller never waits for several failing targets.
     pub(crate) fn remove_files(&self) {
         if self.check_not_read_only().is_err() {
             return;

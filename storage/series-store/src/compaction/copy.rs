@@ -28,7 +28,7 @@ pub struct Evicted {
     pub segments: u64,
     /// Bytes of these segments in the cold tier.
     pub bytes: u64,
-    /// Segments that stay because files of their copy are missing or damaged.
+    /// Segments that stay because files of their copy are missing or have a wrong size.
     pub stay: u64,
 }
 
@@ -116,8 +116,8 @@ impl Shared {
         }))
     }
 
-    /// Replaces segments with their copies. Discards a copy whose files are missing or damaged; skips segments without
-    /// a copy.
+    /// Replaces segments with their copies. Discards a copy if one of its files is missing or has a wrong size; skips
+    /// segments without a copy.
     pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, segments)?;
@@ -156,7 +156,8 @@ impl Shared {
         Ok(evicted)
     }
 
-    /// Returns a description of the missing or damaged files of a copy; `None` if all its files are intact.
+    /// Returns the name of the first file of a copy that is missing or has a wrong size; `None` if all files exist with
+    /// the right size.
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;

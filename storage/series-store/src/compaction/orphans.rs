@@ -16,7 +16,7 @@ use super::gc::ORPHAN_AGE;
 use crate::error::{Result, StoreError};
 use crate::shared::Shared;
 
-/// Number of threads that remove objects. A remote target takes long for each object.
+/// Number of threads that remove objects. Removing one object at a remote target takes long.
 const REMOVERS: usize = 8;
 /// Maximum number of objects that each thread removes between two calls of the caller's `step`.
 const REMOVED_BY_EACH: usize = 16;
@@ -48,8 +48,7 @@ pub struct Orphans {
     pub found: Vec<Orphan>,
     /// Number of examined objects that are referenced.
     pub named: u64,
-    /// Number of objects that were not examined because they are of another database than the one searched, by
-    /// database.
+    /// Numbers of objects of databases that the search excludes, by database.
     pub others: BTreeMap<String, u64>,
     /// Number of unreferenced objects of another database that are too young to be reported in `found`. While the clock
     /// is in doubt, all of them count as too young.

@@ -27,10 +27,11 @@ use crate::scan::fragment::{Buffer, Fragment, FragmentData, Wanted, overlap_grou
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 use crate::shared::Shared;
 
-/// Maximum bytes of the pages of all inputs together, unless each page already has the minimum.
+/// Maximum bytes of the pages of all inputs together. Exceeded only if the inputs are so many that each page has its
+/// minimum of [`PAGE_BYTES_MIN`].
 const PAGES_BYTES: usize = 32 << 20;
-/// Maximum rows of the pages of all inputs together, unless each page already has the minimum. The memory of a short
-/// chunk consists mostly of the row that contains it.
+/// Maximum rows of the pages of all inputs together. Exceeded only if the inputs are so many that each page has its
+/// minimum of [`PAGE_ROWS_MIN`]. The memory of a short chunk consists mostly of the row that contains it.
 const PAGES_ROWS: usize = 32_768;
 /// Minimum rows of a page, so that the seek to its start is a small part of the cost.
 const PAGE_ROWS_MIN: usize = 256;

@@ -1,4 +1,5 @@
-//! Golden manifest rows of every format. They exist on disk and must stay readable for ever.
+//! Golden manifest rows of every format. Existing databases contain rows of these formats, so every build must be able
+//! to read them.
 //!
 //! Rows of the current format must also be written byte for byte as before.
 
@@ -7,7 +8,7 @@ use tideline_model::{TableModel, TableName, TableSpec};
 
 use super::*;
 
-/// Rows of version 1. They exist on disk and must stay readable for ever.
+/// Rows of version 1.
 const GOLDEN_1: [(ManifestKind, &str); 3] = [
     (
         ManifestKind::Segment,

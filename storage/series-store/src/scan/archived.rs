@@ -15,7 +15,8 @@ use crate::manifest::Segment;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Prefetch limit in bytes of one read for all segments together, unless each already has the minimum.
+/// Prefetch limit in bytes of one read for all segments together. Exceeded only if the segments are so many that each
+/// has its minimum of [`AHEAD_BYTES_MIN`].
 const AHEAD_BYTES: u64 = 32 << 20;
 /// Minimum prefetch size in bytes per segment that is worth a request.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;

@@ -198,7 +198,7 @@ fn some_in_files(fragments: &[Fragment], dice: &mut Dice) -> (Vec<Fragment>, Far
     (moved.collect(), far)
 }
 
-/// Returns a long cold fragment, and sometimes other fragments before, over and after it.
+/// Returns a long cold fragment, and up to three other fragments that may overlap it.
 fn random_pieces(dice: &mut Dice) -> Vec<Fragment> {
     let mut fragments = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
     for rank in 2..2 + dice.below(4) {

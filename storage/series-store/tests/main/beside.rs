@@ -1,6 +1,6 @@
 //! A second model on the same log: sequences, freezes and restarts are shared, entries are separate.
 //!
-//! The second model stores notes in memory only, so that the calls of the log can be compared.
+//! The second model keeps notes in memory and records the calls of the log, which the test compares.
 
 use std::sync::Arc;
 

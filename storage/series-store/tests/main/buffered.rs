@@ -9,7 +9,7 @@ use tideline_series_store::{Order, Settings};
 
 use crate::fixture::{Point, TestBackend, read, timeline, write_as};
 
-/// Maximum loss that the guide promises.
+/// Maximum loss according to the guide.
 const PROMISE: Duration = Duration::from_secs(1);
 /// Duration of the load: longer than the promise, so that some writes must survive.
 const LOAD: Duration = Duration::from_millis(2_500);
@@ -18,9 +18,9 @@ fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// Writes one point after another without a pause. Let write B be sent at least a second after write A was
-/// acknowledged. When B is acknowledged, A must be on stable storage, because the committer has checked the deadline of
-/// the sync in between.
+/// Writes one point after another without a pause. If write B is sent at least a second after write A was acknowledged,
+/// A must be on stable storage when B is acknowledged, because the committer has checked the deadline of the sync in
+/// between.
 #[test]
 fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let disk = MemoryDisk::new(Character::Embedded);

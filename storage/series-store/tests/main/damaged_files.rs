@@ -1,5 +1,5 @@
 //! One flipped bit in an archived file: a read, a fold, a purge and a restore return the written points, or an error
-//! that names file and target. No rewrite stores wrong points with a new checksum.
+//! that contains the names of the file and the target. No rewrite stores wrong points with a new checksum.
 //!
 //! `TIDELINE_FLIPS` sets the number of flips. Only one bit is flipped at a time.
 
@@ -193,8 +193,7 @@ fn no_move_writes_what_a_flipped_bit_has_made() {
         let file = &archived.files[below(archived.files.len())];
         let path = Path::new(&case.target["file://".len()..]).join(&file.key);
         let whole = fs::read(&path).expect("it is there");
-        // Not every flip is noticed: statistics, which are not read here, are stored between the last page and the
-        // footer.
+        // Not every flip is detected: the statistics between the last page and the footer are not read here.
         let bit = below(whole.len() * 8);
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);

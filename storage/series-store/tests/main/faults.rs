@@ -64,7 +64,7 @@ fn a_seal_whose_edit_has_an_unknown_outcome_loses_and_doubles_nothing() {
         let points: Vec<Point> = (0..500).map(|at| point(at, at * 3)).collect();
         write(&store, &table, &points, &[timeline(1)]).expect("a write");
         disk.fail_edit(fault);
-        // The sealer retries a lost edit itself; the caller may get the first error.
+        // The sealer retries a lost edit automatically; the caller may get the first error.
         while store.seal().is_err() {}
         let field = table.schema().field("value").expect("the field");
         let expected = rows(&(0..500).map(|at| (at, at * 3)).collect::<Vec<_>>(), field);

@@ -84,8 +84,8 @@ pub(crate) fn tiny() -> Settings {
 /// Archive target in memory; its content is lost with the process.
 pub(crate) const TARGET: &str = "memory:///";
 
-/// Returns one archive for all tests, as a server has one for all tables. It outlives every store. Its files are
-/// small.
+/// Returns one archive for all tests, as a server has one for all tables. It outlives every store. A measurement gets
+/// its own file from 50 rows on, so the files are small.
 pub(crate) fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {

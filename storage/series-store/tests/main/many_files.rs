@@ -24,7 +24,7 @@ use crate::moves::all_steps;
 const DAY: i64 = NANOS_PER_DAY;
 /// More days than the number of files that fit into a manifest row.
 const DAYS: i64 = 220;
-/// Number of points per day for which a day gets a file of its own; see [`archive`].
+/// Number of points per day for which a day gets its own file; see [`archive`].
 const A_DAY: i64 = 50;
 
 fn settings() -> Settings {

@@ -199,7 +199,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Copies a segment into files while it stays in the cold tier. Possible only for a clean cold segment.
+    /// Copies a segment into files while it stays in the cold tier. Possible only for a cold segment without deleted
+    /// points.
     fn copy(&mut self) {
         let segments = self.segments();
         if segments.is_empty() {
@@ -227,7 +228,7 @@ impl<'a> Run<'a> {
         assert_eq!(self.with(|segment| segment.copy.is_some()), []);
     }
 
-    /// Restores an archived segment, with its files if nothing was deleted from it.
+    /// Restores an archived segment into the cold tier, and sometimes evicts all copies afterwards.
     fn restore(&mut self) {
         let archived = self.with(|segment| segment.tier == Tier::Archive);
         if archived.is_empty() {

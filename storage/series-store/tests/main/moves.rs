@@ -1,5 +1,5 @@
 //! Moves between tiers: reads during a move, freed segments, the state after a cancelled move, and refused moves. Also
-//! deletes in every tier, and writes to removed timelines.
+//! tests deletes in every tier, and writes to removed timelines.
 //!
 //! Most tests run on every backend, with points of all timelines in one window, spread over several seals.
 

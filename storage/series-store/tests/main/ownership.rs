@@ -1,5 +1,5 @@
-//! A store whose shard has, or may have, another owner: it serves neither writes nor reads. Also the stamps that a
-//! lease permits.
+//! A store whose shard has, or may have, another owner: it serves neither writes nor reads. Also tests the stamps that
+//! a lease permits.
 //!
 //! The memory backend simulates other owners, failing renewals and limited leases.
 

@@ -63,6 +63,6 @@ fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
     let (store, _) = test_backend.open(&Settings::default());
     (100..130).for_each(|at| write_one(&store, at));
     assert_eq!(entries_from(&store, seen[0]), Ok(30));
-    // This watcher has read the lost entries. It gets an error instead of entries from a later position.
+    // A watcher that has read the lost entries gets an error instead of entries from a later position.
     assert_eq!(entries_from(&store, seen[1]), Err(RecentError::NotReached));
 }

@@ -1,5 +1,5 @@
 //! Tests of the runner and of the parser of API responses. The runner must report every difference from the
-//! expectation, and query instants in three ways.
+//! expectation and evaluate instant queries in three ways.
 //!
 //! A target with canned results replaces an engine.
 
@@ -62,7 +62,7 @@ fn sample(labels: &str, value: Point) -> Sample {
     }
 }
 
-/// Returns the failure reported for a script of one `eval` at zero with these lines.
+/// Runs a script of one `eval` at time zero with these lines; returns the reason of the reported failure, if any.
 fn reason(result: &Result<QueryResult, String>, lines: &str) -> Option<String> {
     let script = Script::parse(&format!("eval instant at 0 q\n{lines}")).unwrap();
     let mut target = Canned {

@@ -10,8 +10,8 @@ use super::{
     MOVES, PATIENCE, archive_all, attach, copy_tree, delete, launch, objects, set_archive_of, tell_story,
 };
 
-/// Tests that a timeline has the attributes of its newest segment, also if that segment has none. The segments
-/// are attached in one run or in two runs.
+/// Tests that a timeline gets exactly the attributes of its newest segment, and none if that segment has none. The
+/// segments are attached in one run or in two runs.
 #[test]
 fn attributes_are_those_of_the_newest_segment() {
     let first = DataFolder::new();
@@ -48,7 +48,8 @@ fn attributes_are_those_of_the_newest_segment() {
         let found = reading::search(client, "default", &condition);
         found["timelines"][0]["attributes"]["owner"].clone()
     };
-    // First both segments in one run; then the newest segment in one run and the older one in the next.
+    // Without a kill, both segments are attached in one run; with the kill, the newest segment in one run and the
+    // older one in the next.
     for kill in [None, Some("attach.edit.after:1")] {
         let folder = DataFolder::new();
         if let Some(step) = kill {

@@ -1,7 +1,7 @@
 //! One flipped bit in an archived file, over HTTP: queries and restores return the written data, or an error
 //! that is not retryable and names the target and the file.
 //!
-//! `TIDELINE_FLIPS` sets the number of bits.
+//! `TIDELINE_FLIPS` sets the number of flips; each is made in a fresh copy.
 
 use std::fs;
 use std::path::Path;

@@ -39,7 +39,7 @@ pub struct AttachArguments {
     /// Name of the table on this server
     #[arg(long = "as", value_name = "NAME", requires = "table")]
     rename: Option<String>,
-    /// Attach only objects that this database has written: the first part of their names
+    /// Attach only objects of the database with this origin; ORIGIN is the first part of their names
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
     /// Take ownership of the files: they are deleted with their points. No other database may use them any more

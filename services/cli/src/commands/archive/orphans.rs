@@ -1,4 +1,4 @@
-//! `tideline archive orphans`: lists and removes unused objects at an archive target, by a running server.
+//! `tideline archive orphans`: lists and removes unused objects at an archive target through a running server.
 //!
 //! The server removes a limited number of objects per request. With `--remove` the command repeats its request
 //! until no object is left, a request removes none, or the server reports an error.

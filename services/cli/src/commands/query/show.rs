@@ -13,7 +13,7 @@ use crate::output::grid::Grid;
 /// Maximum number of charts per result.
 const CHARTS_MAX: usize = 8;
 
-/// Formats the rows of a result and its notes. `width` is that of the terminal, if any.
+/// Formats the rows of a result and its notes. `width` is the width of the terminal; `None` without a terminal.
 pub(crate) fn table(response: &Value, width: Option<usize>) -> String {
     let (grid, rows) = grid(response);
     let cost = &response["cost"];
@@ -97,7 +97,8 @@ struct Drawn<'a> {
     left_out: usize,
 }
 
-/// Draws one chart per field and measurement, at most [`CHARTS_MAX`]. `width` is that of the terminal, if any.
+/// Draws one chart per field and measurement, at most [`CHARTS_MAX`]. `width` is the width of the terminal; `None`
+/// without a terminal.
 pub(crate) fn charts(response: &Value, width: Option<usize>) -> String {
     let mut drawn: Vec<Drawn<'_>> = Vec::new();
     for series in response["series"].as_array().into_iter().flatten() {

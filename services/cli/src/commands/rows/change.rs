@@ -38,7 +38,8 @@ pub(crate) struct ChangeArguments {
 pub(crate) struct DeleteArguments {
     #[command(flatten)]
     table: RowsTable,
-    /// Values of all key columns as NAME=VALUE; with --range, of the first ones, and bounds of the next one
+    /// Values of all key columns as NAME=VALUE; with --range, values of the first key columns and bounds of the next
+    /// one
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
     #[command(flatten)]
@@ -81,7 +82,7 @@ impl ConditionArguments {
     }
 }
 
-/// Writes one row, or lines of writes.
+/// Writes one row, or sends the lines of writes from standard input.
 pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()> {
     let client = arguments.table.client()?;
     if arguments.values == ["-"] {

@@ -308,8 +308,8 @@ impl Export<'_> {
         std::fs::rename(&next, &self.state).map_err(failed)
     }
 
-    /// Requests a page. Returns the bytes that follow those of the pages before, the number of rows, and the next
-    /// token.
+    /// Requests a page. Returns the bytes to append to the previous pages, the number of rows, and the token of the
+    /// next page.
     fn page(&self, body: &Value, file: &mut File, written: u64) -> Result<(Vec<u8>, u64, Option<String>)> {
         let path = self.client.of_table("/rows/scan");
         let page = self.client.page(&path, self.format.accept(), body)?;

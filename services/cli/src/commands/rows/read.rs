@@ -40,7 +40,8 @@ struct OutputArguments {
 pub(crate) struct GetArguments {
     #[command(flatten)]
     table: RowsTable,
-    /// Values of all key columns as NAME=VALUE; a repeated name is a list. Or whole keys as JSON objects
+    /// Values of all key columns as NAME=VALUE, where a repeated name lists several values; or whole keys as JSON
+    /// objects
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<String>,
     #[command(flatten)]
@@ -53,13 +54,13 @@ pub(crate) struct ScanArguments {
     rows: RowSelection,
     #[command(flatten)]
     output: OutputArguments,
-    /// Opposite order of the keys
+    /// Read rows in reverse key order
     #[arg(long)]
     backward: bool,
     /// Maximum number of rows [default: 100 in tables and JSON, else all]
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Token of the page before, with the same other arguments
+    /// Continue after the page that printed this token; all other arguments must be the same
     #[arg(long, value_name = "TOKEN")]
     page_token: Option<String>,
 }
@@ -114,7 +115,7 @@ impl OutputArguments {
     }
 }
 
-/// Rows of a response, in the order of their columns. Missing rows are `None`.
+/// Rows of a response. Missing rows are `None`.
 #[derive(Deserialize)]
 struct RowsResponse {
     rows: Vec<Option<ShownRow>>,
@@ -150,7 +151,7 @@ fn table(rows: &[Option<ShownRow>]) -> Grid {
     grid
 }
 
-/// Formats a value. For a value that is given with its type, formats only the value.
+/// Formats a value. For an object with `type` and `value`, formats only `value`.
 fn plain(value: &RawValue) -> String {
     let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
     match value.get("value") {

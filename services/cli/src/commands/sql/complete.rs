@@ -66,7 +66,7 @@ const KEYWORDS: [&str; 53] = [
     "WHERE",
     "WITH",
 ];
-/// Words after which a table is named.
+/// Words that precede the name of a table.
 const BEFORE_TABLES: [&str; 6] = ["FROM", "INTO", "UPDATE", "TABLE", "DESCRIBE", "DESC"];
 
 /// Cache of the names of tables and columns of the server.

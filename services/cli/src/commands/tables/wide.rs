@@ -1,6 +1,6 @@
 //! Settings of wide tables on the command line: key columns with their modifiers, and declared columns.
 //!
-//! The server checks the settings; this module only recognises their form.
+//! The server checks the settings; this module only recognizes their form.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of hashes stored per file. A hash takes 8 bytes and the overhead of the set, all hashes about
+/// Maximum number of hashes stored per file. With the overhead of the set, this number of 8-byte hashes takes about
 /// 150 MB.
 pub(in crate::write) const COMPARED_MAX: usize = 8 << 20;
 

@@ -100,7 +100,7 @@ impl ColumnScan {
         is_near.then(|| likely_unit(largest))
     }
 
-    /// Sets types and times in the plan. `unit` is that of `--precision`, if given.
+    /// Sets types and times in the plan. `unit` is the unit of `--precision`; `None` if the option is not given.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl ColumnCounts {
         Ok(match (numbers, others) {
             (0, 0) => Kind::Auto,
             (0, _) if self.texts == 0 => Kind::Bool,
-            // Texts, some of them with the form of numbers, such as names of rooms.
+            // The column holds texts, some of which have the form of numbers, such as room names.
             (_, 1..) if others >= numbers => Kind::String,
             (_, 1..) => {
                 if let Some(cell) = &self.no_number {

@@ -61,7 +61,7 @@ pub(super) fn described(file: &FileMetaData, names: &[String]) -> Option<Describ
     })
 }
 
-/// Counts the values of some columns from the file's statistics. If null counts are missing, all rows count.
+/// Counts the values of some columns from the file's statistics. If null counts are missing, all rows are counted.
 pub(super) fn count(file: &ParquetMetaData, columns: &[usize]) -> u64 {
     let schema = file.file_metadata().schema_descr();
     let is_wanted = |leaf: &usize| columns.contains(&schema.get_column_root_idx(*leaf));

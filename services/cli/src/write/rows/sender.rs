@@ -143,7 +143,7 @@ impl RowSender<'_> {
         }
         if let Some(reason) = end["stopped"].as_str() {
             return match end["retryable"] == true {
-                // Entries that were written are not written again, because of the key.
+                // Entries that were written are not written again, because the retry has the same idempotency key.
                 true => Ok(None),
                 false => Err(CliError::Incomplete(format!(
                     "the server stopped the import: {reason}"

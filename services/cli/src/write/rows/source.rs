@@ -23,7 +23,7 @@ use crate::write::resume::Ranges;
 /// Batch of rows to send.
 pub(super) struct RowBatch {
     pub(super) path: Arc<str>,
-    /// Position in the file. The bytes are those of the file without the header line.
+    /// Records of the batch with their position in the file. The bytes do not include the header line.
     pub(super) block: RecordBlock,
     pub(super) hash: u64,
     /// Header line of CSV, which precedes the bytes.
@@ -160,7 +160,7 @@ impl Records {
         }
     }
 
-    /// Returns the next batch, which ends at `stop` or before; `None` at the end.
+    /// Returns the next batch, which ends at `stop` or before, unless its first record ends later; `None` at the end.
     fn next(&mut self, stop: Option<u64>) -> io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.next(stop),

@@ -146,7 +146,7 @@ pub(super) async fn store_text(
 
 impl PageFormat {
     /// Returns the format of a content type. Unknown types are read as the classic text format, because
-    /// scripts often send no content type or a wrong one. Protobuf with other parameters is an error.
+    /// scripts often send no content type or a wrong one. Other Protobuf types or parameters are an error.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let (media_type, message) = FAMILIES;
         let sent = content_type(headers);

@@ -1,12 +1,12 @@
 //! OTLP over HTTP: metrics at `/v1/metrics`, `/opentelemetry/v1/metrics` and `/api/v1/otlp/v1/metrics`.
 //!
-//! Exporters append `/v1/metrics` to a base address: the first path is for the root, the other two are the
-//! paths of VictoriaMetrics and Prometheus. Responses have the content type of the request without parameters,
-//! because the collector compares the header as a text.
+//! Exporters append `/v1/metrics` to a base address. The first path applies if the base address is the root of the
+//! server; the other two are the paths of VictoriaMetrics and Prometheus. Responses have the content type of the
+//! request without parameters, because the collector compares the header as a text.
 //!
-//! Logs and traces have routes too, which refuse them. The response is 404, because no sender repeats a request
-//! after a 404. The collector and current SDKs repeat only after 429, 502, 503 and 504. Older SDKs for Python
-//! repeat after every 5xx, which rules out 501.
+//! Logs and traces have routes too, which refuse them. The response is 404, because no sender retries after a 404. The
+//! collector and current SDKs retry only after 429, 502, 503 and 504. Older SDKs for Python retry after every 5xx,
+//! which rules out 501.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -63,8 +63,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// `http_requests_total`, `service.name` is the label `job`, and the attributes of a resource are the labels of
 /// `target_info`. Settings in the section `otlp` select the translation.
 ///
-/// Valid data points are stored, and `partialSuccess` reports the rejected ones. If all data points are
-/// rejected, the response is 400. Repeating a request is safe: samples overwrite themselves.
+/// Valid data points are stored, and `partialSuccess` reports the rejected ones. If all data points are rejected, the
+/// response is 400. Repeating a request is safe: stored samples are overwritten with the same values.
 #[utoipa::path(
     post, path = "/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics",
     request_body(

@@ -92,7 +92,7 @@ pub(super) async fn store(
 }
 
 /// Returns the error of a write with rejected samples; `None` if no sample was rejected. If some samples can be
-/// stored later, the client must retry the whole request: stored samples overwrite themselves.
+/// stored later, the client must retry the whole request; stored samples are overwritten with the same values.
 pub(super) fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;

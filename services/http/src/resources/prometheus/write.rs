@@ -1,6 +1,6 @@
 //! Remote write, versions 1.0 and 2.0: `/api/v1/write`, `/api/v1/push`.
 //!
-//! Every response to a supported message contains the counts of stored items, also on errors.
+//! Every response of the handler to a supported message contains the counts of stored items, also on errors.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -22,7 +22,8 @@ const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// Header with the number of stored samples. The two headers below contain the numbers of stored native histograms
 /// and exemplars. A sender of version 2.0 treats a response without these headers as the response of a version 1.0
-/// receiver that stored nothing. All responses to a supported message therefore have them, including errors.
+/// receiver that stored nothing. All responses of the handler to a supported message therefore have them, including
+/// errors.
 const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
@@ -40,8 +41,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// in `histogram`, start timestamps in `_start` and exemplars in `_exemplar`. Metadata of metrics is stored
 /// too. Values are stored bit for bit. Samples may be sent in any order.
 ///
-/// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: samples overwrite
-/// themselves.
+/// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: stored samples
+/// are overwritten with the same values.
 #[utoipa::path(
     post, path = "/api/v1/write", tag = "prometheus", operation_id = "prometheus_write",
     request_body(

@@ -377,7 +377,8 @@ impl<'s> Labels<'s> {
         }
     }
 
-    /// Returns the labels of the wanted attributes, without the metric name and reserved names.
+    /// Returns the labels of the attributes for which `is_wanted` returns true, without the metric name and reserved
+    /// names.
     fn joined(
         &mut self,
         attributes: &[Attribute<'_>],

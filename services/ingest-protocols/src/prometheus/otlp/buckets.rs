@@ -62,7 +62,7 @@ pub(super) fn stale(schema: i32) -> IntegerHistogram {
     }
 }
 
-/// One side of a histogram: spans, and counts as differences.
+/// Positive or negative side of a histogram: spans, and bucket counts as differences.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) spans: Vec<Span>,

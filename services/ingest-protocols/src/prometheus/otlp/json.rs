@@ -2,7 +2,7 @@
 //!
 //! The dialect differs from the JSON form of Protocol Buffers: names are lowerCamelCase only, enums are integers only,
 //! and trace and span ids are hexadecimal. Integers of 64 bits are numbers or strings. Unknown members are ignored.
-//! `null` is an empty message in place of a message, and a missing value otherwise.
+//! `null` in place of a message is an empty message; any other `null` is a missing value.
 //!
 //! The messages are described by tables of their fields, so that the conversion does not depend on their meaning. The
 //! conversion reads the body once and builds no tree. The result is not larger than four times the body.

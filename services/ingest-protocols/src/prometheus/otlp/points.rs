@@ -44,7 +44,7 @@ const SPAN_ID: (&str, usize) = ("span_id", 8);
 pub(super) struct Buckets {
     bounds: Vec<f64>,
     counts: Vec<u64>,
-    /// Bounds to which `labels` belong. Data points of a metric usually have the same bounds.
+    /// Bounds whose labels are in `labels`. Data points of a metric usually have the same bounds.
     labelled: Vec<f64>,
     /// Encoded labels `le` of all bounds and of `+Inf`, one after another.
     labels: Vec<u8>,
@@ -535,7 +535,7 @@ impl Buckets {
             bounds.clear();
         } else if bounds.last() == Some(&f64::INFINITY) {
             bounds.pop();
-            // The bucket above infinity is empty, or missing.
+            // The bucket above the removed bound `+Inf` is empty or missing.
             if counts.len() > bounds.len() + 1 {
                 counts.truncate(bounds.len() + 1);
             }

@@ -1,8 +1,9 @@
 //! Resources, scopes and metrics of a request, and `target_info`.
 //!
 //! The fields of a message may have any order, so each message is read twice: first for the fields that apply to all of
-//! its parts, then part by part. `target_info` has the attributes of a resource as labels. Its samples, limited in
-//! number, fill the time range of the stored points of the resource, so that a query finds one near every point.
+//! its parts, then part by part. `target_info` has the attributes of a resource as labels. Its samples fill the time
+//! range of the stored points of the resource, so that a query finds one near every point. Their number per resource is
+//! limited; only the last part of a longer time range is filled.
 
 use hashbrown::HashSet;
 use tideline_model::{Ordinal, SeriesResolver};
@@ -20,12 +21,12 @@ use crate::options::DecodeOptions;
 use crate::reject::{Reason, quote};
 
 /// Maximum total size of the keys of all series of one request, in bytes. The labels of a resource are part of the key
-/// of each of its points. Without a limit, a crafted body would take minutes.
+/// of each of its points. Without a limit, the decoding of a crafted body would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 /// Expected bytes of the body per row.
 const ROW_BYTES: usize = 96;
-/// Maximum number of `target_info` samples before the last one of a resource. At the default interval they fill 42
-/// hours.
+/// Maximum number of `target_info` samples of one resource, in addition to its last sample. At the default interval
+/// they fill 42 hours.
 const TARGET_SAMPLES_MAX: i64 = 1_024;
 /// Number of `target_info` samples of one request above which each further resource gets only its last sample.
 const TARGET_SAMPLES_OF_ALL_MAX: usize = 1 << 16;
@@ -363,7 +364,8 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         }
     }
 
-    /// Stores samples of `target_info` from the first to the last point of a resource.
+    /// Stores samples of `target_info` from the first to the last point of a resource; only the last part of the time
+    /// range if it is longer than [`TARGET_SAMPLES_MAX`] intervals.
     fn target_info(&mut self, list: &[Attribute<'_>], first: i64, last: i64) -> Read<()> {
         self.writer.close_point();
         self.key.clear();

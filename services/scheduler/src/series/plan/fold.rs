@@ -6,7 +6,7 @@
 //! 1. A stack may be as high as its tier allows ([`Shape::height`]). Above that, a run of neighbours in write order
 //!    is folded: the one with the fewest bytes per segment saved.
 //! 2. Only runs that grow are folded: the output is at least [`Shape::growth`] times the largest input. A byte is
-//!    therefore rewritten about log(segments) times, to the base of the growth.
+//!    therefore rewritten about as often as the logarithm of the number of segments to the base `growth`.
 //! 3. Above [`Shape::height_max`] a stack is folded even if no run grows.
 //!
 //! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
@@ -27,8 +27,8 @@ use super::{Claimed, work, writes};
 use crate::maintenance::{Planned, Urgency};
 
 /// Number of segments in a store above which neighbours are joined. A read of all time opens this many segments, and a
-/// start reads their rows. The limit is well below a thousand, so that late data and a backfill find room before the
-/// next fold.
+/// start reads their rows. The limit is far below 1,000, so that late data and a backfill do not exceed 1,000 segments
+/// before the next fold.
 pub const SEGMENTS_CROWDED: usize = 600;
 /// Number of lasting segments (those that do not migrate soon) up to which nothing is joined, however many hot segments
 /// will migrate soon.

@@ -584,7 +584,7 @@ fn a_preview_says_what_would_move_hide_and_go() {
     );
     assert_eq!(then.migrating.len(), 1);
     assert_eq!(then.migrates_at, Some(now + 3 * HOUR));
-    // Days -19 to -16 end before the boundary at day -14.5, day -15 is cut in the middle.
+    // Days -19 to -16 end before the boundary at day -14.5; day -15 is cut in the middle.
     assert_eq!(then.visible_from, Some(now - 16 * DAY - DAY / 2));
     assert_eq!((then.hides.segments, then.hides.points), (5, 4_500));
     assert_eq!((then.drops.segments, then.dropping.len()), (4, 4));

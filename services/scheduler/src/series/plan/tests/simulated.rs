@@ -26,7 +26,7 @@ pub(super) struct SimulatedStore {
     pub(super) sealed: u64,
     /// Bytes written by rewrites, by kind of job.
     pub(super) rewritten: BTreeMap<JobKind, u64>,
-    /// Largest number of segments after a settled plan.
+    /// Largest number of segments at the end of a [`settle`](Self::settle).
     pub(super) segments_peak: usize,
     sequence: u64,
     next_id: u64,

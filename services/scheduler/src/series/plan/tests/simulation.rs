@@ -10,8 +10,8 @@ use tideline_engine::model::{JobKind, Policy, Tier};
 use super::simulated::SimulatedStore;
 use super::{BASE, DAY, HOUR, START};
 
-/// Seals at the interval `every` for the time `lasting`: each time all points since the last seal, and late points.
-/// Returns the store.
+/// Seals points every `every` nanoseconds for `lasting` nanoseconds. Each seal holds all points since the previous
+/// seal, and late points. Returns the store.
 fn live(policy: Policy, every: i64, lasting: i64, late_percent: u64) -> SimulatedStore {
     let mut store = SimulatedStore::new(START, policy);
     store.cold_percent = 40;
@@ -55,7 +55,8 @@ fn live_load_is_never_folded_while_hot_and_becomes_one_segment_a_day() {
 
 #[test]
 fn writes_of_a_live_load_stay_within_bounds() {
-    // A seal every two hours represents a quiet fleet, a seal every three minutes a million values per second.
+    // A seal every two hours represents a quiet fleet; a seal every three minutes, a load of a million values per
+    // second.
     for (minutes, days, late_percent, folded_max, written_max, segments_max) in [
         (120, 60, 0, 0, 350, 200),
         (120, 60, 20, 0, 350, 450),
