@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
-use tideline_model::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, WideSpec};
+use tideline_model::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, RowTtl, TtlScope, WideSpec};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -47,6 +47,23 @@ pub struct WideSettings {
     /// table. Default false.
     #[serde(default)]
     pub allow_rising_key: bool,
+    /// Time after which data expires: it is hidden at once, and its bytes are freed later. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<DurationText>,
+    /// Data that expires at once. Default `row`.
+    #[serde(default)]
+    pub ttl_of: TtlOf,
+}
+
+/// Data that expires at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TtlOf {
+    /// A row with all its columns, counted from its last write.
+    #[default]
+    Row,
+    /// Each version of a column, counted from its own timestamp; the row, counted from its last write.
+    Cell,
 }
 
 const fn one_version() -> u32 {
@@ -76,6 +93,17 @@ pub struct WideChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub version_guard: Option<Option<DurationText>>,
+    /// Time after which data expires; `null` = never. A longer time shows expired data again that was not removed yet.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub ttl: Option<Option<DurationText>>,
+    /// Data that expires at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_of: Option<TtlOf>,
 }
 
 /// Settings of the rows of a wide table.
@@ -91,6 +119,10 @@ pub struct WideView {
     pub version_guard: Option<DurationText>,
     /// True if a first key column that rises with time is accepted.
     pub allow_rising_key: bool,
+    /// Time after which data expires; `null` = never.
+    pub ttl: Option<DurationText>,
+    /// Data that expires at once.
+    pub ttl_of: TtlOf,
 }
 
 /// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
@@ -273,6 +305,10 @@ impl WideSettings {
             },
             allow_rising_key: self.allow_rising_key,
             indexes: Vec::new(),
+            ttl: self.ttl.map(|DurationText(after)| RowTtl {
+                after,
+                of: self.ttl_of.into(),
+            }),
         })
     }
 }
@@ -299,6 +335,15 @@ impl WideChanges {
         if let Some(guard) = self.version_guard {
             spec.version_guard = guard.map(|DurationText(nanos)| nanos);
         }
+        let of = spec.ttl.map(|ttl| ttl.of).unwrap_or_default();
+        if let Some(ttl) = self.ttl {
+            spec.ttl = ttl.map(|DurationText(after)| RowTtl { after, of });
+        }
+        match (self.ttl_of, &mut spec.ttl) {
+            (Some(of), Some(ttl)) => ttl.of = of.into(),
+            (Some(_), None) => return Err("wide.ttl_of: the table has no ttl; set it as well".to_owned()),
+            (None, _) => {}
+        }
         Ok(())
     }
 }
@@ -311,6 +356,26 @@ impl From<&WideSpec> for WideView {
             max_versions: spec.max_versions,
             version_guard: spec.version_guard.map(DurationText),
             allow_rising_key: spec.allow_rising_key,
+            ttl: spec.ttl.map(|ttl| DurationText(ttl.after)),
+            ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
+        }
+    }
+}
+
+impl From<TtlOf> for TtlScope {
+    fn from(of: TtlOf) -> Self {
+        match of {
+            TtlOf::Row => Self::Row,
+            TtlOf::Cell => Self::Cell,
+        }
+    }
+}
+
+impl From<TtlScope> for TtlOf {
+    fn from(of: TtlScope) -> Self {
+        match of {
+            TtlScope::Row => Self::Row,
+            TtlScope::Cell => Self::Cell,
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tideline_backend::{Backend, Health};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::{LogError, ModelTag};
-use tideline_model::{TableId, TimelineId, WideSpec};
+use tideline_model::{Clock, SystemClock, TableId, TimelineId, WideSpec};
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 use tideline_wide_table::Index;
@@ -93,8 +93,10 @@ fn check_wide(
     let layout = KeyLayout::new(&wide.key, wide.allow_rising_key).map_err(|error| error.to_string())?;
     let check_key = |key: &[u8]| layout.decode(key).map(drop).map_err(|error| error.to_string());
     let mut checked = check_rows(backend, parts, table, &check_key).map_err(|error| error.to_string())?;
+    let now = SystemClock.now().nanos();
+    let expired = |time: i64| wide.ttl.is_some_and(|ttl| time.saturating_add(ttl.after) <= now);
     for index in Index::all_of(wide)? {
-        let entries = check_index(backend, parts, table, &index, journal);
+        let entries = check_index(backend, parts, table, &index, journal, &expired);
         let entries = entries.map_err(|error| error.to_string())?;
         let named = |finding| format!("index {}, {finding}", index.name());
         checked.findings.extend(entries.findings.into_iter().map(named));

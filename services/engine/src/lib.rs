@@ -80,6 +80,7 @@ pub mod delete;
 mod directory;
 pub mod engine;
 pub mod error;
+pub mod expired_rows;
 pub mod find;
 pub mod growth;
 pub mod hot_ranges;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
-use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, WideSpec};
+use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec};
 use tideline_pattern::Glob;
 use tideline_wide_table::{ColumnName, Index};
 
@@ -229,6 +229,7 @@ impl Engine {
         if wide.version_guard.is_some_and(|guard| guard <= 0) {
             return refuse("version_guard must be longer than 0s; omit it for no limit".into());
         }
+        check_ttl(wide, before)?;
         if wide.columns.len() > COLUMNS_MAX {
             return Err(EngineError::OverLimit {
                 what: "number of declared columns",
@@ -239,6 +240,27 @@ impl Engine {
         check_columns(wide)?;
         number_columns(wide, before)?;
         self.check_indexes(wide)
+    }
+}
+
+/// Checks the time-to-live. Entries of indexes have the time at which they expire from the time-to-live of cells or rows,
+/// so this cannot be changed while the table has indexes.
+fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
+    if wide.ttl.is_some_and(|ttl| ttl.after <= 0) {
+        return Err(EngineError::Invalid(
+            "ttl must be longer than 0s; omit it for no limit".into(),
+        ));
+    }
+    let are_cells = |spec: &WideSpec| spec.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
+    match before {
+        Some(before) if !before.indexes.is_empty() && are_cells(before) != are_cells(wide) => {
+            Err(EngineError::Invalid(
+                "ttl_of cannot be changed to or from `cell` while the table has indexes; drop them, and create them \
+                 again afterwards"
+                    .into(),
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

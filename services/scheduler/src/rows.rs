@@ -1,13 +1,15 @@
-//! Maintenance of wide tables: builds of secondary indexes.
+//! Maintenance of wide tables: builds of secondary indexes, removal of expired rows.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partition that stores them.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use tideline_engine::Engine;
+use tideline_engine::expired_rows::RemovalProgress;
 use tideline_engine::indexes::{BuildEnd, BuildProgress, BuildingIndex};
-use tideline_engine::model::{JobKind, TableModel};
+use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_engine::model::{JobKind, TableId, TableModel};
 
 use crate::maintenance::{
     Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot, Survey, TableState,
@@ -25,7 +27,16 @@ pub struct Rows {
 struct RowsSurvey {
     tables: Vec<TableState>,
     building: Vec<BuildingIndex>,
+    /// Tables whose data expires, with their time-to-live in nanoseconds.
+    expiring: Vec<(TableId, i64)>,
+    /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
+    now: Option<i64>,
 }
+
+/// Removals per time-to-live of a table: expired data occupies at most a tenth more time than it lives.
+const REMOVALS_PER_TTL: i64 = 10;
+/// Minimum and maximum interval between two removals, in nanoseconds.
+const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
 
 impl Rows {
     /// Creates the maintenance of the wide tables of a database.
@@ -51,6 +62,28 @@ impl Rows {
             BuildEnd::Stopped => Err(WorkError::GivenUp),
             BuildEnd::Gone => Err(gone()),
         }
+    }
+
+    /// Removes the expired rows of the table of the work.
+    fn remove_expired(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+        let Some(table) = work.table else {
+            return Err(WorkError::Overtaken("the work has no table".to_owned()));
+        };
+        let cost = |progress: &RemovalProgress| JobCost {
+            bytes_read: progress.bytes_read,
+            ..JobCost::default()
+        };
+        let mut step = |progress: &RemovalProgress| -> ControlFlow<()> { run.step(&cost(progress)) };
+        let removed = self.engine.remove_expired_rows(table, &mut step)?;
+        let removed = removed.ok_or(WorkError::GivenUp)?;
+        run.part_done(&cost(&removed));
+        Ok(Outcome::round(
+            removed.removed,
+            format!(
+                "{} of {} rows had expired and were removed",
+                removed.removed, removed.rows
+            ),
+        ))
     }
 }
 
@@ -86,15 +119,24 @@ impl Maintenance for Rows {
             schedules: Vec::new(),
             bytes_per_second: None,
         };
+        let expiring = |table: &tideline_engine::Table| {
+            let spec = table.spec();
+            let ttl = spec.wide.as_ref()?.ttl?;
+            Some((table.points().id(), ttl.after))
+        };
+        let now = self.engine.store().trusted_now();
         Arc::new(RowsSurvey {
             tables: tables.iter().map(state).collect(),
             building: self.engine.building_indexes(),
+            expiring: tables.iter().filter_map(expiring).collect(),
+            now: now.doubt.is_none().then(|| now.now.nanos()),
         })
     }
 
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         match work.kind {
             JobKind::BuildIndex => self.build(work, run),
+            JobKind::RemoveExpired => self.remove_expired(work, run),
             kind => Err(WorkError::Overtaken(format!(
                 "wide tables have no jobs of the kind {}",
                 kind.name()
@@ -116,7 +158,7 @@ impl Survey for RowsSurvey {
         SegmentCounts::default()
     }
 
-    fn plan(&self, _served: &Served, _settings: &PlanSettings) -> Vec<Planned> {
+    fn plan(&self, served: &Served, _settings: &PlanSettings) -> Vec<Planned> {
         let work = |building: &BuildingIndex| {
             let table = self.tables.iter().find(|table| table.id == building.table)?;
             let reason = format!("index {} does not have all rows of the table yet", building.name);
@@ -133,6 +175,26 @@ impl Survey for RowsSurvey {
                 )
             })
         };
-        self.building.iter().filter_map(work).collect()
+        let mut planned: Vec<Planned> = self.building.iter().filter_map(work).collect();
+        for (table, ttl) in &self.expiring {
+            let every = (ttl / REMOVALS_PER_TTL).clamp(*REMOVAL_EVERY.start(), *REMOVAL_EVERY.end());
+            let served = served.get(&(*table, JobKind::RemoveExpired)).copied();
+            // Expiry is measured by the clock, so no removal starts while the clock is in doubt.
+            let at = self.now.map(|now| match served.filter(|at| *at <= now) {
+                Some(served) => served.saturating_add(every),
+                None => now,
+            });
+            planned.push(Planned {
+                at,
+                urgency: Urgency::Space,
+                ..Planned::new(
+                    TableModel::Wide,
+                    JobKind::RemoveExpired,
+                    Some(*table),
+                    "expired rows are removed regularly",
+                )
+            });
+        }
+        planned
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use sqlparser::ast::{DataType, ExactNumberInfo, TimezoneInfo};
 use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
 use tideline_engine::model::wide::{KeyOrder, KeySource};
-use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, WideSpec};
+use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec};
 
 use crate::statement::quoted;
 
@@ -160,6 +160,12 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
     }
     if rows.allow_rising_key {
         settings.push("ALLOW_RISING_KEY = TRUE".to_owned());
+    }
+    if let Some(ttl) = rows.ttl {
+        settings.push(format!("TTL = '{}'", format_duration(ttl.after)));
+        if ttl.of == TtlScope::Cell {
+            settings.push("TTL_OF = 'cell'".to_owned());
+        }
     }
     if spec.durability == Durability::Buffered {
         settings.push("DURABILITY = 'buffered'".to_owned());

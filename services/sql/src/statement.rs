@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use tideline_engine::model::{ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, WideSpec};
+use tideline_engine::model::{
+    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, TtlScope, WideSpec,
+};
 
 use crate::error::Position;
 use crate::literal::Literal;
@@ -229,6 +231,10 @@ pub struct TableOptions {
     pub max_versions: Option<u32>,
     /// `VERSION_GUARD`; the inner `None` = no limit.
     pub version_guard: Option<Option<i64>>,
+    /// `TTL` in nanoseconds; the inner `None` = data never expires.
+    pub ttl: Option<Option<i64>>,
+    /// `TTL_OF`.
+    pub ttl_of: Option<TtlScope>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

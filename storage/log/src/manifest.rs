@@ -194,7 +194,8 @@ impl Default for Cursor {
 /// - a build of format 5 would search all chunks in the first bucket, and treat tables of other models as tables of
 ///   points.
 pub const FORMAT: u8 = 6;
-/// Format number of the row of a table with secondary indexes. A build of format 6 would not maintain them.
+/// Format number of the row of a table with secondary indexes or a time-to-live of rows. A build of format 6 would not
+/// maintain the indexes, and would return expired rows.
 pub const FORMAT_INDEXES: u8 = 7;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
@@ -271,12 +272,8 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 /// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
-    let has_indexes = table
-        .spec
-        .wide
-        .as_ref()
-        .is_some_and(|wide| !wide.indexes.is_empty());
-    if !has_indexes {
+    let wide = table.spec.wide.as_ref();
+    if wide.is_none_or(|wide| wide.indexes.is_empty() && wide.ttl.is_none()) {
         return put_row(ManifestKind::Table, &name, table);
     }
     let row = TableRow {

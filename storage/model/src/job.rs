@@ -40,11 +40,13 @@ pub enum JobKind {
     WriteSettings,
     /// Addition of the rows of a wide table to an index that was created later.
     BuildIndex,
+    /// Removal of the expired rows and cells of a wide table.
+    RemoveExpired,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -59,6 +61,7 @@ impl JobKind {
         Self::SweepArchive,
         Self::WriteSettings,
         Self::BuildIndex,
+        Self::RemoveExpired,
     ];
 
     /// Returns the name used in requests, responses and metrics.
@@ -78,6 +81,7 @@ impl JobKind {
             Self::SweepArchive => "sweep_archive",
             Self::WriteSettings => "write_settings",
             Self::BuildIndex => "build_index",
+            Self::RemoveExpired => "remove_expired",
         }
     }
 
@@ -103,7 +107,7 @@ impl JobKind {
     pub const fn is_round(self) -> bool {
         matches!(
             self,
-            Self::CleanCatalog | Self::SweepArchive | Self::WriteSettings
+            Self::CleanCatalog | Self::SweepArchive | Self::WriteSettings | Self::RemoveExpired
         )
     }
 }

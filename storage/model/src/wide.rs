@@ -247,6 +247,31 @@ pub struct WideSpec {
     /// Secondary indexes, in the order of their creation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexSpec>,
+    /// Time after which data expires; `None` = never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<RowTtl>,
+}
+
+/// Time-to-live of the data of a wide table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowTtl {
+    /// Time in nanoseconds between a write and its expiry, at least 1.
+    pub after: i64,
+    /// Data that expires at once.
+    #[serde(default)]
+    pub of: TtlScope,
+}
+
+/// Data that expires at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TtlScope {
+    /// A row with all its columns, counted from its last write.
+    #[default]
+    Row,
+    /// Each version of a column, counted from its own time; the row, counted from its last write.
+    Cell,
 }
 
 /// Secondary index of a wide table: a second order of its rows, maintained with every write.

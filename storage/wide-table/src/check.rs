@@ -89,7 +89,8 @@ pub fn check_rows(
 
 /// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows that `journal`
 /// changes are left out, because an interrupted flush may have written only some of their changes. Rows without an entry
-/// are not reported for an index that is being built. Costs a read of a row per entry, and of an entry per row.
+/// are not reported for an index that is being built. Entries
+/// and rows whose time has `expired` are left out, because they are removed one after the other. Costs a read of a row per entry, and of an entry per row.
 ///
 /// # Errors
 ///
@@ -100,6 +101,7 @@ pub fn check_index(
     table: TableId,
     index: &Index,
     journal: &JournalChanges,
+    expired: &dyn Fn(i64) -> bool,
 ) -> Result<CheckedRows, LogError> {
     let mut checked = CheckedRows::default();
     parts.each_row(backend, index.id(), &mut |key, value| {
@@ -112,7 +114,10 @@ pub fn check_index(
                 return Ok(checked.may_go_on("entries"));
             }
         };
-        if !journal.changes(table, &row_key) {
+        let is_expired = value
+            .as_ref()
+            .is_ok_and(|value| codec::time_of(value).is_ok_and(expired));
+        if !is_expired && !journal.changes(table, &row_key) {
             let expected = entry_of(index, &row_key, parts.row(backend, table, &row_key)?);
             match (expected, value) {
                 (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
@@ -135,6 +140,7 @@ pub fn check_index(
         // Damage of the row itself is reported by the check of the rows.
         if let Ok(row) = row
             && let Ok(Some(entry)) = entry_of(index, key, Ok(Some(row)))
+            && !codec::time_of(&entry.value).is_ok_and(expired)
             && !matches!(parts.row(backend, index.id(), &entry.key)?, Ok(Some(_)))
         {
             checked.find("row", key, &"the row has no entry");

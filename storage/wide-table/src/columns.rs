@@ -71,7 +71,8 @@ impl WideStore {
     /// The errors of [`row`](Self::row).
     pub fn columns(&self, table: TableId, key: &[u8], span: &ColumnSpan<'_>) -> Result<Option<ColumnPage>> {
         let damaged = |reason| WideError::Damaged { table, reason };
-        let versions_max = self.versions_max(table)?;
+        let rules = self.rules(table)?;
+        let expiry = self.expiry(&rules);
         self.log.check_lease()?;
         loop {
             let state = self.state();
@@ -83,7 +84,12 @@ impl WideStore {
                 // read.
                 Some(part) => {
                     let removed = changes.iter().map(|change| change.columns.len()).sum::<usize>();
-                    self.part_columns(part.at, key, span, span.limit + removed + 1)?
+                    // Any number of columns may have expired, so all of them are read.
+                    let count = match expiry.is_of_cells() {
+                        true => usize::MAX,
+                        false => span.limit + removed + 1,
+                    };
+                    self.part_columns(part.at, key, span, count)?
                 }
                 None => None,
             };
@@ -91,7 +97,11 @@ impl WideStore {
                 continue;
             }
             let changes: Vec<Bytes> = changes.iter().map(encoded).collect();
-            let value = resolve(base.as_ref(), &changes, versions_max).map_err(damaged)?;
+            let value = resolve(base.as_ref(), &changes, rules.versions_max).map_err(damaged)?;
+            let value = match value {
+                Some(value) => expiry.visible(value).map_err(damaged)?,
+                None => None,
+            };
             return value
                 .map(|value| page(key, &value, span))
                 .transpose()

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
-use tideline_model::{IndexCover, IndexScope, IndexSpec, TableId, WideSpec};
+use tideline_model::{IndexCover, IndexScope, IndexSpec, TableId, TtlScope, WideSpec};
 
 use crate::codec;
 use crate::entry::Change;
@@ -36,6 +36,8 @@ pub struct Index {
     primary_numbers: Vec<usize>,
     /// Covered columns, sorted; `None` = all columns.
     covered: Option<Vec<ColumnName<'static>>>,
+    /// True if the cells of the table expire one by one.
+    cells_expire: bool,
 }
 
 /// Origin of the values of a column of an index key.
@@ -129,6 +131,7 @@ impl Index {
             layout,
             sources,
             covered,
+            cells_expire: table.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell),
         })
     }
 
@@ -181,13 +184,14 @@ impl Index {
         row: &Mutation<'_>,
     ) -> Result<Option<IndexEntry>, String> {
         let mut logical = Vec::with_capacity(self.sources.len());
+        let mut oldest = row.time;
         for (source, column) in self.sources.iter().zip(self.layout.logical()) {
             let value = match source {
                 Source::Key(number) => Some(values[*number].clone()),
-                Source::Column(name) => {
-                    let newest = row.column(name).and_then(Column::newest);
-                    newest.and_then(|version| version.value.key_value())
-                }
+                Source::Column(name) => row.column(name).and_then(Column::newest).and_then(|version| {
+                    oldest = oldest.min(version.time);
+                    version.value.key_value()
+                }),
             };
             match value.filter(|value| value.kind() == column.kind) {
                 Some(value) => logical.push(value),
@@ -200,7 +204,11 @@ impl Index {
             .map_err(|error| format!("the row cannot be stored in the index {:?}: {error}", self.name))?;
         let value = Mutation {
             effect: Effect::Replace,
-            time: row.time,
+            // An entry expires with its row, or with the first of the values in its key.
+            time: match self.cells_expire {
+                true => oldest,
+                false => row.time,
+            },
             columns: match &self.covered {
                 None => row.columns.iter().filter_map(newest_version).collect(),
                 Some(covered) => covered

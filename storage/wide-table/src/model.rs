@@ -23,7 +23,7 @@ use crate::fragments::Head;
 use crate::read::{ROWS_BUCKET, resolve, rest_of};
 use crate::state::{PART_FORMAT, Part, PartDetail, State};
 use crate::store::{WideStore, is_base, read_parts};
-use crate::tables::Tables;
+use crate::tables::{TableRules, Tables};
 
 /// Number of rows of a generation that are read and merged at once.
 const MERGE_ROWS: usize = 500;
@@ -42,13 +42,14 @@ impl WideStore {
         &self,
         part: &mut Part,
         buffer: &TableBuffer,
-        versions_max: usize,
+        rules: &TableRules,
         stale: &mut Vec<StaleFragments>,
     ) -> Result<()> {
         let table = part.at.table;
         for range in buffer.deleted_ranges() {
             around("wide", "delete", || self.delete_range(part, range))?;
         }
+        let expiry = self.expiry(rules);
         let mut batch = Batch::default();
         let mut rest = Some(KeyRange::ALL);
         while let Some(range) = rest {
@@ -62,8 +63,12 @@ impl WideStore {
                     true => None,
                     false => self.stored_in(part.at, &key)?,
                 };
-                let value = resolve(base.as_ref(), &mutations, versions_max);
-                let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
+                let damaged = |reason| WideError::Damaged { table, reason };
+                let value = resolve(base.as_ref(), &mutations, rules.versions_max).map_err(damaged)?;
+                let value = match value {
+                    Some(value) => expiry.visible(value).map_err(damaged)?,
+                    None => None,
+                };
                 let value = self.stored_form(part, &key, value, stale)?;
                 let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
                 if batch.changes.len() == WRITE_ROWS_MAX || batch.bytes + bytes > WRITE_BYTES_MAX {
@@ -256,7 +261,7 @@ impl LogModel for WideModel {
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
                 // The changes of a dropped table are not written.
-                let Ok(versions_max) = store.versions_max(table) else {
+                let Ok(rules) = store.rules(table) else {
                     continue;
                 };
                 let known = parts.iter().position(|part: &Part| part.at.table == table);
@@ -266,7 +271,7 @@ impl LogModel for WideModel {
                     parts.len() - 1
                 });
                 let part = &mut parts[at];
-                store.write_table(part, &buffer, versions_max, &mut stale)?;
+                store.write_table(part, &buffer, &rules, &mut stale)?;
                 part.detail.newest = store.newest();
             }
         }

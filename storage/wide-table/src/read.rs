@@ -73,10 +73,15 @@ impl WideStore {
     /// [`WideError::NoTable`] if the table does not exist, [`WideError::Damaged`] if stored bytes are damaged, and the
     /// errors of the backend and of the lease.
     pub fn row(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
-        Ok(self.row_at(table, key)?.0)
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let Some(row) = self.row_at(table, key)?.0 else {
+            return Ok(None);
+        };
+        let expiry = self.expiry(self.rules(table)?.as_ref());
+        expiry.visible_stored(row).map_err(damaged)
     }
 
-    /// Returns a row with its revision, taken before the row was read.
+    /// Returns a row with its revision, taken before the row was read. The row may have expired.
     pub(crate) fn row_at(&self, table: TableId, key: &[u8]) -> Result<(Option<StoredRow>, Revision)> {
         let versions_max = self.versions_max(table)?;
         self.log.check_lease()?;
@@ -176,6 +181,24 @@ impl WideStore {
     ///
     /// The errors of [`row`](Self::row).
     pub fn page(
+        &self,
+        table: TableId,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
+        let expiry = self.expiry(self.rules(table)?.as_ref());
+        let page = self.stored_page(table, range, direction, limit)?;
+        let mut rows = Vec::with_capacity(page.rows.len());
+        for row in page.rows {
+            let row = expiry.visible_stored(row);
+            rows.extend(row.map_err(|reason| WideError::Damaged { table, reason })?);
+        }
+        Ok(RowPage { rows, ..page })
+    }
+
+    /// Returns a page like [`page`](Self::page), with the rows that have expired.
+    pub(crate) fn stored_page(
         &self,
         table: TableId,
         range: &KeyRange,

@@ -16,6 +16,7 @@ use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::buffer::Generation;
 use crate::entry::{Change, Entry};
+use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
 use crate::state::{PART_FORMAT, PART_FORMAT_FRAGMENTS, Part, PartDetail, PendingRows, State};
@@ -164,6 +165,15 @@ impl WideStore {
     /// Returns the rules of a table or index now.
     pub(crate) fn rules(&self, table: TableId) -> error::Result<Arc<TableRules>> {
         rules_of(&self.tables(), table)
+    }
+
+    /// Returns the expiry of the data of a table or index at this moment.
+    pub(crate) fn expiry(&self, rules: &TableRules) -> Expiry {
+        let now = match rules.ttl {
+            Some(_) => self.log.trusted_now().now.nanos(),
+            None => 0,
+        };
+        Expiry::new(rules.ttl, now)
     }
 
     /// Returns the number of versions that a table or index keeps now.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tideline_log::Manifest;
-use tideline_model::{TableId, TableModel, WideSpec};
+use tideline_model::{RowTtl, TableId, TableModel, WideSpec};
 
 use crate::error::{Result, WideError};
 use crate::index::Index;
@@ -18,6 +18,8 @@ use crate::index::Index;
 pub(crate) struct TableRules {
     /// Maximum number of versions that are kept per column.
     pub(crate) versions_max: usize,
+    /// Time after which data expires; `None` = never.
+    pub(crate) ttl: Option<RowTtl>,
     /// Secondary indexes of the table, in the order of their ids.
     pub(crate) indexes: Vec<Arc<Index>>,
     /// Reason why the indexes of the table cannot be compiled. Only damaged settings have one.
@@ -34,9 +36,18 @@ impl TableRules {
         };
         Self {
             versions_max: spec.map_or(1, |spec| spec.max_versions.max(1) as usize),
+            ttl: spec.and_then(|spec| spec.ttl),
             indexes,
             damage,
             spec: spec.map(|spec| Box::new(spec.clone())),
+        }
+    }
+
+    /// Returns the rules of the entries of an index.
+    fn of_index(ttl: Option<RowTtl>) -> Self {
+        Self {
+            ttl,
+            ..Self::new(None)
         }
     }
 
@@ -85,8 +96,11 @@ impl Tables {
                 None => Arc::new(TableRules::new(spec.map(AsRef::as_ref))),
             };
             for index in rules.index_ids() {
-                let known = before.rules.get(&index).map(Arc::clone);
-                let of_entries = known.unwrap_or_else(|| Arc::new(TableRules::new(None)));
+                let known = before.rules.get(&index).filter(|known| known.ttl == rules.ttl);
+                let of_entries = match known {
+                    Some(known) => Arc::clone(known),
+                    None => Arc::new(TableRules::of_index(rules.ttl)),
+                };
                 tables.rules.insert(index, of_entries);
             }
             tables.rules.insert(row.id, rules);

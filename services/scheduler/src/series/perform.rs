@@ -39,7 +39,11 @@ impl Series {
                 let text = format!("settings written next to the files in {written} more targets");
                 return Ok(Outcome::round(written, text));
             }
-            JobKind::Seal | JobKind::SetAttributes | JobKind::AttachArchive | JobKind::BuildIndex => {
+            JobKind::Seal
+            | JobKind::SetAttributes
+            | JobKind::AttachArchive
+            | JobKind::BuildIndex
+            | JobKind::RemoveExpired => {
                 return Err(cannot_be_planned(work.kind));
             }
         };

@@ -3,8 +3,10 @@
 //! Key columns are declared with their types, like all other columns.
 
 use sqlparser::tokenizer::Token;
-use tideline_engine::model::time::parse_duration;
-use tideline_engine::model::{ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, WideSpec};
+use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
+use tideline_engine::model::{
+    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, RowTtl, TtlScope, WideSpec,
+};
 
 use super::cursor::Cursor;
 use super::index;
@@ -200,6 +202,10 @@ fn to_spec(
             .unwrap_or(Some(tideline_engine::model::time::NANOS_PER_DAY)),
         allow_rising_key: options.allow_rising_key.unwrap_or(false),
         indexes: Vec::new(),
+        ttl: options.ttl.flatten().map(|after| RowTtl {
+            after,
+            of: options.ttl_of.unwrap_or_default(),
+        }),
     })
 }
 
@@ -276,18 +282,30 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 _ => return Err(wrong("'synced' or 'buffered'")),
             });
         }
+        // A number is a number of seconds, as in Lindorm.
         "TTL" => {
-            return Err(SqlError::refused(
-                at,
-                "TTL is not supported by SQL; delete ranges of old rows by DELETE, which is one journal entry",
-            ));
+            options.ttl = Some(match value.parse::<i64>() {
+                _ if value.eq_ignore_ascii_case("none") => None,
+                Ok(seconds) => Some(seconds.saturating_mul(NANOS_PER_SECOND)),
+                Err(_) => Some(
+                    parse_duration(&value)
+                        .ok_or_else(|| wrong("a number of seconds, a duration such as '30d', or 'none'"))?,
+                ),
+            });
+        }
+        "TTL_OF" => {
+            options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
+                "row" => TtlScope::Row,
+                "cell" => TtlScope::Cell,
+                _ => return Err(wrong("'row' or 'cell'")),
+            });
         }
         other => {
             return Err(SqlError::refused(
                 at,
                 format!(
-                    "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY and \
-                     DURABILITY"
+                    "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
+                     DURABILITY, TTL and TTL_OF"
                 ),
             ));
         }

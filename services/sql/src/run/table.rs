@@ -6,7 +6,7 @@ mod index;
 
 use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
-use tideline_engine::model::{TableModel, TableName, TableSpec};
+use tideline_engine::model::{RowTtl, TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, ErrorKind};
 
 use crate::definition::{create_table, key_columns, type_name};
@@ -121,6 +121,13 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
         }
         if let Some(guard) = alter.settings.version_guard {
             rows.version_guard = guard;
+        }
+        let of = rows.ttl.map(|ttl| ttl.of).unwrap_or_default();
+        if let Some(ttl) = alter.settings.ttl {
+            rows.ttl = ttl.map(|after| RowTtl { after, of });
+        }
+        if let (Some(of), Some(ttl)) = (alter.settings.ttl_of, &mut rows.ttl) {
+            ttl.of = of;
         }
     }
     if let Some(durability) = alter.settings.durability {

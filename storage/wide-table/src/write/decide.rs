@@ -15,6 +15,7 @@ use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, 
 use crate::codec;
 use crate::entry::Change;
 use crate::error::{Result, WideError};
+use crate::expiry::Expiry;
 use crate::index::{Index, changes_of};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
@@ -40,6 +41,7 @@ impl WideStore {
             table,
             versions_max: rules.versions_max,
             indexes: &rules.indexes,
+            expiry: self.expiry(&rules),
             largest,
             rows: BTreeMap::new(),
             updates: BTreeMap::new(),
@@ -119,6 +121,8 @@ struct Deciding<'s> {
     versions_max: usize,
     /// Indexes of the table.
     indexes: &'s [Arc<Index>],
+    /// Expiry of the rows at the time of the decision.
+    expiry: Expiry,
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
@@ -152,7 +156,8 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
         }
-        let before = self.read(&write.key)?;
+        let stored = self.read(&write.key)?;
+        let before = stored.clone().and_then(|row| self.expiry.visible_row(row));
         if write
             .condition
             .as_ref()
@@ -161,14 +166,18 @@ impl Deciding<'_> {
             let image = before.filter(|_| write.image != Image::None);
             return Ok((RowOutcome::ConditionFailed(image), None));
         }
-        let mutation = match resolve_action(write, before.as_ref()) {
+        let mut mutation = match resolve_action(write, before.as_ref()) {
             Ok(mutation) => mutation,
             Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
         };
+        // An update must not bring back the columns of a row that has expired.
+        if before.is_none() && stored.is_some() && mutation.effect == Effect::Update {
+            mutation.effect = Effect::Replace;
+        }
         let mut out = Vec::new();
         codec::encode(&mutation, &mut out);
         let time = mutation.time;
-        let after = applied(before.clone(), mutation, self.versions_max);
+        let after = applied(stored.clone(), mutation, self.versions_max);
         if let Some(after) = &after {
             let mut stored = Vec::new();
             codec::encode(after, &mut stored);
@@ -176,7 +185,7 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
-        let index_changes = changes_of(self.indexes, &write.key, before.as_ref(), after.as_ref(), time);
+        let index_changes = changes_of(self.indexes, &write.key, stored.as_ref(), after.as_ref(), time);
         let index_changes = match index_changes {
             Ok(changes) => changes,
             Err(reason) => return Ok((RowOutcome::Refused(Refused::NotIndexable(reason)), None)),
@@ -184,7 +193,7 @@ impl Deciding<'_> {
         let image = match write.image {
             Image::None => None,
             Image::Before => before,
-            Image::After => after.clone(),
+            Image::After => after.clone().and_then(|row| self.expiry.visible_row(row)),
         };
         self.rows.insert(write.key.clone(), after);
         let decided = DecidedRow {
@@ -201,6 +210,8 @@ impl Deciding<'_> {
         }
         match &write.action {
             Action::Update(update) if !update.increments.is_empty() || !update.removed.is_empty() => None,
+            // The row may have expired.
+            Action::Update(_) if self.expiry.is_of_rows() => None,
             // All other actions can be resolved without the current row, and cannot fail.
             _ => resolve_action(write, None).ok(),
         }

@@ -13,7 +13,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
-use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
+use tideline_model::{Clock, KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Index, Mutation,
     RowOutcome, RowWrite, Settings, StoredRow, Update, WideModel, WideReplay, WideStore, WriteOptions,
@@ -35,10 +35,19 @@ impl Database {
         Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
     }
 
-    /// Opens the database of a backend. Rows above `fragment_bytes` are cut into fragments.
+    /// Opens the database of a backend with the size in bytes above which rows are cut into fragments.
     pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, fragment_bytes: usize) -> Self {
-        let opening =
-            Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
+        Self::open_at(backend, Arc::new(SystemClock), spec(versions_max), fragment_bytes)
+    }
+
+    /// Opens the database of a backend with a clock, and creates the table with these settings if it does not exist.
+    pub(crate) fn open_at(
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        spec: TableSpec,
+        fragment_bytes: usize,
+    ) -> Self {
+        let opening = Opening::begin(backend, clock, LogSettings::default()).expect("it begins");
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
@@ -51,7 +60,7 @@ impl Database {
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
         let database = Self { store, threads };
         if !database.threads.log().manifest().tables.contains_key(&TABLE) {
-            database.set_spec(spec(versions_max));
+            database.set_spec(spec);
         }
         database
     }
@@ -202,7 +211,7 @@ fn name() -> TableName {
     TableName::new("rows").expect("a valid name")
 }
 
-fn spec(versions_max: u32) -> TableSpec {
+pub(crate) fn spec(versions_max: u32) -> TableSpec {
     let wide = serde_json::json!({
         "key": [{"name": "k", "type": "string"}],
         "columns": [{"name": "a", "type": "i64"}, {"name": "b", "type": "i64"}, {"name": "c", "type": "i64"}],

@@ -136,7 +136,9 @@ fn a_row_whose_index_key_is_too_long_is_refused() {
 /// Returns the findings of a check of the index.
 fn findings(backend: &dyn Backend, index: &tideline_wide_table::Index) -> Vec<String> {
     let parts = StoredParts::read(backend).expect("they are read");
-    let checked = check_index(backend, &parts, TABLE, index, &JournalChanges::default());
+    let checked = check_index(backend, &parts, TABLE, index, &JournalChanges::default(), &|_| {
+        false
+    });
     checked.expect("it is checked").findings
 }
 

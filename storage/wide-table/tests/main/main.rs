@@ -5,4 +5,5 @@ mod indexes;
 mod model;
 mod reading;
 mod transactions;
+mod ttl;
 mod writing;

@@ -187,7 +187,8 @@ impl TableFacts {
             | JobKind::WriteSettings
             | JobKind::AttachArchive
             | JobKind::SetAttributes
-            | JobKind::BuildIndex => &Schedule::Continuous,
+            | JobKind::BuildIndex
+            | JobKind::RemoveExpired => &Schedule::Continuous,
         }
     }
 }

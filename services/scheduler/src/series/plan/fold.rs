@@ -145,7 +145,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
         | JobKind::AttachArchive
         | JobKind::WriteSettings
         | JobKind::SetAttributes
-        | JobKind::BuildIndex => 0,
+        | JobKind::BuildIndex
+        | JobKind::RemoveExpired => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {

@@ -1,0 +1,92 @@
+//! Time-to-live: the parts of a row that have expired at a moment.
+//!
+//! Expired data is hidden from every read at once. Its bytes are freed later: a flush drops expired rows that it writes,
+//! and a job of the scheduler deletes the others.
+//!
+//! A row and its index entries have the same time, so they expire at the same moment. In a table whose cells expire one
+//! by one, an entry has the time of the oldest value in its key, because it must vanish with that value.
+
+use bytes::Bytes;
+use tideline_model::{RowTtl, TtlScope};
+
+use crate::codec;
+use crate::error::Damage;
+use crate::mutation::Mutation;
+use crate::read::StoredRow;
+
+/// Time-to-live of a table, and the moment at which its data is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expiry {
+    ttl: Option<RowTtl>,
+    now: i64,
+}
+
+impl Expiry {
+    pub(crate) fn new(ttl: Option<RowTtl>, now: i64) -> Self {
+        Self { ttl, now }
+    }
+
+    /// Returns true if whole rows expire.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        self.ttl.is_some_and(|ttl| ttl.of == TtlScope::Row)
+    }
+
+    /// Returns true if the versions of columns expire one by one.
+    pub(crate) fn is_of_cells(&self) -> bool {
+        self.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell)
+    }
+
+    /// Returns true if data of this time has expired.
+    pub(crate) fn has_expired(&self, time: i64) -> bool {
+        self.ttl
+            .is_some_and(|ttl| time.saturating_add(ttl.after) <= self.now)
+    }
+
+    /// Returns an encoded row without its expired parts; `None` if the row has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the row is damaged.
+    pub(crate) fn visible(&self, row: Bytes) -> Result<Option<Bytes>, Damage> {
+        if self.ttl.is_none() {
+            return Ok(Some(row));
+        }
+        if self.has_expired(codec::time_of(&row)?) {
+            return Ok(None);
+        }
+        // In a uniform row all versions have the time of the row.
+        if !self.is_of_cells() || !codec::may_have_versions(&row) {
+            return Ok(Some(row));
+        }
+        let visible = self.visible_row(codec::decode(&row)?);
+        Ok(visible.map(|row| {
+            let mut out = Vec::new();
+            codec::encode(&row, &mut out);
+            Bytes::from(out)
+        }))
+    }
+
+    /// Returns a stored row without its expired parts; `None` if the row has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the row is damaged.
+    pub(crate) fn visible_stored(&self, row: StoredRow) -> Result<Option<StoredRow>, Damage> {
+        let value = self.visible(row.encoded().clone())?;
+        Ok(value.map(|value| StoredRow::new(row.key, value)))
+    }
+
+    /// Returns a row without its expired parts; `None` if the row has expired.
+    pub(crate) fn visible_row<'r>(&self, mut row: Mutation<'r>) -> Option<Mutation<'r>> {
+        if self.has_expired(row.time) {
+            return None;
+        }
+        if self.is_of_cells() {
+            for column in &mut row.columns {
+                column.versions.retain(|version| !self.has_expired(version.time));
+            }
+            row.columns.retain(|column| !column.versions.is_empty());
+        }
+        Some(row)
+    }
+}

@@ -1,0 +1,124 @@
+//! Removal of expired rows and cells that no write touches.
+//!
+//! Rows are removed by writes like those of clients, so the entries of indexes follow, and a row that a client writes
+//! meanwhile stays.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit};
+use tideline_log::LogThreads;
+use tideline_model::{Durability, KeyRange, TableId};
+
+use crate::error::{Damage, Result, WideError};
+use crate::expiry::Expiry;
+use crate::mutation::{ColumnName, Mutation};
+use crate::read::StoredRow;
+use crate::store::WideStore;
+use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WriteOptions};
+
+/// Rows that are read for one journal entry.
+const PAGE: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
+
+/// Result of one step of a removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalStep {
+    /// Number of rows that were read.
+    pub rows: u64,
+    /// Bytes of the rows that were read.
+    pub bytes_read: u64,
+    /// Number of rows that were removed, or of which cells were removed.
+    pub removed: u64,
+    /// Key at which the next step begins; `None` at the end of the table.
+    pub next: Option<Bytes>,
+}
+
+impl WideStore {
+    /// Removes what has expired for at least `delay` nanoseconds from up to 500 rows, beginning with the key `from`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write) and of reads.
+    pub fn remove_expired(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        from: &[u8],
+        delay: i64,
+    ) -> Result<RemovalStep> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let rest = KeyRange {
+            start: from.to_vec(),
+            end: None,
+        };
+        let now = self.log.trusted_now().now.nanos();
+        let expiry = Expiry::new(self.rules(table)?.ttl, now.saturating_sub(delay));
+        let page = self.stored_page(table, &rest, Direction::Ascending, PAGE)?;
+        let mut step = RemovalStep {
+            rows: page.rows.len() as u64,
+            bytes_read: page.rows.iter().map(|row| row.bytes() as u64).sum(),
+            removed: 0,
+            next: page.next.map(|next| next.start.into()),
+        };
+        let mut writes = Vec::new();
+        for row in &page.rows {
+            writes.extend(removal(&expiry, row).map_err(damaged)?);
+        }
+        if writes.is_empty() {
+            return Ok(step);
+        }
+        let options = WriteOptions {
+            durability: Durability::Buffered,
+            unchanged: Vec::new(),
+        };
+        let written = self.write(threads, table, &writes, &options, &|_| None)?;
+        let is_written = |outcome: &&RowOutcome| matches!(outcome, RowOutcome::Written(_));
+        step.removed = written.rows.iter().filter(is_written).count() as u64;
+        Ok(step)
+    }
+}
+
+/// Returns the write that removes the expired parts of a row; `None` if it has none.
+fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWrite<'static>>, Damage> {
+    let columns = row.columns()?;
+    let time = columns.time;
+    let (action, is_whole) = match expiry.has_expired(time) {
+        true => (Action::Delete, true),
+        false => match expired_versions(expiry, &columns) {
+            removed if removed.is_empty() => return Ok(None),
+            removed => {
+                let update = Update {
+                    removed,
+                    ..Update::default()
+                };
+                (Action::Update(update), false)
+            }
+        },
+    };
+    Ok(Some(RowWrite {
+        partition: row.key.len(),
+        key: row.key.clone(),
+        // The removal must not prolong the life of the row.
+        time,
+        action,
+        // A row that was written meanwhile has not expired.
+        condition: is_whole.then(|| Box::new(|row: Option<&Mutation<'_>>| row.is_none()) as _),
+        image: Image::None,
+    }))
+}
+
+/// Returns the versions of columns that have expired.
+fn expired_versions(expiry: &Expiry, row: &Mutation<'_>) -> Vec<(ColumnName<'static>, i64)> {
+    let mut expired = Vec::new();
+    if expiry.is_of_cells() {
+        for column in &row.columns {
+            let versions = column.versions.iter().map(|version| version.time);
+            let versions = versions.filter(|time| expiry.has_expired(*time));
+            expired.extend(versions.map(|time| (column.name.clone().into_owned(), time)));
+        }
+    }
+    expired
+}

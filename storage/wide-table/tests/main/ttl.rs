@@ -1,0 +1,277 @@
+//! Time-to-live of rows and of cells, compared with a naive model.
+//!
+//! The test sets the clock. Random writes, flushes, restarts, removals and passing time are applied to the store and to the
+//! model; rows and index entries must be equal at every moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Direction};
+use tideline_model::{Clock, KeyRange, ManualClock, TableId, TableSpec, Timestamp};
+use tideline_wide_table::{Action, Mutation, RowOutcome};
+
+use super::database::*;
+
+const COLUMNS: [&str; 2] = ["a", "b"];
+const INDEX: TableId = TableId(7);
+const MINUTE: i64 = 60_000_000_000;
+const TTL: i64 = 60 * MINUTE;
+const START: i64 = 1_800_000_000_000_000_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(String, Vec<usize>, i64),
+    Set(String, usize, i64),
+    Increment(String, usize),
+    SetIfAbsent(String, usize, i64),
+    Delete(String),
+    /// Lets minutes pass.
+    Pass(i64),
+    Flush,
+    Restart,
+    /// Removes what has expired for at least this number of minutes.
+    Remove(i64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || "[a-c]".prop_map(|text| encoded(&text));
+    let column = || 0..COLUMNS.len();
+    let step = prop_oneof![
+        2 => (key(), proptest::collection::vec(column(), 0..3), 0..9_i64).prop_map(|(key, columns, number)| Step::Put(key, columns, number)),
+        4 => (key(), column(), 0..9_i64).prop_map(|(key, column, number)| Step::Set(key, column, number)),
+        2 => (key(), column()).prop_map(|(key, column)| Step::Increment(key, column)),
+        2 => (key(), column(), 0..9_i64).prop_map(|(key, column, number)| Step::SetIfAbsent(key, column, number)),
+        1 => key().prop_map(Step::Delete),
+        6 => (1..30_i64).prop_map(Step::Pass),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+        1 => (0..30_i64).prop_map(Step::Remove),
+    ];
+    proptest::collection::vec(step, 1..50)
+}
+
+/// Row of the model: the time of its last write, and the number and time of each column.
+#[derive(Debug, Default)]
+struct Row {
+    time: i64,
+    columns: BTreeMap<&'static str, (i64, i64)>,
+}
+
+#[derive(Debug, Default)]
+struct Naive(BTreeMap<String, Row>);
+
+impl Naive {
+    fn expire(&mut self, now: i64, are_cells: bool) {
+        let has_expired = |time: i64| time + TTL <= now;
+        self.0.retain(|_, row| !has_expired(row.time));
+        if are_cells {
+            for row in self.0.values_mut() {
+                row.columns.retain(|_, (_, time)| !has_expired(*time));
+            }
+        }
+    }
+
+    fn set(&mut self, key: &str, column: &'static str, number: i64, time: i64) {
+        let row = self.0.entry(key.to_owned()).or_default();
+        row.time = time;
+        row.columns.insert(column, (number, time));
+    }
+}
+
+fn spec_of(are_cells: bool) -> TableSpec {
+    let mut spec = spec(1);
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    let of = if are_cells { "cell" } else { "row" };
+    wide.ttl = serde_json::from_value(serde_json::json!({"after": TTL, "of": of})).expect("valid");
+    let indexes = serde_json::json!([{
+        "id": INDEX.0, "name": "by_a", "key": [{"name": "a", "type": "i64"}], "covers": {"columns": ["b"]},
+    }]);
+    wide.indexes = serde_json::from_value(indexes).expect("valid indexes");
+    spec
+}
+
+fn numbers(row: &Mutation<'_>) -> BTreeMap<&'static str, i64> {
+    let value = |column: &'static str| Some((column, number(row, column)?));
+    COLUMNS.into_iter().filter_map(value).collect()
+}
+
+fn check(database: &Database, naive: &Naive) {
+    let numbers_of = |row: &Row| -> BTreeMap<&'static str, i64> {
+        row.columns
+            .iter()
+            .map(|(column, (number, _))| (*column, *number))
+            .collect()
+    };
+    let rows = database.rows(KeyRange::ALL, Direction::Ascending, 2);
+    let found: Vec<_> = rows
+        .iter()
+        .map(|(key, row)| (key.to_vec(), numbers(row)))
+        .collect();
+    let expected: Vec<_> = naive
+        .0
+        .iter()
+        .map(|(key, row)| (key.as_bytes().to_vec(), numbers_of(row)))
+        .collect();
+    assert_eq!(found, expected);
+    for (key, row) in &naive.0 {
+        let single = database.row(key.as_bytes()).expect("it has not expired");
+        assert_eq!(numbers(&single), numbers_of(row));
+        let paged = database
+            .row_by_columns(key.as_bytes())
+            .expect("it has not expired");
+        assert_eq!(numbers(&paged), numbers_of(row));
+    }
+    let index = database.indexes().remove(0);
+    let entries = database.rows_of(INDEX, KeyRange::ALL, Direction::Ascending, 2);
+    let found: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let row = index.covered_row(entry).expect("it is intact");
+            (row.key.to_vec(), numbers(&row.columns().expect("it is intact")))
+        })
+        .collect();
+    let mut expected: Vec<_> = naive
+        .0
+        .iter()
+        .filter(|(_, row)| row.columns.contains_key("a"))
+        .collect();
+    expected.sort_by_key(|(key, row)| (row.columns["a"].0, (*key).clone()));
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(key, row)| (key.as_bytes().to_vec(), numbers_of(row)))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+fn run(character: Character, are_cells: bool, fragment_bytes: usize, steps: &[Step]) {
+    let disk = MemoryDisk::new(character);
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let open = || {
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+        Database::open_at(
+            backend,
+            Arc::new(clock.clone()),
+            spec_of(are_cells),
+            fragment_bytes,
+        )
+    };
+    let (mut database, mut naive) = (open(), Naive::default());
+    for step in steps {
+        naive.expire(clock.now().nanos(), are_cells);
+        let time = database.store.next_version();
+        match step {
+            Step::Put(key, columns, number) => {
+                let columns: BTreeMap<_, _> = columns.iter().map(|at| (COLUMNS[*at], *number)).collect();
+                let listed: Vec<_> = columns
+                    .iter()
+                    .map(|(column, number)| (*column, *number))
+                    .collect();
+                database.write_one(put(key, time, &listed));
+                naive.0.insert(
+                    key.clone(),
+                    Row {
+                        time,
+                        columns: BTreeMap::new(),
+                    },
+                );
+                listed
+                    .iter()
+                    .for_each(|(column, number)| naive.set(key, column, *number, time));
+            }
+            Step::Set(key, column, number) => {
+                database.write_one(set(key, time, COLUMNS[*column], *number));
+                naive.set(key, COLUMNS[*column], *number, time);
+            }
+            Step::Increment(key, column) => {
+                let column = COLUMNS[*column];
+                let before = naive
+                    .0
+                    .get(key)
+                    .and_then(|row| row.columns.get(column))
+                    .map_or(0, |(number, _)| *number);
+                let outcome = database.write_one(increment(key, time, column, 1));
+                let RowOutcome::Written(Some(after)) = outcome else {
+                    panic!("{outcome:?}")
+                };
+                naive.set(key, column, before + 1, time);
+                assert_eq!(numbers(&after)[column], before + 1);
+            }
+            Step::SetIfAbsent(key, column, number) => {
+                let write = when(
+                    set(key, time, COLUMNS[*column], *number),
+                    Box::new(|row| row.is_none()),
+                );
+                let is_written = matches!(database.write_one(write), RowOutcome::Written(_));
+                assert_eq!(is_written, !naive.0.contains_key(key));
+                if is_written {
+                    naive.set(key, COLUMNS[*column], *number, time);
+                }
+            }
+            Step::Delete(key) => {
+                database.write_one(write_of(key, time, Action::Delete));
+                naive.0.remove(key);
+            }
+            Step::Pass(minutes) => clock.advance(minutes * MINUTE),
+            Step::Flush => database.flush(),
+            Step::Restart => {
+                database.close();
+                database = open();
+            }
+            Step::Remove(minutes) => {
+                let mut next = Some(bytes::Bytes::new());
+                while let Some(from) = next {
+                    let step =
+                        database
+                            .store
+                            .remove_expired(&database.threads, TABLE, &from, minutes * MINUTE);
+                    next = step.expect("it is removed").next;
+                }
+            }
+        }
+        naive.expire(clock.now().nanos(), are_cells);
+        check(&database, &naive);
+    }
+    // Everything expires, and a removal leaves nothing.
+    for _ in 0..4 {
+        clock.advance(20 * MINUTE);
+        database.store.next_version();
+    }
+    check(&database, &Naive::default());
+    let removed = database.store.remove_expired(&database.threads, TABLE, &[], 0);
+    assert_eq!(removed.expect("it is removed").next, None);
+    database.flush();
+    let again = database
+        .store
+        .remove_expired(&database.threads, TABLE, &[], 0)
+        .expect("it is read");
+    assert_eq!((again.rows, again.removed), (0, 0));
+    let entries = database
+        .store
+        .remove_expired(&database.threads, INDEX, &[], 0)
+        .expect("it is read");
+    assert_eq!(entries.rows, 0, "the entries are removed with their rows");
+    database.close();
+}
+
+#[test]
+fn expired_rows_and_cells_equal_a_naive_model() {
+    for (character, are_cells, fragment_bytes) in [
+        (Character::Embedded, false, 1 << 20),
+        (Character::Embedded, true, 1 << 20),
+        (Character::Distributed, false, 12),
+        (Character::Distributed, true, 12),
+    ] {
+        let mut runner = TestRunner::new(Config {
+            failure_persistence: None,
+            ..tideline_testkit::proptest_config(60)
+        });
+        let checked = runner.run(&steps(), |steps| {
+            run(character, are_cells, fragment_bytes, &steps);
+            Ok(())
+        });
+        checked.unwrap_or_else(|error| panic!("cells {are_cells}: {error}"));
+    }
+}
