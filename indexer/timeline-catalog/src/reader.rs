@@ -84,6 +84,15 @@ impl CatalogReader<'_> {
         }
     }
 
+    /// Returns the value of a tag of a timeline, visible or not; `None` if it is missing.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the ordinal is above all assigned ones. The tags of an unused ordinal below them have no meaning.
+    pub fn tag(&self, ordinal: Ordinal, key: &str) -> Option<&str> {
+        self.state.tag(ordinal, key)
+    }
+
     /// Returns the tag keys that identify the machine; the first one present applies.
     pub fn source_tags(&self) -> &[String] {
         &self.state.source_tags

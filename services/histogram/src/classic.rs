@@ -39,13 +39,25 @@ pub struct ClassicHistogram {
 /// Reason why series do not form a classic histogram.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ClassicError {
-    /// Bucket with a lower cumulative count than the bucket below it, or a higher count than the bucket above it.
-    #[error("bucket counts are not cumulative: {upper} has {count}, less than the bucket below")]
-    NotCumulative {
+    /// Bucket with a lower cumulative count than the bucket below it.
+    #[error("bucket counts are not cumulative: {upper} has {count}, less than the bucket below, {below}")]
+    LessThanBelow {
         /// Upper bound of the bucket.
         upper: f64,
         /// Cumulative count of the bucket.
         count: f64,
+        /// Cumulative count of the next lower bucket.
+        below: f64,
+    },
+    /// Bucket with a higher cumulative count than the bucket above it.
+    #[error("bucket counts are not cumulative: {upper} has {count}, more than the bucket above, {above}")]
+    MoreThanAbove {
+        /// Upper bound of the bucket.
+        upper: f64,
+        /// Cumulative count of the bucket.
+        count: f64,
+        /// Cumulative count of the next higher bucket.
+        above: f64,
     },
     /// Negative count.
     #[error("the count {0} is negative")]
@@ -79,17 +91,17 @@ impl ClassicHistogram {
             return;
         }
         let at = self.buckets.partition_point(|(bound, _)| *bound < upper);
-        if self.buckets.get(at).is_some_and(|(bound, _)| *bound == upper) {
+        let next = self.buckets.get(at).copied();
+        if next.is_some_and(|(bound, _)| bound == upper) {
             return;
         }
-        let is_above_next = self.buckets.get(at).is_some_and(|(_, next)| *next < count);
-        let is_below_last = at
-            .checked_sub(1)
-            .is_some_and(|before| count < self.buckets[before].1);
-        if is_above_next || is_below_last {
-            self.fail(ClassicError::NotCumulative { upper, count });
-        } else {
-            self.buckets.insert(at, (upper, count));
+        let above = next.map(|(_, above)| above).filter(|above| count > *above);
+        let below = at.checked_sub(1).map(|before| self.buckets[before].1);
+        let below = below.filter(|below| count < *below);
+        match (below, above) {
+            (Some(below), _) => self.fail(ClassicError::LessThanBelow { upper, count, below }),
+            (None, Some(above)) => self.fail(ClassicError::MoreThanAbove { upper, count, above }),
+            (None, None) => self.buckets.insert(at, (upper, count)),
         }
     }
 

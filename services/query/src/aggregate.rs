@@ -1,6 +1,6 @@
 //! Aggregate queries: parallel scans over shares of the timelines, merged per group.
 //!
-//! Every timeline belongs to one group. Groups are processed in result order, in batches of at most
+//! Every timeline belongs to at most one group. Groups are processed in result order, in batches of at most
 //! [`CELLS_AT_ONCE_MAX`] cells: the timelines of a batch are scanned, its rows are passed to the sink, and its state is
 //! dropped. Memory is therefore bounded for results of any size.
 

@@ -2,6 +2,9 @@
 //!
 //! Groups are found first and named (given their tags) later: if only a few of many are shown, the tags of the
 //! remaining groups are never copied.
+//!
+//! A timeline that is removed after its selection has no points any more and belongs to no group, unless each timeline
+//! is a group.
 
 use std::cmp::Ordering;
 
@@ -9,7 +12,7 @@ use hashbrown::HashMap;
 use tideline_engine::Table;
 use tideline_engine::model::Ordinal;
 
-use crate::plan::{Scope, Selected, for_each_entry};
+use crate::plan::{LOCKED_GROUP, Scope, Selected, for_each_entry};
 use crate::point_query::GroupBy;
 
 /// Timelines that share a result.
@@ -24,11 +27,11 @@ pub(crate) struct Group {
     example: Ordinal,
 }
 
-/// Groups, and the group index of each timeline of the scope.
+/// Groups, and the group index of each timeline of the scope; `None` = in no group.
 #[derive(Debug)]
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
-    pub(crate) of: Vec<u32>,
+    pub(crate) of: Vec<Option<u32>>,
 }
 
 impl Groups {
@@ -37,7 +40,7 @@ impl Groups {
         let text = |(key, value): &(String, String)| key.len() + value.len() + size_of::<(String, String)>();
         let group = |group: &Group| size_of::<Group>() + group.tags.iter().map(text).sum::<usize>();
         let groups: usize = self.groups.iter().map(group).sum();
-        (groups + self.of.len() * size_of::<u32>()) as u64
+        (groups + self.of.len() * size_of::<Option<u32>>()) as u64
     }
 }
 
@@ -59,7 +62,10 @@ impl Scope {
         }
         Groups {
             groups: sorted.into_iter().map(|(_, group)| group).collect(),
-            of: of.into_iter().map(|old| position[old as usize]).collect(),
+            of: of
+                .into_iter()
+                .map(|old| old.map(|old| position[old as usize]))
+                .collect(),
         }
     }
 
@@ -75,7 +81,7 @@ impl Scope {
                 });
                 return Groups {
                     groups: groups.collect(),
-                    of: (0..self.timelines.len() as u32).collect(),
+                    of: (0..self.timelines.len() as u32).map(Some).collect(),
                 };
             }
             GroupBy::Tags(keys) => keys,
@@ -83,12 +89,11 @@ impl Scope {
         };
         let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
-        let mut of = Vec::with_capacity(self.timelines.len());
+        let mut of = vec![None; self.timelines.len()];
         let mut key = Vec::new();
         let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
-        let mut timelines = self.timelines.iter();
-        for_each_entry(table, &ordinals, |entry| {
-            let Some(timeline) = timelines.next() else { return };
+        for_each_entry(table, &ordinals, |at, entry| {
+            let timeline = &self.timelines[at];
             key.clear();
             key.extend_from_slice(&timeline.measurement.to_le_bytes());
             for tag in keys {
@@ -107,23 +112,24 @@ impl Scope {
                 });
                 next
             });
-            of.push(group);
+            of[at] = Some(group);
         });
         Groups { groups, of }
     }
 
-    /// Sets the tags of some of the groups.
+    /// Sets the tags of some of the groups. The catalog keeps the tags of a removed timeline until a restart, so a
+    /// group gets its tags even if its example was removed.
     pub(crate) fn name_groups(&self, table: &Table, group_by: &GroupBy, groups: &mut Groups, which: &[u32]) {
         let GroupBy::Tags(keys) = group_by else { return };
-        let example = |group: &u32| groups.groups[*group as usize].example;
-        let ordinals: Vec<Ordinal> = which.iter().map(example).collect();
-        let mut which = which.iter();
-        for_each_entry(table, &ordinals, |entry| {
-            let Some(group) = which.next() else { return };
-            let value = |tag: &String| entry.tag(tag).unwrap_or_default().to_owned();
-            let tags = keys.iter().map(|tag| (tag.clone(), value(tag)));
-            groups.groups[*group as usize].tags = tags.collect();
-        });
+        for which in which.chunks(LOCKED_GROUP) {
+            let reader = table.catalog().reader();
+            for group in which {
+                let group = &mut groups.groups[*group as usize];
+                let value = |tag: &String| reader.tag(group.example, tag).unwrap_or_default().to_owned();
+                let tags = keys.iter().map(|tag| (tag.clone(), value(tag)));
+                group.tags = tags.collect();
+            }
+        }
     }
 
     /// Compares named groups in result order: single timelines by id, other groups by measurement and tags.
@@ -135,20 +141,23 @@ impl Scope {
         (name(a), &a.tags).cmp(&(name(b), &b.tags))
     }
 
-    /// Keeps the groups in `kept`, in that order. Removes the timelines of all other groups from the scope.
+    /// Keeps the groups in `kept`, in that order. Removes all other timelines from the scope.
     pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
         let mut position = vec![None; groups.groups.len()];
         for (new, old) in (0..).zip(kept) {
             position[*old as usize] = Some(new);
         }
-        let of: Vec<Option<u32>> = groups.of.iter().map(|old| position[*old as usize]).collect();
+        let of: Vec<Option<u32>> = groups.of.iter().map(|old| position[(*old)? as usize]).collect();
         let mut is_kept = of.iter().map(Option::is_some);
         self.timelines.retain(|_| is_kept.next().unwrap_or(false));
         let mut all: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
         let in_order = kept.iter().filter_map(|old| all[*old as usize].take());
         Groups {
             groups: in_order.collect(),
-            of: of.into_iter().flatten().collect(),
+            of: of.into_iter().filter(Option::is_some).collect(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use crate::result::{RowSink, Series};
 
 /// Maximum number of timelines visited under one lock of the catalog. The visit takes less than a
 /// millisecond.
-const LOCKED_GROUP: usize = 2_048;
+pub(crate) const LOCKED_GROUP: usize = 2_048;
 
 /// Timelines of a query, in order of id.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl Scope {
             measurements: Vec::new(),
         };
         let mut known: HashMap<Box<str>, u32> = HashMap::new();
-        for_each_entry(table, &ordinals, |entry| {
+        for_each_entry(table, &ordinals, |_, entry| {
             let name = entry.measurement();
             let measurement = known.get(name).copied().unwrap_or_else(|| {
                 let next = scope.measurements.len() as u32;
@@ -173,7 +173,7 @@ impl Scope {
     pub(crate) fn tag_keys(&self, table: &Table) -> Vec<String> {
         let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
         let mut keys: Vec<String> = Vec::new();
-        for_each_entry(table, &ordinals, |entry| {
+        for_each_entry(table, &ordinals, |_, entry| {
             for (key, _) in entry.tags() {
                 if let Err(at) = keys.binary_search_by(|have| have.as_str().cmp(key)) {
                     keys.insert(at, key.to_owned());
@@ -356,12 +356,16 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
     Ok(Some(wanted))
 }
 
-/// Visits catalog entries in the order of `ordinals`. A timeline that has been removed in the meantime is skipped.
-pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
-    for group in ordinals.chunks(LOCKED_GROUP) {
+/// Visits catalog entries in the order of `ordinals`, each with its index in `ordinals`. Skips timelines that were
+/// removed since their selection.
+pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(usize, &Entry<'_>)) {
+    for start in (0..ordinals.len()).step_by(LOCKED_GROUP) {
         let reader = table.catalog().reader();
-        let entries = group.iter().filter_map(|ordinal| reader.entry(*ordinal));
-        entries.for_each(|entry| visit(&entry));
+        for (at, ordinal) in ordinals.iter().enumerate().skip(start).take(LOCKED_GROUP) {
+            if let Some(entry) = reader.entry(*ordinal) {
+                visit(at, &entry);
+            }
+        }
     }
 }
 

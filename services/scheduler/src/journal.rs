@@ -70,6 +70,9 @@ impl Edit {
 struct TableState {
     /// Trusted timestamp up to which each schedule was served.
     served: BTreeMap<StoredKind, i64>,
+    /// Content of `served` in the last row of the table: the timestamps that a restart would read.
+    #[serde(skip)]
+    stored: BTreeMap<StoredKind, i64>,
     paused: BTreeSet<StoredKind>,
 }
 
@@ -123,7 +126,9 @@ impl Journal {
             self.set_aside = self.set_aside.max(self.next_id);
             self.jobs.insert(id, parse(detail)?);
         } else if let Some(id) = name.strip_prefix("table-").and_then(|id| id.parse().ok()) {
-            self.tables.insert(TableId(id), parse(detail)?);
+            let mut table: TableState = parse(detail)?;
+            table.stored.clone_from(&table.served);
+            self.tables.insert(TableId(id), table);
         } else if name == STORE_ROW {
             let store: StoreState = parse(detail)?;
             self.next_id = self.next_id.max(store.next_id);
@@ -162,10 +167,11 @@ impl Journal {
         row(STORE_ROW.into(), content)
     }
 
-    /// Returns the current row of a table.
-    pub(crate) fn table_row(&self, table: TableId) -> (Bytes, Bytes) {
-        let content = self.tables.get(&table).cloned().unwrap_or_default();
-        row(table_name(table), content)
+    /// Returns the current row of a table. The caller stores it.
+    pub(crate) fn table_row(&mut self, table: TableId) -> (Bytes, Bytes) {
+        let state = self.tables.entry(table).or_default();
+        state.stored.clone_from(&state.served);
+        row(table_name(table), &*state)
     }
 
     /// Records a job that started or ended, or a waiting restore. Returns the edit that stores it and removes past jobs
@@ -219,13 +225,12 @@ impl Journal {
             .collect()
     }
 
-    /// Records that a schedule was served. Returns the timestamp that was recorded before; `None` = first record.
+    /// Records that a schedule was served. Returns the timestamp in the last row of the table; `None` if the row has
+    /// none.
     pub(crate) fn serve(&mut self, table: TableId, kind: JobKind, now: i64) -> Option<i64> {
-        self.tables
-            .entry(table)
-            .or_default()
-            .served
-            .insert(StoredKind(kind), now)
+        let state = self.tables.entry(table).or_default();
+        state.served.insert(StoredKind(kind), now);
+        state.stored.get(&StoredKind(kind)).copied()
     }
 
     /// Pauses a kind of jobs or resumes it; returns the row to store, `None` if nothing changed.
@@ -244,7 +249,10 @@ impl Journal {
         } else {
             paused.remove(&StoredKind(kind))
         };
-        changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
+        changed.then(|| match table {
+            Some(table) => self.table_row(table),
+            None => self.store_row(),
+        })
     }
 
     /// Returns true if a kind of jobs is paused for a table; `None` = for jobs of the whole store.

@@ -25,8 +25,8 @@ const RETRY_MIN: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(600);
 /// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
-/// Minimum difference between a served time of a schedule and the previous one, in nanoseconds, for it to be stored
-/// although no work was done. After work, the served time is always stored.
+/// Minimum time between two stored served times of a schedule, in nanoseconds, unless work was done. It bounds the
+/// writes of a schedule that runs every minute and never has work. A restart may catch up on times within it.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Waiting or running job.
@@ -325,11 +325,11 @@ impl JobQueue {
                 if is_continuous || !has_come || self.has_work(table.id, kind, now) {
                     continue;
                 }
-                let before = journal.serve(table.id, kind, now);
+                let stored = journal.serve(table.id, kind, now);
                 let has_worked = self.worked.contains(&(table.id, kind));
                 self.worked.retain(|worked| *worked != (table.id, kind));
                 is_to_store |= has_worked
-                    || before.is_none_or(|before| now.abs_diff(before) >= SERVED_STORED_EVERY.unsigned_abs());
+                    || stored.is_none_or(|stored| now.abs_diff(stored) >= SERVED_STORED_EVERY.unsigned_abs());
             }
             if is_to_store {
                 edit.put.push(journal.table_row(table.id));

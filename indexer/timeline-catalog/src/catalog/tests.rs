@@ -244,6 +244,7 @@ fn a_removed_timeline_is_gone_from_everything_and_comes_back_as_itself() {
         assert_eq!(listed(reader.tag_values("host", &ALL)), [("b".to_owned(), 1)]);
         assert_eq!(listed(reader.tag_values("dc", &ALL)), [("x".to_owned(), 1)]);
         assert!(reader.needs_announcement(ordinals[0]));
+        assert_eq!(reader.tag(ordinals[0], "host"), Some("a"), "its identity stays");
         assert_eq!(
             reader.by_key(b"a", &mut LastKey::default()),
             Some(ordinals[0]),

@@ -327,14 +327,32 @@ fn classic_histograms_become_native() {
             observed: 9.0
         })
     );
-    classic.set_bucket(4.0, 4.0);
+}
+
+#[test]
+fn the_error_of_counts_that_are_not_cumulative_names_the_contradicting_bucket() {
+    let mut classic = ClassicHistogram::default();
+    classic.set_bucket(2.0, 5.0);
+    classic.set_bucket(8.0, 9.0);
+    let refused = |upper, count| {
+        let mut classic = classic.clone();
+        classic.set_bucket(upper, count);
+        classic.to_histogram().expect_err("not cumulative").to_string()
+    };
     assert_eq!(
-        classic.to_histogram(),
-        Err(ClassicError::NotCumulative {
-            upper: 4.0,
-            count: 4.0
-        })
+        refused(4.0, 4.0),
+        "bucket counts are not cumulative: 4 has 4, less than the bucket below, 5"
     );
+    assert_eq!(
+        refused(4.0, 10.0),
+        "bucket counts are not cumulative: 4 has 10, more than the bucket above, 9"
+    );
+    assert_eq!(
+        refused(1.0, 6.0),
+        "bucket counts are not cumulative: 1 has 6, more than the bucket above, 5"
+    );
+    classic.set_bucket(4.0, 5.0);
+    assert!(classic.to_histogram().is_ok(), "equal counts are cumulative");
 }
 
 #[test]

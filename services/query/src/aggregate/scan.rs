@@ -37,14 +37,15 @@ pub(super) struct Member {
 /// Returns the timelines of a batch of groups, in order of id.
 pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> Vec<Member> {
     let all = scope.timelines.iter().zip(&groups.of);
-    let inside = all.filter(|(_, group)| batch.contains(&(**group as usize)));
-    inside
-        .map(|(timeline, group)| Member {
+    all.filter_map(|(timeline, group)| {
+        let group = group.filter(|group| batch.contains(&(*group as usize)))?;
+        Some(Member {
             id: timeline.id,
             measurement: timeline.measurement,
-            group: *group - batch.start as u32,
+            group: group - batch.start as u32,
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// Result of a worker or of a whole scan: the state of each group of the batch (`None` for a group without values), and

@@ -3,7 +3,7 @@
 //! They also check the bytes of stored rows.
 
 use bytes::Bytes;
-use tideline_model::{JobKind, Policy, TableId, Tier};
+use tideline_model::{JobKind, Policy, Schedule, TableId, Tier};
 use tideline_scheduler::{JobFilter, JobState, Settings, WorkError};
 
 use crate::fake::{DAY, FakeWork, HOUR, day, in_state, nightly, old_days, only, table};
@@ -76,6 +76,47 @@ fn schedules_are_not_served_twice_and_missed_ones_are_caught_up() {
     work.advance(DAY);
     work.scheduler().run_due();
     assert_eq!(work.log(), ["Catalog", "Migrate [2]"]);
+}
+
+#[test]
+fn a_schedule_that_never_has_work_is_stored_as_served_every_hour() {
+    let every_half_hour = Schedule::Cron {
+        expression: "*/30 * * * *".into(),
+        time_zone: "UTC".into(),
+    };
+    let work = FakeWork::new(
+        Policy {
+            migrate: every_half_hour,
+            ..Policy::default()
+        },
+        Vec::new(),
+    );
+    let scheduler = work.scheduler();
+    let row = || work.rows.lock().get(&Bytes::from("table-0000000001")).cloned();
+    let mut stored = Vec::new();
+    for _ in 0..7 {
+        work.advance(HOUR / 2);
+        let before = row();
+        scheduler.run_due();
+        stored.push(row() != before);
+    }
+    assert_eq!(stored, [true, false, true, false, true, false, true]);
+    // A restart before the next scheduled time finds nothing that was missed.
+    work.advance(HOUR / 4);
+    work.tables.lock()[0].segments = old_days(1);
+    work.log();
+    work.scheduler().run_due();
+    assert_eq!(work.log(), ["Catalog"]);
+    // A restart reads what was stored, so the hour does not begin again with it.
+    work.tables.lock()[0].segments.clear();
+    work.advance(HOUR / 4);
+    let before = row();
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    assert_eq!(row(), before, "half an hour after the stored time");
+    work.advance(HOUR / 2);
+    scheduler.run_due();
+    assert_ne!(row(), before, "an hour after the stored time");
 }
 
 #[test]
