@@ -1,6 +1,7 @@
 //! Secondary indexes of wide tables: definition, state and use.
 //!
-//! A definition names columns of the table. The server adds their types, and the columns of the primary key at the end.
+//! A definition names columns of the table. The server adds their types, and appends the missing columns of the primary
+//! key.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{IndexCover, IndexScope, IndexState};
@@ -24,8 +25,8 @@ pub struct CreateIndex {
     /// the forms of key columns of a table. `type` can be omitted. The columns of the primary key that are not named
     /// follow at the end.
     pub key: Vec<KeyColumn>,
-    /// Columns that the entries hold in addition: a list of names, or `"all"`. A read of these columns, the columns of
-    /// the index and the primary key does not read the rows. Default: none.
+    /// Columns that the entries hold in addition to their key: a list of names, or `"all"`. A read of these columns,
+    /// the columns of the index and the primary key does not read the rows. Default: none.
     #[serde(default, skip_serializing_if = "IndexColumns::is_empty")]
     pub covers: IndexColumns,
     /// Scope of the order. Default `global`.
@@ -78,9 +79,10 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexStatus {
-    /// The job `build_index` adds the rows that are older than the index. Reads are refused with status 503.
+    /// The job `build_index` adds the entries of the rows that are older than the index. Reads are refused with status
+    /// 503.
     Building,
-    /// Every row has its entry.
+    /// The build is complete, and the index can be read.
     Ready,
 }
 
@@ -101,7 +103,7 @@ pub struct IndexView {
     pub name: String,
     /// Columns by which the entries are sorted. The other columns of the primary key follow.
     pub key: Vec<KeyColumn>,
-    /// Columns that the entries hold in addition.
+    /// Columns that the entries hold in addition to their key.
     pub covers: IndexColumns,
     /// Scope of the order.
     pub scope: Scope,
@@ -125,7 +127,7 @@ pub struct IndexList {
     pub request_id: String,
 }
 
-/// Secondary index in the response to a request for it.
+/// Response with one secondary index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IndexDetail {
     /// The index.
@@ -137,11 +139,11 @@ pub struct IndexDetail {
 }
 
 impl CreateIndex {
-    /// Converts to the settings of the model. `type_of` returns the type of a column of the table.
+    /// Converts the definition to the settings of the model. `type_of` returns the type of a column of the table.
     ///
     /// # Errors
     ///
-    /// Returns a message if a column without a type is not declared, or has several forms.
+    /// Returns a message if a column without a form is not a column of the table, or if a column has several forms.
     pub fn into_spec(self, type_of: impl Fn(&str) -> Option<ColumnType>) -> Result<IndexSpec, String> {
         let mut key = Vec::with_capacity(self.key.len());
         for mut column in self.key {
@@ -173,7 +175,7 @@ impl CreateIndex {
 }
 
 impl IndexView {
-    /// Creates the view of an index, without its use.
+    /// Creates the view of an index, with usage counters of 0.
     pub fn new(spec: &IndexSpec) -> Self {
         Self {
             name: spec.name.clone(),

@@ -56,7 +56,7 @@ pub struct ResultSeries {
     pub values: Vec<Vec<String>>,
 }
 
-/// Buckets of InfluxDB 2. Each table with the model series is a bucket.
+/// Buckets of InfluxDB 2. Each table that has the model `series` is a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"buckets": [{
     "id": "default", "orgID": "tideline", "type": "user", "name": "default", "retentionRules": []

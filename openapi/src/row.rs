@@ -186,7 +186,7 @@ pub enum RowImage {
     After,
 }
 
-/// Format of integers beyond ±2⁵³ in JSON. JavaScript rounds such numbers.
+/// Format of integers beyond ±2⁵³ in JSON. JavaScript rounds these numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RowIntegers {
@@ -312,7 +312,7 @@ pub struct ImportEnd {
     /// Numbers of records by outcome.
     #[serde(flatten)]
     pub counts: RowCounts,
-    /// Number of records that were not written and have no line, because the response lists at most 10,000 and
+    /// Number of records that were not written and have no line, because the response lists at most 10,000 records and
     /// 3 MiB.
     pub omitted: u64,
     /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after
@@ -367,11 +367,11 @@ pub struct GetRows {
     /// Time range of the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_range: Option<TimeSpan>,
-    /// Range of the names of the columns to return, in their order. Instead of `columns`.
+    /// Range of the names of the columns to return, in their order. Cannot be combined with `columns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column_range: Option<ColumnRange>,
-    /// Maximum number of columns of a row, 1 to 10,000. A row with more columns has `next_column`, with which
-    /// `column_range` continues. Instead of `columns`.
+    /// Maximum number of columns of a row, 1 to 10,000. A row with more columns has `next_column`, from which a
+    /// `column_range` continues. Cannot be combined with `columns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column_limit: Option<u32>,
     /// True to return the revision of each row. A write can require that a row still has its revision. Default false.
@@ -448,8 +448,8 @@ pub enum ScanDirection {
     "limit": 100
 }))]
 pub struct ScanRows {
-    /// Name of a secondary index. `prefix` and `range` then restrict its key, and rows come in its order. Rows without a
-    /// value in one of its columns are not found. Default: the primary key.
+    /// Name of a secondary index. `prefix` and `range` then apply to the key of the index, and rows are returned in the
+    /// order of the index. Rows without a value in one of the index columns are not returned. Default: the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// Values of the first key columns.
@@ -484,8 +484,9 @@ pub struct ScanRows {
     /// True to allow a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
-    /// True to return the revision of each row, and the revision of the range if the page is a complete forward scan
-    /// within one partition. A write can require that rows and range still have these revisions. Default false.
+    /// True to return the revision of each row, and the revision of the range if the page is a complete forward scan of
+    /// the primary key within one partition. A write can require that rows and range still have these revisions.
+    /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revisions: bool,
 }
@@ -528,7 +529,7 @@ pub struct RowsPage {
     /// Reason why the page ended before the end of the scan. Omitted if the scan has ended.
     pub reason: Option<PageEnd>,
     /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page
-    /// is a complete forward scan within one partition.
+    /// is a complete forward scan of the primary key within one partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Id of the request, as in the server log.
@@ -547,7 +548,7 @@ pub struct ScanEnd {
     /// Reason why the response ended before the end of the scan. Omitted if the scan has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<PageEnd>,
-    /// Revision of the range; as in a page.
+    /// Revision of the range, as in a page of rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
@@ -557,8 +558,8 @@ pub struct ScanEnd {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"prefix": {"customer": "acme"}}))]
 pub struct CountRows {
-    /// Name of a secondary index. `prefix` and `range` then restrict its key. Rows without a value in one of its columns
-    /// are not counted. Default: the primary key.
+    /// Name of a secondary index. `prefix` and `range` then apply to the key of the index. Rows without a value in one
+    /// of the index columns are not counted. Default: the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// Values of the first key columns.
@@ -575,7 +576,7 @@ pub struct CountRows {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
     /// True to estimate the count: exact up to 20,000 rows read, from a sample beyond that. The response then has an
-    /// `interval`. Not with `page_token`. Default false.
+    /// `interval`. Cannot be combined with `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
     /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
@@ -595,7 +596,8 @@ pub struct RowsCounted {
     pub interval: Option<CountInterval>,
     /// Number of rows and deletions that were read.
     pub scanned: u64,
-    /// Token to continue the count after 1,000,000 rows and deletions; add up the counts. `null` at the end.
+    /// Token to continue a count that ended after reading 1,000,000 rows and deletions; the total is the sum of the
+    /// counts. `null` at the end.
     pub next: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,

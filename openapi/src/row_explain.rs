@@ -12,13 +12,14 @@ use crate::row::{CountRows, GetRows, ScanRows};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"low": 950_000, "high": 1_050_000}))]
 pub struct CountInterval {
-    /// Lower end: the estimate minus three standard errors of the sample, and at least the rows that were counted.
+    /// Lower end: the estimate minus three standard errors of the sample, but at least the number of rows that were
+    /// counted.
     pub low: u64,
     /// Upper end: the estimate plus three standard errors of the sample.
     pub high: u64,
 }
 
-/// Read of rows to explain: exactly one member.
+/// Read of rows to explain. Exactly one member is required.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"scan": {"prefix": {"customer": "acme"}, "where": {"field": "total", "gt": 5}}}))]

@@ -75,7 +75,7 @@ const fn one_version() -> u32 {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"add_columns": [{"name": "note", "type": "string"}], "max_versions": 3}))]
 pub struct WideChanges {
-    /// Columns to declare. Values that rows hold in a column of this name stay.
+    /// Columns to declare. Existing values of a column with this name are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_columns: Vec<RowColumn>,
     /// Names of declared columns and patterns to remove. Values of a column that was declared with the table are
@@ -139,11 +139,11 @@ pub struct KeyColumn {
     /// Column of type `i64` with strictly rising ids, which the server assigns to rows without an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<KeyGenerated>,
-    /// Computed column with the first hexadecimal digits of the MD5 of other key columns: spreads load.
+    /// Computed column that spreads load: the first hexadecimal digits of the MD5 of other key columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_prefix: Option<KeyHashPrefix>,
-    /// Computed column with a number chosen by the hash of other key columns: spreads load, and scans merge the
-    /// buckets in order. Only for the first key column.
+    /// Computed column that spreads load: a number chosen by the hash of other key columns. Scans merge the buckets in
+    /// the order of the other key columns. Only for the first key column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<KeyBucket>,
     /// Column whose values are stored as text with the characters in reverse order.
@@ -381,7 +381,7 @@ impl From<TtlScope> for TtlOf {
 }
 
 impl KeyColumn {
-    /// Returns true if neither a type nor a computation is given.
+    /// Returns true if the column has neither a type nor a modifier.
     pub(crate) fn has_no_form(&self) -> bool {
         *self
             == Self {

@@ -27,7 +27,7 @@ fn scripts_of_prometheus_pass() {
     let scripts = scripts(&folder);
     assert_eq!(scripts.len(), SCRIPTS, "scripts of the corpus");
     let options = Options {
-        // The tests of the promql crate run these variants too, so only the slow form runs them here.
+        // The tests of the promql crate run these variants too, so they run here only in the slow run.
         is_fixed_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
         as_range_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
         has_listed_histograms: true,

@@ -26,7 +26,7 @@ pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
 pub const FACET_ANSWER_MAX: usize = 100_000;
 /// Number of timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
-/// Number of the missing value in every [`Values`].
+/// Number that every [`Values`] assigns to the missing value.
 const MISSING: u32 = 0;
 
 /// Condition and keys of a facet request.

@@ -11,7 +11,7 @@ use crate::relevance::{each_text, texts};
 /// A text that matched the condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Highlight {
-    /// Property of the text: measurement, source, a tag or an attribute.
+    /// Property that holds the text: measurement, source, a tag or an attribute.
     pub subject: Subject,
     /// The text; in a list, the element that matched.
     pub text: String,

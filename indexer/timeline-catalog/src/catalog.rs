@@ -273,10 +273,10 @@ impl Catalog {
 
     /// Removes timelines like [`remove`](Self::remove), for a removal that is replayed from the journal at the start.
     ///
-    /// Attributes from earlier journal entries are dropped. A loaded row may predate the removal, or postdate it if
-    /// the timeline was announced again. Rows that predate a removal are deleted before the removal is acknowledged.
-    /// Therefore attributes that only a row holds are kept if a later journal entry announces the timeline again.
-    /// [`replayed`](Self::replayed) removes the attributes of all other removed timelines.
+    /// Attributes from earlier journal entries are dropped. Attributes that only a loaded row holds are kept if a later
+    /// journal entry announces the timeline again: older rows are deleted before a removal is acknowledged, so the row
+    /// was written after the removal. [`replayed`](Self::replayed) removes the attributes of all other removed
+    /// timelines, whose rows may be older than the removal.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }

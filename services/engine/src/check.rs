@@ -1,6 +1,7 @@
-//! Offline check: reads everything that a backend stores of a database and reports damage.
+//! Offline check: reads all data that a backend stores for a database, and reports damage.
 //!
-//! The search index is not checked here: each start checks it and rebuilds it from the catalog if necessary.
+//! The search index is not checked here: each start of the engine checks it and rebuilds it from the catalog if
+//! necessary.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub struct CheckReport {
     /// Timelines of all tables: those of the catalogs, plus those that the journal introduces, minus those that it
     /// removes.
     pub timelines: u64,
-    /// Damage found: one sentence each, with its location.
+    /// Findings of damage, one sentence each, with the location.
     pub findings: Vec<String>,
 }
 
@@ -81,7 +82,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report
 }
 
-/// Checks the rows of a wide table, and checks that their keys match its layout.
+/// Checks the rows and the indexes of a wide table, and checks that the keys of the rows match the key layout.
 fn check_wide(
     backend: &dyn Backend,
     parts: Result<&StoredParts, &LogError>,

@@ -1,6 +1,6 @@
 //! The open database: opening, closing, readiness and statistics.
 //!
-//! [`Engine`] joins the store, the catalogs and the search index. The other modules add its operations.
+//! [`Engine`] combines the store, the catalogs and the search index. The other modules add its operations.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -46,7 +46,7 @@ pub struct Engine {
     pub(crate) index_reads: IndexReads,
     /// Held while the settings of a table are read, changed and stored.
     pub(crate) altering: Mutex<()>,
-    /// Held while an archive is attached. Two runs at once would attach everything twice.
+    /// Held while an archive is attached. Two concurrent runs would attach everything twice.
     pub(crate) attaching: Mutex<()>,
     replayed: Replayed,
 }
@@ -62,9 +62,10 @@ pub struct Settings {
     pub rows: tideline_wide_table::Settings,
     /// Size of the cache of raw series keys per table, in bytes.
     pub raw_key_cache_bytes: usize,
-    /// Limits per table, and of the number of tables.
+    /// Limits per table, and the maximum number of tables.
     pub tables: TableLimits,
-    /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
+    /// True if the data is a copy of a database that stays in use. Archived files then belong to the original database
+    /// and are not deleted.
     pub is_copy: bool,
     /// Delay of the removal of timelines, so that a mistake can be corrected. After a policy change or a clock jump,
     /// no timeline is removed because of its age until this delay has passed. An empty timeline is removed only if
@@ -98,7 +99,7 @@ pub struct Readiness {
     pub reads: bool,
     /// True if writes are accepted.
     pub writes: bool,
-    /// Reasons for refusals, and conditions to report although nothing is refused.
+    /// Reasons for refusals, and warnings about conditions that cause no refusal.
     pub reasons: Vec<String>,
     /// Tiers whose store has failed and is being reopened.
     pub reopening: Vec<FailedTier>,
@@ -159,9 +160,9 @@ pub struct EngineStats {
     pub index: IndexStatus,
     /// Visible timelines of all tables.
     pub timelines: u64,
-    /// New timelines refused since the start by the limit per minute of their table.
+    /// New timelines refused since the start because of the per-minute limit of their table.
     pub timelines_refused: u64,
-    /// New timelines refused since the start by the memory limit of the identities of their table.
+    /// New timelines refused since the start because the identities of their table have reached their memory limit.
     pub timelines_oversized: u64,
     /// Resident bytes of all catalogs.
     pub catalog_bytes: usize,
@@ -406,7 +407,7 @@ impl Engine {
         })
     }
 
-    /// Returns the state of a table; creates and indexes the catalog if the table has none.
+    /// Returns the state of a table; creates and indexes its catalog if it does not exist.
     pub(crate) fn table_state(&self, table: &tideline_series_store::Table) -> TableState {
         let mut is_new = false;
         let table_state = self.catalogs.get_or_insert(table.id(), || {

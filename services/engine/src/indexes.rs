@@ -1,7 +1,7 @@
 //! Secondary indexes of wide tables: creation, removal, build and statistics.
 //!
-//! An index is a part of the settings of its table. Every write maintains it from its creation on; a job adds the rows
-//! that are older. Reads are refused until the job has ended.
+//! An index is a part of the settings of its table. Every write maintains it from its creation on; a job adds the
+//! entries of older rows. Reads are refused until the job has ended.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -41,7 +41,7 @@ pub struct BuildingIndex {
     pub name: String,
 }
 
-/// Work of a build so far, since its start or since the last restart.
+/// Work of a build since it was started or last resumed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BuildProgress {
     /// Number of rows that were read.
@@ -52,7 +52,7 @@ pub struct BuildProgress {
     pub bytes_written: u64,
 }
 
-/// Use of an index since the start of the server.
+/// Usage counters of an index since the start of the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IndexUse {
     /// Number of scans of the index.
@@ -84,16 +84,16 @@ impl IndexReads {
 /// Result of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildEnd {
-    /// Every row has its entry, and the index can be read.
+    /// The index is complete and can be read.
     Ready(BuildProgress),
-    /// The caller ended the build. The next one continues at about this position.
+    /// The caller ended the build. The next build continues at the same position.
     Stopped,
     /// The index does not exist any more, or is ready already.
     Gone,
 }
 
 impl Engine {
-    /// Creates an index, whose id and state in `index` are ignored. It is built by a job of the kind `build_index`.
+    /// Creates an index. The id and the state in `index` are ignored. A job of the kind `build_index` builds the index.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the use of an index.
+    /// Returns the usage counters of an index.
     pub fn index_use(&self, index: TableId) -> IndexUse {
         let (scans, entries_read) = self.index_reads.of(index);
         IndexUse {
@@ -167,11 +167,13 @@ impl Engine {
     }
 
     /// Builds an index, and makes it readable at the end. Calls `proceed` after each page of rows. A build that was
-    /// ended by `proceed` or by a restart continues where it has stopped.
+    /// ended by `proceed` continues at the same position; after a restart, a build continues at the last stored
+    /// position.
     ///
     /// # Errors
     ///
-    /// Returns an error of the rows if they cannot be read or written, for example for a row that cannot have an entry.
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space, and the errors of the row store, for
+    /// example for a row that cannot have an entry.
     pub fn build_index(
         &self,
         building: &BuildingIndex,

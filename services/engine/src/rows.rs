@@ -37,9 +37,10 @@ const BUCKET_ROWS_MIN: usize = 8;
 /// Result of starting a request with an idempotency key.
 #[derive(Debug)]
 pub enum RowRequestStart<'e> {
-    /// The key is new; the rows are to be written.
+    /// The key is new; the rows must be written.
     New(RunningRequest<'e>),
-    /// Stored response: the key was used before by the same request. Nothing is to be written.
+    /// The same request was executed before with this key; holds its stored response. The rows must not be written
+    /// again.
     Repeated(Box<RawValue>),
 }
 
@@ -100,11 +101,11 @@ impl Engine {
         self.rows.next_version()
     }
 
-    /// Refuses a client's version if it is farther from now than the table allows.
+    /// Returns an error if a version that a client has set is farther from the current time than the table allows.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`] for such a version.
+    /// Returns [`EngineError::Invalid`] for a version that is too far from the current time.
     pub fn check_version(&self, table: &WideTable, version: i64) -> Result<()> {
         let Some(guard) = table.settings().version_guard else {
             return Ok(());
@@ -127,8 +128,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::DiskFull`] below the watermark of free space, the error of `make`, and otherwise an
-    /// error of the rows. After an error of kind `Unavailable` the outcome is unknown.
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space, the error of `make`, and otherwise the
+    /// errors of the row store. After an error of kind `Unavailable` the outcome is unknown.
     pub fn write_rows<'w>(
         &self,
         table: &WideTable,
@@ -166,7 +167,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error of the rows. After an error of kind `Unavailable` the outcome is unknown.
+    /// Returns the errors of the row store. After an error of kind `Unavailable` the outcome is unknown.
     pub fn delete_rows(
         &self,
         table: &WideTable,
@@ -265,8 +266,8 @@ pub enum RowPath {
     Index {
         /// The index.
         index: Arc<Index>,
-        /// True if the entries hold everything that is read of the rows, so that the rows themselves are not read. Rows
-        /// then have only the columns that the entries hold.
+        /// True if the entries hold all columns that the scan needs, so that the rows themselves are not read. The
+        /// returned rows then have only the columns that the entries hold.
         is_covered: bool,
     },
 }
@@ -319,14 +320,14 @@ struct Cursor {
 }
 
 impl RowScan<'_> {
-    /// Returns the number of rows or index entries and of deletion markers read so far.
+    /// Returns the number of rows (or index entries) and tombstones read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
     }
 
     /// Returns the next row; `None` at the end. Reads further pages of each range whose rows have all been returned,
-    /// until a page has a row or the range ends. Costs a read of the row per index entry if the index does not cover
-    /// the read.
+    /// until a page has a row or the range ends. If the index does not cover the read, each index entry costs a read of
+    /// its row.
     ///
     /// # Errors
     ///
@@ -347,8 +348,8 @@ impl RowScan<'_> {
         Ok(None)
     }
 
-    /// Returns the row of an index entry; `None` if the row has changed since the entry was read and belongs elsewhere
-    /// in the order of the index now.
+    /// Returns the row of an index entry; `None` if the row was changed since the entry was read, so that the entry is
+    /// obsolete.
     fn row_of_entry(&self, index: &Index, is_covered: bool, entry: &StoredRow) -> Result<Option<StoredRow>> {
         let table = self.table.table().points().id();
         let damaged = |reason| WideError::Damaged { table, reason };

@@ -122,7 +122,7 @@ impl WideTable {
         }
     }
 
-    /// Returns the names and numbers of the declared columns that rows store by number, in no order.
+    /// Returns the names and numbers of the declared columns that rows store by number, in no particular order.
     pub fn declared_names(&self) -> impl Iterator<Item = (&str, u32)> {
         self.names
             .iter()
@@ -290,8 +290,8 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
 }
 
 /// Numbers the columns that are declared when the table is created, and refuses a changed type of a declared column.
-/// Patterns and columns declared later get the number 0. Rows store such columns by name; rows may already hold
-/// values of a column that is declared later.
+/// Patterns and columns declared later get the number 0. Rows store these columns by name, because rows may already
+/// hold values of the column when it is declared.
 fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let known: HashMap<&str, &ColumnSpec> = before
         .into_iter()

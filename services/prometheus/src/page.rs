@@ -59,8 +59,8 @@ struct ReadPart {
 }
 
 impl<'p> Page<'p> {
-    /// Reads units from a millisecond on, until the units end or the page is full. A full page cuts or omits some
-    /// units, but never omits all.
+    /// Reads the samples of units from the millisecond `from`, until all units are read or the page is full. A full
+    /// page cuts or omits some units, but never omits all.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
         let read_parts = read_parts(units);
         let (layouts, fields, has_histograms) = layouts(transfer, &read_parts);

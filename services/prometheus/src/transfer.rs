@@ -61,7 +61,7 @@ pub(crate) struct Named {
 /// Series that are read and written together.
 #[derive(Debug)]
 pub(crate) enum Unit<'u> {
-    /// All series of a timeline whose metric names no other measurement has.
+    /// All series of a timeline, except those whose metric name also occurs in another measurement.
     Timeline(Found),
     /// One series, of one timeline or several.
     Series(&'u [Named]),
@@ -189,8 +189,8 @@ impl<'t> Transfer<'t> {
         self.earlier.iter().any(|matchers| matchers.iter().all(overlaps))
     }
 
-    /// Adds the series of some timelines to a list, except for series already written. If `only_shared` is true, only
-    /// series whose metric names other measurements also have are added.
+    /// Adds the series of some timelines to a list, except for series already written. If `only_shared` is true, adds
+    /// only series whose metric name also occurs in another measurement.
     fn name(
         &self,
         timelines: &[Found],

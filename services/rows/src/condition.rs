@@ -103,7 +103,7 @@ impl Record for RowRecord<'_, '_> {
     }
 }
 
-/// Passes a value to `take` in the form in which it is compared, and returns the result.
+/// Passes a value to `take` in the form in which it is compared, and returns the result of `take`.
 fn compared(
     value: &CellValue<'_>,
     declared: Option<ColumnType>,
@@ -147,7 +147,8 @@ fn decimal_text(number: Decimal) -> String {
     hex(&key)
 }
 
-/// Converts the values of a condition to the form in which the values of rows are compared, and collects the columns.
+/// Converts the literals of a condition to the form in which the values of rows are compared, and adds the tested
+/// columns to `targets`.
 fn convert(
     table: &WideTable,
     condition: &Condition,
@@ -223,7 +224,7 @@ fn convert_test(test: &Test, literal: impl Fn(&Literal) -> Result<Literal>) -> R
     })
 }
 
-/// Converts a value to the form in which values of a type are compared. The error describes the given value.
+/// Converts a literal to the form in which values of the declared type are compared. The error describes the literal.
 fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::result::Result<Literal, String> {
     let Some(declared) = declared else {
         return Ok(literal.clone());

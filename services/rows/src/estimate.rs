@@ -34,11 +34,11 @@ const DESCENTS: usize = 4;
 /// Minimum standard error of a stratum, as a share of its estimate. Without a minimum, a few descents that agree by
 /// chance would give an error of 0.
 const STRATUM_ERROR_MIN: f64 = 0.25;
-/// Number of branches after which a descent ends, regardless of the number of rows.
+/// Maximum depth of a descent, in branches. At this depth, a descent ends regardless of the number of rows.
 const DEPTH_MAX: usize = 64;
 /// Number of strata after which no stratum is split. This limit bounds the memory of an estimate.
 const STRATA_MAX: usize = 512;
-/// Relative standard error below which a sample ends.
+/// Relative standard error at which sampling ends.
 const ERROR_MIN: f64 = 0.01;
 /// Number of standard errors by which the interval extends on each side of an estimate.
 const ERRORS_IN_INTERVAL: f64 = 3.0;
@@ -50,7 +50,7 @@ const READ_COST: u64 = 10;
 pub struct EstimateEffort {
     /// Number of rows up to which a count is exact.
     pub exact_rows: u64,
-    /// Cost of sampling, in rows read.
+    /// Cost at which sampling ends, in rows read.
     pub sampled_rows: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Explanations of reads: access path, ranges, estimated rows, and advice on the key.
 //!
-//! An explanation plans the read exactly as the read itself does. It therefore refuses every request that the read
-//! refuses, except a scan of the whole table, which it reports instead. Sizes are averages over the first rows of the
-//! result.
+//! An explanation plans the read in the same way as the read itself. It therefore refuses every request that the read
+//! refuses, except a scan of the whole table, which is reported in the result. Sizes are averages over the first rows
+//! of the result.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::selection::Selection;
 const MEASURED_ROWS: u64 = 200;
 /// Average length of keys, in bytes, above which shorter keys are advised.
 const KEY_BYTES_ADVISED: f64 = 1_024.0;
-/// Average length of keys, in bytes, up to which the share of the key in a row is ignored.
+/// Average length of keys, in bytes, up to which their share in a row gives no advice.
 const KEY_BYTES_SMALL: f64 = 64.0;
 /// Share of the key in a row above which shorter keys are advised.
 const KEY_SHARE_ADVISED: f64 = 0.5;
@@ -45,7 +45,7 @@ struct Sizes {
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] unless exactly one read is given, and the errors of planning and reading it.
+/// [`RowsError::Invalid`] unless the request has exactly one of `get`, `scan` and `count`, and the errors of this read.
 pub fn explain(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -248,7 +248,7 @@ impl Sizes {
     }
 }
 
-/// Returns the restrictions of the key columns in the order of the key.
+/// Returns the restrictions of the key columns as texts, in the order of the key.
 fn bounds_text(layout: &KeyLayout, prefix: &Members, range: Option<&KeyBounds>) -> Vec<String> {
     let mut bounds = Vec::new();
     for column in layout.logical() {

@@ -1,9 +1,9 @@
 //! Imports of files as row writes: CSV, lines of JSON, Arrow streams and Parquet files.
 //!
 //! 1. A reader reads one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
-//! 2. [`FileColumns`] maps the columns of the file to key columns and columns, by name, and converts each value to the
-//!    JSON form that writes accept. Values are therefore checked against the types of the table, with the same error
-//!    messages as in a write.
+//! 2. [`FileColumns`] maps the columns of the file to key columns and other columns by their names, and converts each
+//!    value to the JSON form that writes accept. Values are therefore checked against the types of the table, with the
+//!    same error messages as in a write.
 //! 3. Records are collected in entries, which are written one after the other. Only a record that is not valid is
 //!    refused: unlike in a write, the other rows of its partition are written.
 //!
@@ -37,10 +37,10 @@ const ENTRY_RECORDS: usize = 1_000;
 const ENTRY_BYTES: usize = 1 << 20;
 /// Maximum size of a record of text, in bytes: more than the largest row.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
-/// Memory that an import of text holds at most, in bytes: a record, its decoded form and an entry.
+/// Maximum memory of an import of text, in bytes: a record, its decoded form and an entry.
 pub const TEXT_MEMORY_BYTES: u64 = 48 << 20;
-/// Memory that an import of Arrow or Parquet holds at most in addition to its body, in bytes: a batch or pages, their
-/// decoded form and an entry.
+/// Maximum memory of an import of Arrow or Parquet in addition to its body, in bytes: a batch or pages, their decoded
+/// form and an entry.
 pub const COLUMNAR_MEMORY_BYTES: u64 = 80 << 20;
 
 /// Input of an import.
@@ -60,8 +60,8 @@ pub enum ImportSource {
 pub struct ImportSettings {
     /// Settings of the writes.
     pub write: WriteSettings,
-    /// Names of columns of the table, by names of columns of the file; `None` for columns that are ignored. Columns
-    /// that are not in the map keep their names.
+    /// Names of table columns by the names of file columns; `None` for file columns that are ignored. Columns that are
+    /// not in the map keep their names.
     pub map: BTreeMap<String, Option<String>>,
     /// True if a record changes only the columns that it contains, false if it replaces the row.
     pub is_update: bool,
@@ -86,8 +86,8 @@ type Record = std::result::Result<RowWrite, String>;
 ///
 /// # Errors
 ///
-/// If no entry was written: [`RowsError::Invalid`] for an input that cannot be read, and the errors of
-/// [`write`](crate::write::write). Later errors are part of the result.
+/// [`RowsError::Invalid`] for an input that cannot be read, and the errors of [`write`](crate::write::write). After the
+/// first entry has been written, an error is part of the result, as [`Imported::stopped`].
 pub fn import(
     engine: &Engine,
     table: &WideTable,
@@ -236,7 +236,7 @@ fn unreadable(what: &str, error: impl std::fmt::Display) -> RowsError {
     RowsError::Invalid(format!("{what} cannot be read: {error}"))
 }
 
-/// Returns the operation of records.
+/// Returns the operation with which records are written.
 fn operation(is_update: bool) -> RowOperation {
     match is_update {
         true => RowOperation::Update,

@@ -1,4 +1,4 @@
-//! Reads: rows by key, scans, counts; and deletes of ranges.
+//! Reads (rows by key, scans and counts) and deletes of ranges.
 //!
 //! Rows are converted to JSON one by one and passed to the caller, so memory is bounded by one page of the engine per
 //! range.
@@ -39,7 +39,7 @@ pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
 /// Expected number of rows of a scan without a limit or with a condition.
 const MANY_ROWS: usize = 1 << 20;
 
-/// Returns the stored keys of a request.
+/// Returns the keys of a request in their stored form.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn keys_of(table: &WideTable, request: &GetRows) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Returns the keys of all combinations of one value per list.
+/// Returns the stored keys of all combinations that take one value from each list.
 fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> Result<Vec<Vec<u8>>> {
     let layout = table.layout();
     for name in lists.keys() {
@@ -165,7 +165,7 @@ pub struct Scan {
 /// Parameters of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanTerms<'a> {
-    /// Name of the index whose key `prefix` and `range` restrict; `None` = the primary key.
+    /// Name of the index to whose key `prefix` and `range` apply; `None` = the primary key.
     pub index: Option<&'a str>,
     /// Values of the first key columns.
     pub prefix: &'a Members,
@@ -175,7 +175,7 @@ pub struct ScanTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a ValueCondition>,
-    /// Token of the next page, as returned by the previous one; `None` for the first page.
+    /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// True if all rows of the table may be read.
     pub allow_scan: bool,
@@ -209,7 +209,7 @@ impl NeededColumns<'_> {
 /// Parameters of a scan of given ranges.
 #[derive(Debug, Clone, Copy)]
 pub struct RangeTerms<'a> {
-    /// Index whose keys the ranges select; `None` = the primary key.
+    /// Index to whose keys the ranges apply; `None` = the primary key.
     pub index: Option<&'a Arc<Index>>,
     /// Columns that the result needs.
     pub needed: NeededColumns<'a>,
@@ -245,8 +245,8 @@ pub struct Page {
     pub next: Option<String>,
     /// Reason why the page ended before the end of the scan; `None` at the end of the scan.
     pub reason: Option<PageEnd>,
-    /// Revision of the range, if the selection has revisions and the page is a complete forward scan within one
-    /// partition.
+    /// Revision of the range. Present only if revisions are requested and the page is a complete forward scan by the
+    /// primary key within one partition.
     pub revision: Option<String>,
 }
 
@@ -257,7 +257,7 @@ pub struct Count {
     pub count: u64,
     /// Number of rows that were read, including deleted ones.
     pub scanned: u64,
-    /// Token with which the count continues; `None` at the end.
+    /// Token with which the count continues; `None` if all rows were counted.
     pub next: Option<String>,
 }
 
@@ -266,8 +266,9 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the scan has no restriction and is not allowed to read all rows, if the layout of the
-    /// key refuses it, or if the token belongs to another request; and the errors of [`RowMatcher::new`].
+    /// [`RowsError::Invalid`] if the scan has no restriction and is not allowed to read all rows, if the prefix or the
+    /// range is not valid for the key, or if the token belongs to another request; and the errors of
+    /// [`RowMatcher::new`].
     pub fn new(
         engine: &Engine,
         table: &WideTable,
@@ -511,12 +512,12 @@ impl Scan {
     }
 }
 
-/// Deletes the rows of a prefix and bounds in one journal entry.
+/// Deletes the rows of a prefix and bounds: in one journal entry, or page by page if the table has indexes.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] if the request has no restriction and does not allow deleting all rows, or if the layout of
-/// the key refuses it; and the errors of [`Engine::delete_rows`].
+/// [`RowsError::Invalid`] if the request has no restriction and does not allow deleting all rows, or if the prefix or
+/// the range is not valid for the key; and the errors of [`Engine::delete_rows`].
 pub fn delete(
     engine: &Engine,
     table: &WideTable,

@@ -158,7 +158,7 @@ impl Selection {
         }
     }
 
-    /// Returns the columns that rows must have.
+    /// Returns the columns of rows that the selection needs.
     pub(crate) fn needed(&self) -> NeededColumns<'_> {
         match &self.columns {
             _ if self.versions.is_some() || self.has_revisions => NeededColumns::Stored,

@@ -7,7 +7,7 @@
 //! like the prefix, such as `seen_*`. A JSON column contains an object with the columns of the row that begin with the
 //! prefix and have no column of their own. Without a list of columns, the table has all declared columns and the prefix
 //! `*`, so no column of a row is omitted. A value that does not have the declared type is stored in the JSON column. If
-//! the table has no matching JSON column, this value is an error.
+//! the table has no matching JSON column, the row is refused with an error.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ enum Form {
 impl TableColumns {
     /// Determines the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and
     /// one JSON column for others. With `decimal_scale`, decimals are numbers of 38 digits with this number of digits
-    /// after the point; without, they are text.
+    /// after the decimal point; without it, they are text.
     ///
     /// # Errors
     ///

@@ -48,7 +48,7 @@ struct TypedForm<'a> {
 ///
 /// # Errors
 ///
-/// A message with the expected and the actual value.
+/// A message with the actual value. The caller adds the column and its type.
 pub fn parse_column(
     json: &str,
     declared: Option<ColumnType>,
@@ -112,7 +112,7 @@ fn is_typed_json(json: &str) -> bool {
     }
 }
 
-/// Parses a value of a type.
+/// Parses a value as the given type.
 ///
 /// # Errors
 ///
@@ -181,7 +181,7 @@ fn infer(json: &str) -> Result<CellValue<'static>, String> {
 ///
 /// # Errors
 ///
-/// A message with the expected and the actual value.
+/// A message with the actual value. The caller adds the column and its type.
 pub fn parse_key(json: &str, kind: KeyKind) -> Result<KeyValue<'static>, String> {
     match parse(json, type_of(kind))? {
         CellValue::String(text) => Ok(KeyValue::String(text)),
@@ -221,7 +221,7 @@ pub fn cell_of<'v>(value: &'v KeyValue<'_>) -> CellValue<'v> {
     }
 }
 
-/// Appends a value in the plain form of its column if this form is parsed to the same value, and in the typed form
+/// Appends a value in the plain form of its column if this form is parsed back to the same value, and in the typed form
 /// otherwise.
 pub fn write_value(
     value: &CellValue<'_>,
@@ -235,7 +235,7 @@ pub fn write_value(
     }
 }
 
-/// Appends a value in the typed form, with its version.
+/// Appends a value in the typed form, with its version if one is given.
 pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowIntegers, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(value.column_type().name().as_bytes());
@@ -327,7 +327,7 @@ fn compact(json: &str) -> String {
     out
 }
 
-/// Describes a JSON value in a message.
+/// Returns a description of a JSON value for messages.
 pub(crate) fn shown(json: &str) -> String {
     let short = |text: &str| match text.chars().count() > QUOTED_CHARS_MAX {
         true => format!("{}…", text.chars().take(QUOTED_CHARS_MAX).collect::<String>()),

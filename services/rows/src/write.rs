@@ -1,4 +1,4 @@
-//! Writes of rows: from JSON to one entry of the engine, and an outcome per row.
+//! Writes of rows: converts JSON to one write of the engine, and returns an outcome per row.
 //!
 //! 1. Each row is parsed by the types of the table. A row that is not valid is refused. The other rows of its partition
 //!    are then not applied, because the rows of a partition are written atomically.
@@ -57,7 +57,7 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
-    /// True if a row that is not valid does not prevent the other rows of its partition from being written.
+    /// True if the valid rows of a partition are written although another row of the partition is not valid.
     pub is_independent: bool,
     /// Rows and ranges that must be unchanged; `None` = no requirement.
     pub transaction: Option<Transaction>,
@@ -102,7 +102,7 @@ enum State {
     Ready(Box<Prepared>),
     /// The row is valid, but another row of its partition is not.
     Excluded,
-    /// The row is not valid, for this reason.
+    /// The row is not valid; holds the reason.
     Refused(String),
 }
 
@@ -129,8 +129,8 @@ struct Condition {
 ///
 /// [`RowsError::OverLimit`] for too many rows, [`RowsError::Invalid`] if a row does not belong to the partition of the
 /// transaction, [`RowsError::Changed`] if a row or range of the transaction has changed, and the errors of
-/// [`Engine::begin_row_request`] and [`Engine::write_rows`]. If an error is returned, nothing was written. Only after
-/// an error of kind `Unavailable` may the rows have been written.
+/// [`Engine::begin_row_request`] and [`Engine::write_rows`]. After an error of kind `Unavailable`, the rows may have
+/// been written; after any other error, nothing was written.
 pub fn write(
     engine: &Engine,
     table: &WideTable,
@@ -159,7 +159,7 @@ pub fn write(
 
 /// Writes a body with one row per line, cut into entries, and passes the outcomes to `take`. Lines that are not valid
 /// are refused. If an entry after the first cannot be written, its rows and all following rows are not applied. Their
-/// outcomes are retryable if a retry can help.
+/// outcomes are marked as retryable if the error is retryable.
 ///
 /// An idempotency key covers each entry separately, so a repeated request continues after the last stored entry.
 ///
@@ -682,7 +682,7 @@ fn to_write<'w>(
     })
 }
 
-/// Returns the outcomes of all rows. `writes` and `outcomes` belong to the rows that were passed to the engine.
+/// Returns the outcomes of all rows. `writes` and `outcomes` have one element per row that was passed to the engine.
 fn outcomes_of(
     table: &WideTable,
     drafts: &[Draft],

@@ -26,7 +26,7 @@ pub struct Job {
     pub by_hand: bool,
     /// Reason for the work, for users.
     pub reason: String,
-    /// Time of the first plan or of the request, trusted nanoseconds since the epoch.
+    /// Time when the work was first planned or requested, trusted nanoseconds since the epoch.
     pub created: i64,
     /// Earliest start, trusted nanoseconds since the epoch; `None` = only on request.
     pub due: Option<i64>,

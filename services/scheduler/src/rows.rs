@@ -1,6 +1,6 @@
 //! Maintenance of wide tables: builds of secondary indexes, removal of expired rows.
 //!
-//! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partition that stores them.
+//! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Rows {
         Self { engine }
     }
 
-    /// Builds the index of the work.
+    /// Builds the index for which `work` was planned.
     fn build(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let mut building = self.engine.building_indexes().into_iter();
         let building = building.find(|building| Some(slot_of(building)) == work.slot);

@@ -1,6 +1,6 @@
 //! Types of columns in SQL, and the `CREATE TABLE` statement of a table.
 //!
-//! Parsing the statement returns the same settings.
+//! Parsing the returned statement gives the same settings.
 
 use std::fmt::Write as _;
 
@@ -89,7 +89,7 @@ pub fn key_columns(spec: &WideSpec) -> Vec<(&str, ColumnType, KeyOrder)> {
     columns
 }
 
-/// Returns the text of a key column in a primary key.
+/// Returns the SQL text of a key column, as in `PRIMARY KEY`.
 pub fn key_column_text(column: &KeyColumnSpec) -> String {
     let list = |names: &[String]| {
         names
@@ -133,7 +133,7 @@ pub fn key_column_text(column: &KeyColumnSpec) -> String {
     format!("{text}{alias}{order}")
 }
 
-/// Returns the statement that creates a table with the same settings.
+/// Returns the statement that creates a table with the same settings, but without its indexes.
 pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
     let mut text = format!("CREATE TABLE {} (", quoted(table));
     for (name, column_type, _) in key_columns(rows) {

@@ -1,6 +1,6 @@
 //! Errors of statements.
 //!
-//! An error includes its line and column in the statement, if it has one position.
+//! An error includes its line and column in the statement, if it applies to a single position.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub enum SqlError {
         /// Description of the error and of its remedy.
         message: String,
     },
-    /// The statement is valid SQL, but it has no plan.
+    /// The statement is valid SQL, but no supported plan can execute it.
     #[error("{at}{message}")]
     Refused {
         /// Position in the statement.

@@ -11,8 +11,8 @@
 //!                                     └───────────────────────────► run::table
 //! ```
 //!
-//! A plan reads rows by whole keys, by ranges of keys, or reads the whole table. Plans neither sort nor join. A
-//! statement is refused if one access path cannot return its result in the required order; the error contains the
+//! A plan reads rows by whole keys or by ranges of keys, or scans the whole table. Plans neither sort nor join. A
+//! statement is refused if no single access path can return its result in the required order; the error contains the
 //! reason and a remedy. Each kind of access path is a variant of [`plan::AccessPath`].
 //!
 //! | module | holds |

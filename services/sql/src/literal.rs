@@ -67,11 +67,13 @@ impl Literal {
         matches!(self.value, LiteralValue::Null)
     }
 
-    /// Returns the JSON form of the value of a column with a declared type; `None` for `NULL`.
+    /// Returns the JSON form of the value for a column; `declared` is the type of the column, if it is declared.
+    /// Returns `None` for `NULL`.
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for a text that is not a JSON document although the column has the type `json`.
+    /// [`SqlError::Invalid`] for a text that is not a JSON document although the column has the type `json`, and for
+    /// bytes if the column has another type.
     pub fn to_column(&self, declared: Option<ColumnType>) -> Result<Option<Box<RawValue>>> {
         let json = match (&self.value, declared) {
             (LiteralValue::Null, _) => return Ok(None),
@@ -125,7 +127,8 @@ impl Literal {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for `NULL`, for bytes that are compared with a column of another type, and for documents.
+    /// [`SqlError::Invalid`] for `NULL`, for documents, and for bytes that are compared with a column of another type
+    /// or without a declared type.
     pub fn to_condition(&self, column: &str, declared: Option<ColumnType>) -> Result<ConditionLiteral> {
         let text = |json: String| match serde_json::from_str(&json) {
             Ok(serde_json::Value::String(text)) => ConditionLiteral::Text(text),

@@ -2,11 +2,11 @@
 //!
 //! 1. The tokenizer of `sqlparser` splits the text. Placeholders are numbered. Comments that begin with `+` are parsed
 //!    as hints.
-//! 2. Limits are checked on the tokens. The parser has its own limit of nesting, but a chain such as `a OR b OR c` is
+//! 2. Limits are checked on the tokens. The parser has its own nesting limit, but a chain such as `a OR b OR c` is
 //!    parsed to a tree that is as deep as the chain is long. The number of tokens of one expression is therefore
 //!    limited, which bounds every recursion over the tree.
-//! 3. Each statement has its own grammar, in the modules below, over a [`Cursor`]; `sqlparser` parses expressions and
-//!    types.
+//! 3. Each kind of statement has its own grammar in a submodule, which reads tokens through a [`Cursor`]; `sqlparser`
+//!    parses expressions and types.
 
 mod condition;
 mod cursor;
@@ -135,7 +135,7 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
 }
 
-/// Returns true if a name is in the list of words that are written in backticks.
+/// Returns true if a name is in the list of reserved words, which are written in backticks.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name))
 }

@@ -4,7 +4,8 @@
 //!    and other comparisons give bounds.
 //! 2. The longest access path is chosen: whole keys if every key column has a list; otherwise the ranges of the longest
 //!    prefix of key columns with lists, with bounds on the next column; otherwise the whole table, if that is allowed.
-//!    A secondary index is used if the conditions restrict more of its columns, or if only its order fits.
+//!    A secondary index is used if the conditions restrict more of its key columns than of the primary key, or if only
+//!    the index has the required order.
 //! 3. Conditions that the path does not guarantee become the filter.
 //! 4. `ORDER BY` must be the order in which the path returns its rows, or the reverse order.
 
@@ -32,7 +33,7 @@ pub use keys::Access;
 /// Maximum number of ranges of a statement. Reading a range needs the memory of one page.
 pub const RANGES_MAX: u64 = 256;
 
-/// Access path: selects the rows of a statement.
+/// Access path that selects the rows of a statement.
 #[derive(Debug)]
 pub enum AccessPath {
     /// Rows by their whole keys, sorted by the stored keys.
@@ -57,7 +58,7 @@ pub struct FoundKey {
 pub enum SelectResult {
     /// Rows in this form.
     Rows(Projection),
-    /// The number of rows, under this name.
+    /// Number of rows, in a result column with this name.
     Count(String),
 }
 
@@ -74,8 +75,8 @@ pub struct ReadPlan {
     pub filter: Option<ValueCondition>,
     /// Direction of the scan.
     pub direction: ScanDirection,
-    /// Order of the rows: the key columns by which the path is sorted, each with true if it is descending. Empty for a
-    /// path that is sorted by a hash.
+    /// Order of the rows: the key columns by which the path is sorted, each with a flag that is true for descending
+    /// order. Empty for a path that is sorted by a hash.
     pub order: Vec<(String, bool)>,
     /// Form of the result.
     pub result: SelectResult,
@@ -88,8 +89,8 @@ impl ReadPlan {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Refused`] with the reason if the statement has no access path, and the errors of values that do not
-    /// have the type of their columns and of a table that does not exist.
+    /// [`SqlError::Refused`] with the reason if the statement has no access path, and errors for a table that does not
+    /// exist and for values that do not have the type of their columns.
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
         let table = engine.wide_table(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;

@@ -82,7 +82,7 @@ impl Projection {
         Self { integers, ..self }
     }
 
-    /// Returns the columns that rows must have.
+    /// Returns the columns of rows that the result needs.
     pub fn needed(&self) -> NeededColumns<'_> {
         match self.has_others {
             true => NeededColumns::All,

@@ -19,15 +19,15 @@ pub enum Statement {
     Select(Select),
     /// `EXPLAIN SELECT`.
     Explain(Select),
-    /// Statement that shows tables and their columns.
+    /// Statement that shows tables, their columns or their indexes.
     Show(ShowStatement),
     /// Statement that writes rows.
     Write(WriteStatement),
-    /// Statement that changes tables.
+    /// Statement that changes tables or indexes.
     Change(TableStatement),
 }
 
-/// Statement that shows tables and their columns.
+/// Statement that shows tables, their columns or their indexes.
 #[derive(Debug)]
 pub enum ShowStatement {
     /// `SHOW TABLES`.
@@ -51,7 +51,7 @@ pub enum WriteStatement {
     Delete(Delete),
 }
 
-/// Statement that changes tables.
+/// Statement that changes tables or indexes.
 #[derive(Debug)]
 pub enum TableStatement {
     /// `CREATE TABLE`.
@@ -111,7 +111,7 @@ pub struct Select {
 pub enum SelectColumns {
     /// `*`.
     All,
-    /// `COUNT(*)`, under this name.
+    /// `COUNT(*)`, with the name of the result column.
     Count(String),
     /// Columns with their names in the result.
     Listed(Vec<(Name, String)>),
@@ -203,7 +203,7 @@ pub struct CreateIndex {
     pub table: Name,
     /// True if an existing index is not an error.
     pub if_not_exists: bool,
-    /// Stored columns of the index. Their types are those of the table; the types here have no meaning.
+    /// Stored columns of the index. The types are placeholders, which the execution replaces by the types of the table.
     pub key: Vec<KeyColumnSpec>,
     /// Covered columns.
     pub covers: IndexCover,

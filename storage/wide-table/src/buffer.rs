@@ -99,7 +99,7 @@ impl Generation {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Marks the generation as frozen: its entries are below `end`.
+    /// Marks the generation as frozen: the sequences of its entries are below `end`.
     pub(crate) fn freeze(&self, end: SequenceNumber) {
         self.end.store(end.0, Ordering::Release);
     }
@@ -338,7 +338,7 @@ impl DeletedRanges {
     }
 
     /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence. A reader that
-    /// compares sequences may therefore retry without need, but never misses a deletion.
+    /// compares sequences may therefore retry unnecessarily, but never misses a deletion.
     fn insert(&mut self, range: KeyRange, sequence: SequenceNumber) {
         let KeyRange { mut start, mut end } = range;
         loop {

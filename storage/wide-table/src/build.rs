@@ -17,7 +17,7 @@ use crate::index::Index;
 use crate::store::WideStore;
 use crate::write::{Seen, WideEntry};
 
-/// Rows that are read for one journal entry.
+/// Maximum number and size of the rows that are read for one journal entry.
 const PAGE: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
@@ -39,8 +39,8 @@ pub struct BuildStep {
 }
 
 impl WideStore {
-    /// Waits until all writes that were decided before the newest settings are applied or refused. A build begins with
-    /// this call, also after a restart: a write that was decided without the index could otherwise become visible after
+    /// Waits until every write that was decided under older settings is applied or refused. A build begins with this
+    /// call, also after a restart: a write that was decided without the index could otherwise become visible after
     /// the build has passed its key.
     ///
     /// # Errors
@@ -55,7 +55,8 @@ impl WideStore {
                 changes: Vec::new(),
                 index_changes: Vec::new(),
             };
-            // The committer checks entries in their order, so it has checked all earlier ones.
+            // The committer checks entries in the order of their submission, so it checks this one after all earlier
+            // ones.
             let entry = WideEntry::new(Arc::clone(self), entry, Durability::Synced, seen, Vec::new());
             match threads.commit(Box::new(entry)) {
                 Err(LogError::Refused(Refusal::Outdated)) => {}
@@ -66,13 +67,13 @@ impl WideStore {
         Err(contended())
     }
 
-    /// Adds the entries of up to 500 rows, beginning with the key `from`. Durable on return.
+    /// Adds the entries of up to 500 rows, beginning with the key `from`. The entries are durable on return.
     ///
     /// # Errors
     ///
     /// [`WideError::NoTable`] if the table or the index does not exist, [`WideError::NotIndexable`] for a row that
-    /// cannot have an entry, [`WideError::Contended`] if the rows were changed by others during every attempt, and the
-    /// errors of reads and of the log.
+    /// cannot have an entry, [`WideError::Contended`] if the rows were changed by other writes during every attempt,
+    /// and the errors of reads and of the log.
     pub fn build_index(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -120,7 +121,8 @@ impl WideStore {
         Err(contended())
     }
 
-    /// Reads a row and returns the change that writes its entry; `None` if it has none. Records the revision of the row.
+    /// Reads a row and returns the change that writes its entry; `None` if the row has no entry. Adds the revision of
+    /// the row to `seen`.
     fn entry_now(
         &self,
         table: TableId,

@@ -22,18 +22,18 @@ use crate::state::Part;
 use crate::store::read_parts;
 use crate::tables::Tables;
 
-/// Number of findings in a table after which the check of the table ends.
+/// Number of findings in a table or index at which its check ends.
 const FINDINGS_MAX: usize = 20;
-/// Rows that are read at once.
+/// Maximum number and size of the rows that are read at once.
 const PAGE: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
 };
 
-/// Result of the check of a table.
+/// Result of the check of a table or index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckedRows {
-    /// Rows in the part.
+    /// Number of rows, or of index entries, in the part.
     pub rows: u64,
     /// Bytes of the keys and columns of these rows, without damaged rows.
     pub bytes: u64,
@@ -88,9 +88,9 @@ pub fn check_rows(
 }
 
 /// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows that `journal`
-/// changes are left out, because an interrupted flush may have written only some of their changes. Rows without an entry
-/// are not reported for an index that is being built. Entries
-/// and rows whose time has `expired` are left out, because they are removed one after the other. Costs a read of a row per entry, and of an entry per row.
+/// changes are skipped, because an interrupted flush may have written only some of their changes. Entries and rows whose
+/// time has `expired` are skipped, because they are removed one after the other. Rows without an entry are not reported
+/// for an index that is being built. Reads one row per entry and one entry per row.
 ///
 /// # Errors
 ///
@@ -150,7 +150,7 @@ pub fn check_index(
     Ok(checked)
 }
 
-/// Returns the entry that a stored row must have; `None` if the row is missing or has none.
+/// Returns the entry that a stored row must have; `None` if the row is missing or needs no entry.
 fn entry_of(
     index: &Index,
     key: &[u8],
@@ -164,7 +164,7 @@ fn entry_of(
     Ok(index.entry(&values, &columns).ok().flatten())
 }
 
-/// Keys of the rows that entries of the journal change.
+/// Keys and ranges of the rows that the journal changes.
 #[derive(Debug, Default)]
 pub struct JournalChanges {
     rows: HashSet<(TableId, Bytes)>,
@@ -190,7 +190,7 @@ impl JournalChanges {
             })?;
         for change in entry.changes {
             match change {
-                // A copy, because the key is a part of the whole entry.
+                // Copies the key, because a slice would keep the whole entry in memory.
                 Change::Row { key, .. } => {
                     self.rows.insert((entry.table, Bytes::copy_from_slice(&key)));
                 }
@@ -229,7 +229,7 @@ impl CheckedRows {
 type TakeStored<'t> = dyn FnMut(&[u8], Result<Bytes, Damage>) -> Result<bool, LogError> + 't;
 
 impl StoredParts {
-    /// Passes each row of the part of a table or index to `take`. Does nothing without a part.
+    /// Passes each row of the part of a table or index to `take`. Does nothing if the part does not exist.
     fn each_row(
         &self,
         backend: &dyn Backend,

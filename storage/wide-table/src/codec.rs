@@ -1,6 +1,6 @@
 //! Stored form of mutations and rows. `FORMAT.md` describes the bytes.
 //!
-//! Most rows are written by one write, so that each column has one version and all versions have the same time. Such
+//! Most rows are written by one write, so that each column has one version and all versions have the same time. These
 //! *uniform* rows store the time once, and a name and a value per column. Other rows also store the times of their
 //! versions.
 
@@ -25,7 +25,7 @@ const UNIFORM: u8 = 0x40;
 /// First byte of the head of a large row, see [`crate::fragments`].
 pub(crate) const HEAD: u8 = 0x80 | FORMAT;
 
-/// Flag in the byte after a column name: older versions of the column are removed.
+/// Flag in the byte after a column name: existing versions of the column are removed.
 const CLEARS: u8 = 1;
 
 /// Appends the stored form of a mutation.
@@ -81,7 +81,7 @@ pub(crate) fn encode_name(name: &ColumnName<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a mutation, which must fill `bytes`.
+/// Decodes a mutation. Bytes after the mutation are an error.
 ///
 /// # Errors
 ///
@@ -166,7 +166,8 @@ fn decode_column<'a>(rest: &mut &'a [u8], base: i64, is_uniform: bool) -> Result
     })
 }
 
-/// Removes a count from the front of `bytes`. Each counted item takes at least one byte.
+/// Decodes the count at the front of `bytes` and removes its bytes. Each counted item takes at least one byte, so a
+/// count above the number of remaining bytes is refused.
 fn counted(bytes: &mut &[u8]) -> Result<usize, Damage> {
     let count = number(bytes)?;
     let count = usize::try_from(count).ok().filter(|count| *count <= bytes.len());
@@ -195,7 +196,7 @@ pub(crate) fn may_have_versions(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| first & UNIFORM == 0)
 }
 
-/// Returns an encoded mutation with another effect.
+/// Returns a copy of an encoded mutation with another effect.
 pub(crate) fn with_effect(bytes: &[u8], effect: Effect) -> Result<Vec<u8>, Damage> {
     let mut mutation = decode(bytes)?;
     mutation.effect = effect;

@@ -38,7 +38,8 @@ impl ColumnSpan<'_> {
         }
     }
 
-    /// Returns true if a fragment whose columns are in `first..end` (`None` = unbounded) can have columns of the span.
+    /// Returns true if a fragment with the columns from `first` to before `end` can contain columns of the span. An
+    /// `end` of `None` is unbounded.
     fn overlaps(&self, first: &ColumnName<'_>, end: Option<&ColumnName<'_>>) -> bool {
         let is_before_end = |name: &ColumnName<'_>| end.is_none_or(|end| name < end);
         let has_declared = self.declared.iter().any(|number| {
@@ -80,8 +81,8 @@ impl WideStore {
             let changes = narrowed(&found.mutations, span).map_err(damaged)?;
             let part = state.parts.get(&table).filter(|_| found.needs_part);
             let base = match part {
-                // Each column in a change can remove one column of the part from the page, so as many more columns are
-                // read.
+                // Each changed column can remove one column of the part from the page, so one more column is read for
+                // each of them.
                 Some(part) => {
                     let removed = changes.iter().map(|change| change.columns.len()).sum::<usize>();
                     // Any number of columns may have expired, so all of them are read.
@@ -139,7 +140,7 @@ impl WideStore {
         Ok(None)
     }
 
-    /// Joins the fragments that can have columns of the span, until `count` undeclared columns of the span are read.
+    /// Joins the fragments that can contain columns of the span, until `count` undeclared columns of the span are read.
     /// Returns `None` if a fragment does not exist any more.
     fn some_fragments(
         &self,

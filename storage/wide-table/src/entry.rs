@@ -1,4 +1,4 @@
-//! Journal entries of wide tables: the changes of one write, all or none.
+//! Journal entries of wide tables. An entry holds all changes of one write, so that they are applied together.
 //!
 //! `FORMAT.md` describes the bytes. Decoded keys and mutations share the memory of the entry.
 
@@ -10,9 +10,9 @@ use tideline_wire::varint;
 use crate::error::Damage;
 use crate::value::{number, sized};
 
-/// Format of an entry without changes of indexes.
+/// Format of an entry without changes of index entries.
 const FORMAT: u8 = 1;
-/// Format of an entry with changes of indexes. Builds without indexes refuse it.
+/// Format of an entry with changes of index entries. Builds that do not support indexes refuse it.
 const FORMAT_INDEXES: u8 = 2;
 const ROW: u8 = 1;
 const RANGE: u8 = 2;
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     pub(crate) table: TableId,
     pub(crate) request: Option<RequestRecord>,
     pub(crate) changes: Vec<Change>,
-    /// Changes of the entries of indexes of the table, by the id of the index.
+    /// Changes of the index entries of the rows, with the id of their index.
     pub(crate) index_changes: Vec<(TableId, Vec<Change>)>,
 }
 
@@ -143,7 +143,7 @@ fn put_changes(changes: &[Change], out: &mut Vec<u8>) {
     }
 }
 
-/// Removes changes from the front of `rest`, which is a part of `entry`.
+/// Decodes the list of changes at the front of `rest` and removes its bytes. `rest` is a slice of `entry`.
 fn take_changes(entry: &Bytes, rest: &mut &[u8]) -> Result<Vec<Change>, Damage> {
     let count = take_count(rest)?;
     let mut changes = Vec::with_capacity(count);

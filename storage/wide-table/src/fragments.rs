@@ -56,7 +56,7 @@ impl Head {
         out
     }
 
-    /// Decodes a head; `None` if the bytes are a row.
+    /// Decodes a head; returns `None` if the bytes are a row.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl Head {
         }))
     }
 
-    /// Returns the numbers of the fragments for which `is_wanted(first, end)` returns true. The columns of a fragment
-    /// are from `first` to before `end`, which is `None` for the last fragment.
+    /// Returns the numbers of the fragments for which `is_wanted(first, end)` returns true. A fragment holds the
+    /// columns from `first`, inclusive, to `end`, exclusive; `end` is `None` for the last fragment.
     pub(crate) fn holding(
         &self,
         is_wanted: impl Fn(&ColumnName<'static>, Option<&ColumnName<'static>>) -> bool,
@@ -134,7 +134,7 @@ fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, 
 }
 
 /// Returns the range of the fragment keys that begin with a row key, followed by a generation if one is given. Without
-/// a generation, fragments of longer row keys may be in the range.
+/// a generation, the range can also contain fragments of other rows whose keys begin with this row key.
 pub(crate) fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
     match generation {
         Some(generation) => KeyRange::prefix(&[key, &generation.to_be_bytes()].concat()),

@@ -1,11 +1,11 @@
-//! Secondary indexes: the entry of a row, and the way back from an entry to its row.
+//! Secondary indexes: derives the entry of a row, and the key of the row from its entry.
 //!
 //! An entry is stored like a row, under the id of the index. Its key holds the columns of the index and of the primary
 //! key. Its value holds the covered columns, each with its newest version, and the time of the row. A row without a
 //! value in one of the index columns, or with a value of another type, has no entry.
 //!
-//! The entry is a function of the row alone. The caller of a write reads the row before the write, and the journal entry
-//! of the write holds the changes of all index entries. A reader that sees the write therefore sees it in every index.
+//! An entry depends only on its row. A writer therefore reads the current row first, and the journal entry of the write
+//! holds the changes of all index entries. An acknowledged write is visible in every index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Index {
     primary: Arc<KeyLayout>,
     /// Origin of each logical column of the index key.
     sources: Vec<Source>,
-    /// For each logical column of the primary key, its number in the index key.
+    /// Position of each logical column of the primary key in the index key.
     primary_numbers: Vec<usize>,
     /// Covered columns, sorted; `None` = all columns.
     covered: Option<Vec<ColumnName<'static>>>,
@@ -61,7 +61,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// The reason if an index or the key of the table is not valid.
+    /// A message if an index or the key of the table is not valid.
     pub fn all_of(table: &WideSpec) -> Result<Vec<Arc<Self>>, String> {
         if table.indexes.is_empty() {
             return Ok(Vec::new());
@@ -150,17 +150,17 @@ impl Index {
         &self.layout
     }
 
-    /// Returns true if every row has its entry.
+    /// Returns true if the index is completely built, so that no entry is missing.
     pub fn is_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Returns true if the entries hold the newest version of this column, as a part of their key or in their value.
+    /// Returns true if the entries hold the newest version of this column, in their key or in their value.
     pub fn holds(&self, column: &ColumnName<'_>) -> bool {
         let Some(covered) = &self.covered else {
             return true;
         };
-        // A decimal number in a key has lost its trailing zeros.
+        // Keys store decimals without trailing zeros, so the original number of digits is lost.
         let mut keys = self.sources.iter().zip(self.layout.logical());
         let in_key = keys.any(|(source, key)| {
             matches!(source, Source::Column(name) if name == column) && key.kind != KeyKind::Decimal
@@ -173,11 +173,11 @@ impl Index {
         self.covered.is_none()
     }
 
-    /// Returns the entry of a row; `None` if the row has none. `values` are the logical values of its primary key.
+    /// Returns the entry of a row; `None` if the row has no entry. `values` are the logical values of its primary key.
     ///
     /// # Errors
     ///
-    /// A reason if the key of the entry is too long, or if its values do not fit the modifiers of the index.
+    /// A message if the key of the entry is too long, or if the modifiers of the index do not accept its values.
     pub(crate) fn entry(
         &self,
         values: &[KeyValue<'_>],
@@ -225,7 +225,7 @@ impl Index {
         }))
     }
 
-    /// Returns the stored key of the row of an entry.
+    /// Returns the stored key of the row to which an entry refers.
     ///
     /// # Errors
     ///
@@ -244,8 +244,8 @@ impl Index {
         Ok(key)
     }
 
-    /// Returns the columns of a row that its entry holds, as a stored row. The columns of the index key have the time of
-    /// the row.
+    /// Converts an entry to a stored row with the columns that the entry holds. Columns that are stored only in the
+    /// index key get the time of the row.
     ///
     /// # Errors
     ///
@@ -282,7 +282,7 @@ impl Index {
         Ok(StoredRow::new(self.row_key(&entry.key)?.into(), value.into()))
     }
 
-    /// Returns true if the row has this entry now.
+    /// Returns true if the current entry of the row has this key.
     ///
     /// # Errors
     ///
@@ -301,12 +301,12 @@ impl Index {
     }
 }
 
-/// Returns the changes of the entries of one row in all indexes, in the order of the indexes. `before` and `after` are
-/// the row before and after a write; `None` if it does not exist.
+/// Returns the changes of the index entries of one row, grouped by index in the order of `indexes`. `before` and
+/// `after` are the row before and after a write; `None` if it does not exist.
 ///
 /// # Errors
 ///
-/// A reason if the row cannot have an entry in an index.
+/// A message if the stored key is damaged, or if the new row cannot have an entry in an index.
 pub(crate) fn changes_of(
     indexes: &[Arc<Index>],
     key: &[u8],
@@ -337,7 +337,7 @@ pub(crate) fn changes_of(
                 mutation: mutation.into(),
             });
         }
-        // An index that is being built may not have the entry of the row before, so it is written again.
+        // In an index that is being built, the old entry may be missing, so an unchanged entry is written again.
         if let Some(new) = new.filter(|new| !index.is_ready || old.as_ref() != Some(new)) {
             changes.push(Change::Row {
                 key: new.key,
@@ -351,13 +351,13 @@ pub(crate) fn changes_of(
     Ok(all)
 }
 
-/// Returns the column with its newest version only; `None` if it has none.
+/// Returns the column with its newest version only; `None` if it has no version.
 fn newest_version<'r>(column: &Column<'r>) -> Option<Column<'r>> {
     let version = column.newest()?.clone();
     Some(Column::with(column.name.clone(), version.time, version.value))
 }
 
-/// Returns the stored name of a declared column; `None` if it is not declared by its name.
+/// Returns the stored name of a declared column; `None` if the column is not declared, or only by a pattern.
 fn column_name(table: &WideSpec, name: &str) -> Option<ColumnName<'static>> {
     let mut declared = table.columns.iter();
     let declared = declared.find(|column| column.name == name && !column.is_pattern())?;

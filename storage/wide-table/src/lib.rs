@@ -21,8 +21,8 @@
 //!
 //! # Out of scope
 //!
-//! The store handles keys as bytes, which `key-codec` builds from the declared columns. Names of columns, types,
-//! filters and formats belong to the layers above.
+//! The store handles keys as bytes, which `key-codec` builds from the declared columns. The layers above handle column
+//! names, types, filters and formats.
 #![doc = include_str!("../FORMAT.md")]
 
 mod buffer;

@@ -1,4 +1,4 @@
-//! The log model: freezing, flushing into parts, and freeing the parts of dropped tables.
+//! Log model of wide tables: freezes and flushes the row buffer, and frees the parts of dropped tables.
 //!
 //! A flush writes the rows of a generation in key order into the part of their table. An update is merged with the
 //! stored row first. A flush that was interrupted is repeated as a whole, which gives the same rows.
@@ -82,7 +82,7 @@ impl WideStore {
     }
 
     /// Returns the stored form of a row: the row itself, or the head of a large row, whose fragments are written first.
-    /// `None` deletes the row.
+    /// Returns `None` for a deleted row.
     fn stored_form(
         &self,
         part: &mut Part,

@@ -3,8 +3,8 @@
 //! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
 //! [`Effect::Replace`]. All mutations are absolute: before they are journalled, an increment is resolved to its result,
 //! and the removal of one version to the remaining versions. Applying the mutations of a row in the order of the
-//! journal gives its state. Applying the last ones again changes nothing, so a replay after an interrupted flush is
-//! safe.
+//! journal gives its state. Applying the last mutations again changes nothing, so a replay after an interrupted flush
+//! is safe.
 //!
 //! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
 //! that was journalled before it, regardless of the times of the versions.
@@ -44,12 +44,12 @@ pub struct Version<'a> {
     pub value: CellValue<'a>,
 }
 
-/// Change of a column: adds versions, and optionally removes all older versions first.
+/// Change of a column: adds versions, and optionally removes all existing versions first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column<'a> {
     /// Name of the column.
     pub name: ColumnName<'a>,
-    /// True if all older versions are removed first.
+    /// True if all existing versions are removed first.
     pub clears: bool,
     /// Versions to add, newest first, with distinct times.
     pub versions: SmallVec<[Version<'a>; 1]>,
@@ -65,7 +65,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Returns a column whose versions are all removed.
+    /// Returns a change that removes all versions of a column.
     pub fn cleared(name: ColumnName<'a>) -> Self {
         Self {
             name,
@@ -112,7 +112,7 @@ impl<'a> Column<'a> {
 pub enum Effect {
     /// The row has exactly the columns of the mutation.
     Replace,
-    /// The columns are changed; other columns stay. A missing row is created.
+    /// The columns of the mutation are changed; other columns stay unchanged. A missing row is created.
     Update,
     /// The row is removed.
     Delete,
@@ -150,7 +150,7 @@ impl<'a> Mutation<'a> {
         }
     }
 
-    /// Returns a column; `None` if the mutation does not name it.
+    /// Returns a column; `None` if the mutation does not contain it.
     pub fn column(&self, name: &ColumnName<'_>) -> Option<&Column<'a>> {
         let found = self
             .columns
@@ -205,7 +205,7 @@ impl<'a> Mutation<'a> {
         self
     }
 
-    /// Applies the mutation to a missing row. Returns the resulting row; `None` if the mutation deletes.
+    /// Applies the mutation to a missing row. Returns the resulting row; `None` if the mutation is a deletion.
     #[must_use]
     pub fn on_nothing(self, versions_max: usize) -> Option<Self> {
         if self.effect == Effect::Delete {

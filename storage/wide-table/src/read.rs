@@ -1,7 +1,8 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in three steps: the buffers, then the part, then a check that no flush was published in between. Each
-//! row of a page is therefore a state that the row had during the read. Two pages may reflect different points in time.
+//! A page is read in three steps: the buffers, then the part, then a check that no flush was published in between. If a
+//! flush was published, the page is read again. Each row of a page therefore has a state that it had during the read.
+//! Two pages may reflect different points in time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl StoredRow {
 pub struct RowPage {
     /// Rows in scan order.
     pub rows: Vec<StoredRow>,
-    /// Number of rows that were read for the page, including deleted ones.
+    /// Number of rows that were read for the page, including deleted rows.
     pub scanned: u64,
     /// Remaining range; `None` if the scan is complete.
     pub next: Option<KeyRange>,
@@ -81,7 +82,7 @@ impl WideStore {
         expiry.visible_stored(row).map_err(damaged)
     }
 
-    /// Returns a row with its revision, taken before the row was read. The row may have expired.
+    /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired.
     pub(crate) fn row_at(&self, table: TableId, key: &[u8]) -> Result<(Option<StoredRow>, Revision)> {
         let versions_max = self.versions_max(table)?;
         self.log.check_lease()?;
@@ -338,11 +339,11 @@ impl WideStore {
     }
 }
 
-/// Merged rows, number of rows read, and last key that all sources cover; the key is `None` if all sources are
-/// exhausted.
+/// Merged rows, number of rows read, and the last key up to which all sources were read. The key is `None` if all
+/// sources were read to the end.
 type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
 
-/// Merges the sources, which are ordered newest first. Stops at the last key that all of them cover.
+/// Merges the sources, which are ordered newest first. Stops at the last key up to which all sources were read.
 fn merge(
     mut sources: Vec<Source>,
     direction: Direction,
@@ -366,7 +367,7 @@ fn merge(
             break;
         }
         scanned += 1;
-        // Collects mutations from the newest source on, until one does not depend on older state.
+        // Collects mutations from the newest source to the oldest, until a mutation does not depend on older state.
         mutations.clear();
         let mut is_complete = false;
         for source in &mut sources {

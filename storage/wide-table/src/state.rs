@@ -37,13 +37,13 @@ pub(crate) struct PartDetail {
     pub(crate) table: u32,
     /// Number of buckets: 2 if the part can hold fragments, otherwise 1.
     pub(crate) buckets: u16,
-    /// Largest stored row that was ever written, in bytes.
+    /// Size of the largest row that was ever written to the part, in bytes.
     pub(crate) row_bytes_max: u64,
     /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) column_bytes_max: Option<u64>,
-    /// Newest version among all rows, in nanoseconds since 1970-01-01T00:00:00Z. Versions that the server assigns later
-    /// are higher.
+    /// Newest version of the store at the last flush of the table, in nanoseconds since 1970-01-01T00:00:00Z. Versions
+    /// that the server assigns later are higher.
     pub(crate) newest: i64,
 }
 
@@ -65,7 +65,8 @@ impl PartDetail {
         (row, self.column_bytes_max.map_or(row, bytes))
     }
 
-    /// Raises the recorded maximum column size to `bytes`: the size of a column, or of a whole row as an upper bound.
+    /// Raises the recorded maximum column size to `bytes` if it is lower. `bytes` is the size of a column, or of a
+    /// whole row as an upper bound.
     pub(crate) fn note_column(&mut self, bytes: usize) {
         self.column_bytes_max = self.column_bytes_max.map(|known| known.max(bytes as u64));
     }
@@ -139,7 +140,7 @@ impl State {
 /// Revision of a row at the time of a read: its last buffered change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Revision {
-    /// Sequence of the last change in the buffer; `None` if the buffer does not change the row.
+    /// Sequence of the last change in the buffer; `None` if the buffer has no change of the row.
     last: Option<SequenceNumber>,
     /// Number of flushes that were published before the read.
     flushes: u64,
@@ -186,7 +187,7 @@ pub(crate) struct Buffered {
     pub(crate) needs_part: bool,
 }
 
-/// Rows whose changes are checked but not yet applied, counted by the hash of the key.
+/// Number of changes that are checked but not yet applied, by the hash of the row key.
 ///
 /// The committer checks all entries of a group before it applies any. While a change of a row is pending, the committer
 /// therefore cannot decide a condition on this row. If two keys have the same hash, the only cost is a retry.
@@ -195,7 +196,7 @@ pub(crate) struct PendingRows {
     rows: Mutex<Counts>,
     /// Counts by the hash of the partition.
     partitions: Mutex<Counts>,
-    /// Pending deletions of ranges, which may change any row.
+    /// Number of pending range deletions, each of which may change any row.
     ranges: AtomicU32,
     hasher: DefaultHashBuilder,
 }

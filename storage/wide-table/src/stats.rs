@@ -18,16 +18,16 @@ pub struct WideStats {
     pub frozen_bytes: usize,
     /// Size of the active generation at which it is frozen and then flushed, in bytes.
     pub budget_bytes: usize,
-    /// Statistics of each table with changes since the start or in the buffer.
+    /// Statistics of each table and index that was changed since the start or has changes in the buffer.
     pub tables: BTreeMap<TableId, WideTableStats>,
 }
 
-/// Statistics of a wide table.
+/// Statistics of a wide table or index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WideTableStats {
     /// Row changes and range deletions committed since the start; replayed changes are not counted.
     pub changes: u64,
-    /// Changed rows in the buffer. A row in several generations counts several times.
+    /// Number of changed rows in the buffer. A row with changes in several generations is counted once per generation.
     pub buffered_rows: u64,
     /// Bytes of the table in the buffer.
     pub buffered_bytes: u64,

@@ -157,12 +157,12 @@ impl WideStore {
         Arc::clone(&self.state.read())
     }
 
-    /// Returns the rules of all tables and indexes now.
+    /// Returns the current rules of all tables and indexes.
     pub(crate) fn tables(&self) -> Arc<Tables> {
         self.tables.of(&self.log.manifest())
     }
 
-    /// Returns the rules of a table or index now.
+    /// Returns the current rules of a table or index.
     pub(crate) fn rules(&self, table: TableId) -> error::Result<Arc<TableRules>> {
         rules_of(&self.tables(), table)
     }
@@ -176,7 +176,7 @@ impl WideStore {
         Expiry::new(rules.ttl, now)
     }
 
-    /// Returns the number of versions that a table or index keeps now.
+    /// Returns the number of versions that a table or index currently keeps per column.
     pub(crate) fn versions_max(&self, table: TableId) -> error::Result<usize> {
         Ok(self.rules(table)?.versions_max)
     }

@@ -1,7 +1,7 @@
 //! Rules of the wide tables, compiled from the manifest: versions to keep, and secondary indexes.
 //!
-//! The rules of a table are compiled again only after its settings have changed. An index has the rules of its entries
-//! under its own id, so that buffers and parts handle entries like the rows of a table.
+//! The rules of a table are compiled again only after its settings have changed. The rules of the entries of an index
+//! are stored under the id of the index, so that buffers and parts handle entries like the rows of a table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct TableRules {
     pub(crate) ttl: Option<RowTtl>,
     /// Secondary indexes of the table, in the order of their ids.
     pub(crate) indexes: Vec<Arc<Index>>,
-    /// Reason why the indexes of the table cannot be compiled. Only damaged settings have one.
+    /// Reason why the indexes of the table cannot be compiled; `None` unless the settings are damaged.
     damage: Option<String>,
     spec: Option<Box<WideSpec>>,
 }
@@ -51,7 +51,7 @@ impl TableRules {
         }
     }
 
-    /// Refuses writes if the indexes cannot be maintained.
+    /// Returns an error if the indexes cannot be maintained; writes to the table are then refused.
     ///
     /// # Errors
     ///
@@ -119,12 +119,12 @@ impl Tables {
     }
 }
 
-/// Rules of the newest manifest that was seen.
+/// Cached rules of the newest manifest.
 #[derive(Debug, Default)]
 pub(crate) struct TablesCache(Mutex<Option<(Arc<Manifest>, Arc<Tables>)>>);
 
 impl TablesCache {
-    /// Returns the rules of a manifest, which is the current one.
+    /// Returns the rules of the current manifest. Compiles them only if the manifest has changed.
     pub(crate) fn of(&self, manifest: &Arc<Manifest>) -> Arc<Tables> {
         let mut cached = self.0.lock();
         if let Some((known, tables)) = &*cached
@@ -143,7 +143,7 @@ impl TablesCache {
 ///
 /// # Errors
 ///
-/// [`WideError::NoTable`] if there is no such table or index.
+/// [`WideError::NoTable`] if the table or index does not exist.
 pub(crate) fn rules_of(tables: &Tables, id: TableId) -> Result<Arc<TableRules>> {
     tables.get(id).cloned().ok_or(WideError::NoTable(id))
 }

@@ -17,7 +17,7 @@ use crate::read::StoredRow;
 use crate::state::RangeRevision;
 use crate::store::WideStore;
 
-/// Maximum number of rows of the ranges that a write requires to be unchanged.
+/// Maximum total number of rows in the ranges that one write requires to be unchanged.
 pub const UNCHANGED_ROWS_MAX: u64 = 10_000;
 /// Number of rows that are read at once.
 const PAGE_ROWS: usize = 500;
@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowDigest(pub u128);
 
-/// Computes the digest of a range from its rows in ascending order.
+/// Incremental digest of a range, computed from its rows in ascending order.
 #[derive(Default)]
 pub struct RangeDigest(Xxh3);
 
@@ -64,7 +64,7 @@ impl StoredRow {
 /// State that a write requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unchanged {
-    /// A row has this digest; `None` if it must not exist.
+    /// The row has this digest, or does not exist if the digest is `None`.
     Row {
         /// Stored key.
         key: Vec<u8>,

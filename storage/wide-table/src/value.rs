@@ -1,7 +1,7 @@
 //! Values of columns, and their stored form.
 //!
-//! A value is a type byte and a payload; the table is in `FORMAT.md`. Texts and bytes are borrowed from the stored row,
-//! so a scan copies only the values that it returns.
+//! A stored value consists of a type byte and a payload, which `FORMAT.md` lists by type. Texts and bytes are borrowed
+//! from the stored row, so a scan copies only the values that it returns.
 
 use std::borrow::Cow;
 
@@ -77,7 +77,7 @@ impl CellValue<'_> {
         }
     }
 
-    /// Returns the value as a value of a key; `None` for types that keys cannot hold.
+    /// Converts the value to a key value; `None` for types that keys cannot hold.
     pub(crate) fn key_value(&self) -> Option<KeyValue<'_>> {
         Some(match self {
             Self::String(text) => KeyValue::String(Cow::Borrowed(text)),
@@ -145,7 +145,7 @@ impl<'a> CellValue<'a> {
         }
     }
 
-    /// Removes a stored value from the front of `bytes`.
+    /// Decodes the value at the front of `bytes` and removes its bytes.
     pub(crate) fn decode(bytes: &mut &'a [u8]) -> Result<Self, Damage> {
         let (&tag, rest) = bytes.split_first().ok_or(Damage("a value is cut off"))?;
         *bytes = rest;
@@ -172,12 +172,13 @@ impl<'a> CellValue<'a> {
     }
 }
 
-/// Removes a number from the front of `bytes`.
+/// Decodes the varint at the front of `bytes` and removes its bytes.
 pub(crate) fn number(bytes: &mut &[u8]) -> Result<u64, Damage> {
     varint::take(bytes).map_err(|_| Damage("a number is cut off or too long"))
 }
 
-/// Removes a length and that many bytes from the front of `bytes`.
+/// Decodes a length at the front of `bytes`, and returns that many of the following bytes. Removes all of them from
+/// `bytes`.
 pub(crate) fn sized<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Damage> {
     let length = number(bytes)?;
     let length = usize::try_from(length).map_err(|_| Damage("a length is too large"))?;
@@ -188,7 +189,7 @@ pub(crate) fn sized<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Damage> {
     Ok(taken)
 }
 
-/// Removes a length and a text from the front of `bytes`.
+/// Decodes a text, preceded by its length, at the front of `bytes` and removes its bytes.
 pub(crate) fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, Damage> {
     std::str::from_utf8(sized(bytes)?).map_err(|_| Damage("a text is not UTF-8"))
 }

@@ -2,8 +2,8 @@
 //!
 //! A write that depends on stored rows (a condition, an increment, a returned row) is optimistic. The caller's thread
 //! reads the rows, evaluates the write, and sends an entry with the revisions that it has read. The committer refuses
-//! the entry if a row has changed since, and the caller retries. The committer therefore compares numbers and never
-//! reads stored rows, and no lock is held over a sync.
+//! the entry if a row has changed since, and the caller retries. The committer therefore only compares revisions,
+//! without reading stored rows, and no lock is held during a sync.
 
 mod decide;
 mod journal;
@@ -32,7 +32,7 @@ pub const ROW_BYTES_MAX: usize = 8 << 20;
 pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
-/// Rows of a table with indexes that are deleted by one journal entry.
+/// Maximum number and size of the rows that one journal entry deletes in a table with indexes.
 const DELETE_PAGE: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
@@ -44,7 +44,8 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// applied only if the condition returns true.
 pub type Condition<'a> = Box<dyn Fn(Option<&Mutation<'_>>) -> bool + Send + Sync + 'a>;
 
-/// Function that builds the rows of a write. Each call of its argument returns an id above all previous ids.
+/// Function that builds the rows of a write. Its argument is a function that returns, at each call, an id above all
+/// previous ids.
 pub type MakeRows<'f, 'w, E> =
     dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E> + 'f;
 
@@ -110,7 +111,7 @@ pub struct RowWrite<'a> {
     pub time: i64,
     /// Operation.
     pub action: Action,
-    /// Condition; `None` = always.
+    /// Condition; `None` if the write is unconditional.
     pub condition: Option<Condition<'a>>,
     /// Row to return.
     pub image: Image,
@@ -286,8 +287,8 @@ impl WideStore {
         })
     }
 
-    /// Compares the required state with the stored one. Returns the index of the first difference; `None` if all is
-    /// unchanged.
+    /// Compares the required state with the stored one. Returns the index of the first element that differs; `None` if
+    /// all are unchanged.
     fn first_changed(
         &self,
         table: TableId,
@@ -332,8 +333,8 @@ impl WideStore {
     /// Deletes all rows whose keys are in one of the ranges.
     ///
     /// In a table without indexes the delete costs one journal entry, and the rows are removed by the next flush. In a
-    /// table with indexes the rows are read and deleted page by page, because their entries must be found; after an error
-    /// or a stop, some of the rows are deleted. `is_stopped` is called between the pages.
+    /// table with indexes the rows are read and deleted page by page, because their entries must be found; after an
+    /// error or a stop, some of the rows may already be deleted. `is_stopped` is called between the pages.
     ///
     /// # Errors
     ///
@@ -375,7 +376,7 @@ impl WideStore {
         })
     }
 
-    /// Deletes the rows of a range one by one, in pages.
+    /// Reads the rows of a range in pages, and deletes the rows of each page by one write.
     fn delete_pages(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -415,7 +416,7 @@ impl WideStore {
 struct Sent {
     outcomes: Vec<RowOutcome>,
     changed: Option<usize>,
-    /// Entry that is not committed yet; `None` if nothing is written.
+    /// Submitted entry; `None` if nothing is written.
     submitted: Option<Submitted>,
 }
 

@@ -142,7 +142,7 @@ pub(crate) const ROWS_SCAN_NDJSON: Wanted = Wanted::AtLeast(0.25);
 pub(crate) const ROWS_SCAN_ARROW: Wanted = Wanted::AtLeast(0.6);
 /// Median latency of a page over 16 buckets, as a multiple of the median latency of a page over one range.
 pub(crate) const ROWS_BUCKETS: Wanted = Wanted::AtMost(2.0);
-/// Disk usage of rows, as a multiple of the size of their NDJSON export, compressed by zstd at level 3.
+/// Disk usage of rows, as a multiple of the size of their compressed NDJSON export (zstd, level 3).
 pub(crate) const ROWS_DISK: Wanted = Wanted::AtMost(1.2);
 /// Mebibytes of resident memory while writing rows in batches.
 pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);

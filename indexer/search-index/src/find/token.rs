@@ -2,7 +2,7 @@
 //!
 //! `terms` is a hash of table, condition, sort keys and collapse tag; limit and highlighting may change from page to
 //! page. A value is its kind (1 byte) and its bytes; texts have a length prefix. The checksum detects accidental
-//! changes. It does not prevent forgery, because a forged token only selects a position in the order.
+//! changes. Forgery need not be prevented, because a forged token only selects a position in the order.
 
 use std::fmt::{self, Write};
 

@@ -70,13 +70,13 @@ async fn list(
 
 /// Create an index
 ///
-/// An index is a second order of the rows, with a key of its own: columns of the rows and of the primary key, in all
-/// forms of key columns. A row has an entry if it has a value in every column of the index. Every write maintains the
-/// entries of its rows in the same journal entry, so a read through the index always returns what was written before.
+/// An index sorts the rows by a key of its own. The key lists columns of the rows and of the primary key, in all forms
+/// of key columns. A row has an entry if it has a value in every column of the index. Every write maintains the entries
+/// of its rows in the same journal entry, so a read through the index reflects every earlier write.
 ///
-/// The job `build_index` adds the rows that the table has already, while writes go on; it continues after a restart.
-/// Until it has ended, reads of the index are refused with status 503. Each index makes each write more expensive: a
-/// change of an indexed value removes an entry and writes another.
+/// The job `build_index` adds the entries of the existing rows while writes continue; it resumes after a restart. Until
+/// it has ended, reads of the index are refused with status 503. Each index makes each write more expensive: a change
+/// of an indexed value removes an entry and writes another.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/indexes", tag = "rows", operation_id = "create_index",
     params(IndexesPath),

@@ -1,6 +1,7 @@
 //! `/v1/tables/{table}/rows`: writes, reads, scans, counts and deletes rows of wide tables.
 //!
-//! `tideline_rows` converts requests and rows. Reads are streamed, so their memory does not depend on their size.
+//! `tideline_rows` converts requests to engine calls, and rows to JSON, CSV, Arrow and Parquet. Reads are streamed, so
+//! their memory does not depend on their size.
 
 mod explain;
 mod formats;
@@ -88,8 +89,8 @@ struct WriteQuery {
 struct ReadQuery {
     /// Form of integers beyond ±2⁵³ in JSON. Default `number`.
     integers: Option<RowIntegers>,
-    /// Number of digits after the point, 0 to 38, with which Arrow and Parquet contain decimals as numbers of 38
-    /// digits. A value that does not fit exactly is an error. Default: decimals are text.
+    /// Number of digits after the decimal point, 0 to 38. If it is given, Arrow and Parquet contain decimals as numbers
+    /// of up to 38 digits; a value that cannot be represented exactly is an error. Default: decimals are text.
     decimal_scale: Option<u8>,
 }
 
@@ -103,6 +104,7 @@ struct DeleteQuery {
 }
 
 /// Write rows
+///
 /// Puts, updates and deletes rows. A row with a condition is written only if the condition is met. Either all writes
 /// of a partition are applied or none of them; partitions are independent of each other. The partition of a row is
 /// given by the first key column that is neither a hash prefix nor a bucket. Rows that are written become visible and
@@ -260,7 +262,7 @@ pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) ->
 /// combinations of them are read. A row that does not exist is `null`.
 ///
 /// With `Accept: application/x-ndjson`, each row is a line, and the last line has the member `found`. CSV, Arrow and
-/// Parquet are tables with the columns of a scan. Both omit rows that do not exist.
+/// Parquet are tables with the columns of a scan. All four formats omit rows that do not exist.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
     params(RowsPath, ReadQuery),
@@ -467,7 +469,7 @@ async fn scan(
     .await
 }
 
-/// Returns the terms of a scan.
+/// Returns the parameters of a scan.
 fn scan_terms(request: &ScanRows) -> ScanTerms<'_> {
     ScanTerms {
         index: request.index.as_deref(),
@@ -504,8 +506,8 @@ fn rows_example() -> &'static str {
 ///
 /// With `estimate`, the count is exact up to 20,000 rows read. Beyond that it is estimated from a sample of at most
 /// 200,000 more, and `interval` is the estimate ± 3 standard errors of the sample, not below the number of rows
-/// counted. The interval describes the spread of the sample; very unevenly distributed keys can be outside of it. The
-/// same request on the same rows gives the same estimate.
+/// counted. The interval describes the spread of the sample; if the keys are very unevenly distributed, the true count
+/// can be outside the interval. The same request on the same rows gives the same estimate.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
     params(RowsPath),
@@ -569,9 +571,10 @@ async fn count(
 
 /// Delete rows
 ///
-/// Deletes all rows of a key prefix and of bounds on the key column after it, whatever their number, in one journal
-/// entry. A table with secondary indexes deletes its rows in pages; if the request fails, some rows may be deleted. To
-/// delete all rows of the table, omit both and set `allow_all`. Repeating a delete is safe.
+/// Deletes all rows of a key prefix and of bounds on the key column after it, whatever their number. The rows are
+/// deleted in one journal entry, or in pages if the table has secondary indexes. If a delete in pages fails, some rows
+/// may already be deleted. To delete all rows of the table, omit `prefix` and `range`, and set `allow_all`. Repeating a
+/// delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
     params(RowsPath, DeleteQuery),

@@ -59,19 +59,19 @@ struct SqlQuery {
 /// Parsed request.
 struct Parsed {
     statement: Statement,
-    /// Bytes that identify the request of an idempotency key.
+    /// Body of the request, which identifies the request if it has an idempotency key.
     body: Vec<u8>,
     text: String,
     page_token: Option<String>,
-    /// Memory of the parsed statement.
+    /// Reserved memory of the parsed statement; `None` for a small statement.
     memory: Option<tideline_engine::runtime::Reservation>,
 }
 
 /// Run an SQL statement
 ///
 /// Runs one statement on wide tables: `SELECT`, `EXPLAIN SELECT`, `UPSERT`, `INSERT`, `UPDATE`, `DELETE`, `CREATE
-/// TABLE`, `ALTER TABLE`, `DROP TABLE`, `SHOW TABLES`, `SHOW CREATE TABLE` or `DESCRIBE`. Placeholders `?` stand for
-/// `params`.
+/// TABLE`, `ALTER TABLE`, `DROP TABLE`, `CREATE INDEX`, `DROP INDEX`, `SHOW TABLES`, `SHOW CREATE TABLE`, `SHOW INDEX`
+/// or `DESCRIBE`. Placeholders `?` stand for `params`.
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
 /// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement
@@ -256,7 +256,7 @@ fn select_rows(
     })
 }
 
-/// Streams rows, in JSON or as lines.
+/// Streams rows as one JSON document or as NDJSON lines.
 async fn respond<F>(app: &App, is_lines: bool, id: RequestId, write: F) -> Result<Response>
 where
     F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
@@ -329,7 +329,7 @@ impl RowsWriter<'_> {
     }
 }
 
-/// Runs a statement that changes tables.
+/// Runs a statement that changes tables or indexes.
 async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Result<Response> {
     let text = match &statement {
         TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),

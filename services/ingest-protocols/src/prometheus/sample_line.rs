@@ -1,7 +1,7 @@
 //! Parser of a sample line: `name{label="value",…} value [time] [# {exemplar labels} value [time]]`.
 //!
-//! The name may also be a quoted text at the start of the braces. Quoted names, and quoted label names, can be any
-//! text. Both text formats follow the same rules, with the tolerance for white space of the classic format.
+//! The name may also be a quoted text inside the braces. Quoted names, and quoted label names, can be any text. Both
+//! text formats follow the same rules, with the tolerance for white space of the classic format.
 
 use std::borrow::Cow;
 

@@ -43,7 +43,7 @@ impl SeriesResolver for NumberingResolver {
     }
 }
 
-/// Returns the text of a reject; panics if the reason is not a text of the decoder.
+/// Returns the text of a reject; panics if the reason is not [`RejectReason::Unreadable`].
 pub(crate) fn words(reject: &LineReject) -> &str {
     match &reject.reason {
         RejectReason::Unreadable(words) => words,

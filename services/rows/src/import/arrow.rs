@@ -26,7 +26,7 @@ use super::columns::{FileColumns, FileValue, Target};
 use super::{Record, unreadable};
 use crate::error::{Result, RowsError};
 
-/// Maximum size of a message of a stream, in bytes.
+/// Maximum size of the body of a message of a stream, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 32 << 20;
 /// Maximum size of the metadata of a message, in bytes.
 const METADATA_BYTES_MAX: u64 = 4 << 20;
@@ -34,7 +34,7 @@ const METADATA_BYTES_MAX: u64 = 4 << 20;
 const GROUP_BYTES_MAX: u64 = 256 << 20;
 /// Number of rows of a Parquet file that are decoded at once.
 const BATCH_ROWS: usize = 512;
-/// First bytes of a message.
+/// Continuation marker, with which every message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 

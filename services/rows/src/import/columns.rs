@@ -42,7 +42,7 @@ pub(super) enum FileValue<'v> {
     Text(&'v str),
     /// JSON value.
     Json(String),
-    /// JSON value of a type that cannot be inferred from the JSON.
+    /// JSON value with its type, which cannot be inferred from the JSON alone.
     Typed(ColumnType, String),
 }
 
@@ -182,7 +182,8 @@ fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<Raw
     RawValue::from_string(json).map_err(|error| format!("found a value that is not JSON: {error}"))
 }
 
-/// Converts bytes, given as base64 in a JSON string, to a JSON string of UTF-8 text. Some tools write texts as bytes.
+/// Converts bytes, given as base64 in a JSON string, to a JSON string of UTF-8 text. Some tools store texts in binary
+/// columns.
 fn text_of_bytes(json: &str) -> Result<String, String> {
     let bytes = STANDARD.decode(json.trim_matches('"')).unwrap_or_default();
     let text = String::from_utf8(bytes)

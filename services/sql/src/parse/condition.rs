@@ -119,7 +119,8 @@ fn chain(
     }
 }
 
-/// Joins conditions by `OR`. Equalities of one column are combined into one list, which an access path can use.
+/// Joins conditions by `OR`. If all of them are equalities of the same column, returns one list of values instead,
+/// which an access path can use.
 fn one_list(operands: Vec<Predicate>) -> Predicate {
     let list = |operand: &Predicate| match operand {
         Predicate::Test(column, ColumnTest::Compare(Comparison::Equal, value)) => {

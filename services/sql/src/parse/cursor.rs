@@ -51,7 +51,7 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Describes the next token.
+    /// Returns a description of the next token for error messages.
     pub(super) fn found(&self) -> String {
         match &self.peek().token {
             Token::EOF => "the end of the statement".to_owned(),
@@ -76,7 +76,7 @@ impl<'p> Cursor<'p> {
         matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
     }
 
-    /// Skips a word if it is next.
+    /// Skips a word if it is next. Returns true if it was skipped.
     pub(super) fn word(&mut self, word: &str) -> bool {
         let is_next = self.is_word(word);
         if is_next {
@@ -85,7 +85,7 @@ impl<'p> Cursor<'p> {
         is_next
     }
 
-    /// Skips several words if all of them are next.
+    /// Skips several words if all of them are next. Returns true if they were skipped.
     pub(super) fn words(&mut self, words: &[&str]) -> bool {
         let is_next = words.iter().enumerate().all(|(place, word)| {
             matches!(&self.parser.peek_nth_token_ref(place).token, Token::Word(next)
@@ -110,7 +110,7 @@ impl<'p> Cursor<'p> {
         self.peek().token == *token
     }
 
-    /// Skips a token if it is next.
+    /// Skips a token if it is next. Returns true if it was skipped.
     pub(super) fn token(&mut self, token: &Token) -> bool {
         self.parser.consume_token(token)
     }
@@ -177,7 +177,7 @@ impl<'p> Cursor<'p> {
             .map_err(|error| to_error(&error, at))
     }
 
-    /// Returns the value of a placeholder, given its name.
+    /// Returns the parameter for a placeholder with this name.
     pub(super) fn parameter(&self, name: &str, at: Position) -> Result<Literal> {
         let number = name
             .strip_prefix('?')

@@ -11,7 +11,7 @@ use super::table::computed_name;
 use crate::error::{Result, SqlError};
 use crate::statement::{CreateIndex, TableStatement};
 
-/// Parses a statement after `CREATE INDEX`, or after `CREATE LOCAL INDEX` and the like.
+/// Parses the rest of a statement that begins with `CREATE INDEX`, `CREATE LOCAL INDEX` or `CREATE GLOBAL INDEX`.
 pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<TableStatement> {
     let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
     let index = cursor.name("the name of the index")?;
@@ -22,7 +22,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
     let mut key: Vec<KeyColumnSpec> = Vec::with_capacity(written.len());
     let mut computed = Vec::new();
     for part in &written {
-        // The table is not known here; the types are set when the statement is executed.
+        // The parser does not read the table, so the types are set when the statement is executed.
         let (source, name) = part.to_spec(&mut |name| {
             taken.push(name.text.clone());
             Ok(ColumnType::I64)
@@ -46,7 +46,8 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
             false => IndexCover::Columns(names(cursor)?),
         };
     }
-    // Both are accepted for statements of Lindorm. Entries are always written together with their rows.
+    // `ASYNC` and `SYNC` are accepted because statements of Lindorm contain them. They have no effect: entries are
+    // always written together with their rows.
     if !cursor.word("ASYNC") {
         cursor.word("SYNC");
     }
@@ -78,7 +79,7 @@ fn names(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Parses the option of an index, which covers all columns.
+/// Parses the only option of an index, `INDEX_COVERED_TYPE`. Both of its values cover all columns.
 fn options(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.expect_token(&Token::LParen)?;
     let at = cursor.at();
@@ -107,7 +108,7 @@ fn options(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.expect_token(&Token::RParen)
 }
 
-/// Parses a statement after `DROP INDEX`.
+/// Parses the rest of a statement that begins with `DROP INDEX`.
 pub(super) fn drop_index(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     let if_exists = cursor.words(&["IF", "EXISTS"]);
     let index = cursor.name("the name of an index")?;

@@ -123,8 +123,8 @@ impl KeyPart {
         }
     }
 
-    /// Converts the part to a stored column of the key. `declared` removes a column from the declared columns and
-    /// returns its type.
+    /// Converts the part to a stored column of the key. Also returns its name, unless the column is computed.
+    /// `declared` is called for each logical column of the part and returns its type.
     pub(super) fn to_spec(
         &self,
         declared: &mut dyn FnMut(&Name) -> Result<ColumnType>,

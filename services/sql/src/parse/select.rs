@@ -14,7 +14,7 @@ use crate::statement::{Name, OrderItem, Predicate, Select, SelectColumns};
 /// Maximum number of result columns.
 const COLUMNS_MAX: usize = 1_000;
 
-/// Parses a statement after `SELECT`.
+/// Parses the rest of a statement that begins with `SELECT`.
 pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select> {
     if cursor.is_word("DISTINCT") {
         return Err(SqlError::refused(

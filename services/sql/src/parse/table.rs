@@ -18,7 +18,7 @@ use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOption
 /// Maximum number of columns of a statement.
 const COLUMNS_MAX: usize = tideline_engine::wide_table::COLUMNS_MAX;
 
-/// Parses a statement after `CREATE`.
+/// Parses the rest of a statement that begins with `CREATE`.
 pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     if cursor.is_word("UNIQUE") || cursor.is_word("SEARCH") {
         return Err(SqlError::refused(
@@ -313,7 +313,7 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
     Ok(())
 }
 
-/// Parses a statement after `ALTER`.
+/// Parses the rest of a statement that begins with `ALTER`.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     cursor.expect_word("TABLE")?;
     let table = cursor.name("the name of a table")?;
@@ -363,7 +363,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     }
 }
 
-/// Parses a statement after `DROP`.
+/// Parses the rest of a statement that begins with `DROP`.
 pub(super) fn drop_statement(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     if cursor.word("INDEX") {
         return index::drop_index(cursor);
@@ -376,7 +376,7 @@ pub(super) fn drop_statement(cursor: &mut Cursor<'_>) -> Result<TableStatement> 
     Ok(TableStatement::Drop { table, if_exists })
 }
 
-/// Parses a statement after `SHOW`.
+/// Parses the rest of a statement that begins with `SHOW`.
 pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<ShowStatement> {
     if cursor.word("TABLES") {
         return Ok(ShowStatement::Tables);

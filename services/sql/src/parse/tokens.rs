@@ -1,6 +1,6 @@
-//! Checks and preparation of the tokens of a statement: their number, hints, placeholders, the end of the statement.
+//! Checks and prepares the tokens of a statement: their number, hints, placeholders, and the end of the statement.
 //!
-//! All functions take time linear in the number of tokens.
+//! All functions take time linear in the length of the statement.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 

@@ -17,7 +17,7 @@ use crate::statement::{Change, Delete, Name, OnDuplicate, Update, Upsert};
 /// Maximum number of columns of a written row.
 const COLUMNS_MAX: usize = 10_000;
 
-/// Parses a statement after `UPSERT` or `INSERT`.
+/// Parses the rest of a statement that begins with `UPSERT` or `INSERT`.
 pub(super) fn upsert(cursor: &mut Cursor<'_>) -> Result<Upsert> {
     cursor.expect_word("INTO")?;
     let table = cursor.name("the name of a table")?;
@@ -126,7 +126,7 @@ fn row(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<Literal>> {
     }
 }
 
-/// Parses a statement after `UPDATE`.
+/// Parses the rest of a statement that begins with `UPDATE`.
 pub(super) fn update(cursor: &mut Cursor<'_>) -> Result<Update> {
     let table = cursor.name("the name of a table")?;
     cursor.expect_word("SET")?;
@@ -204,7 +204,7 @@ fn change(cursor: &Cursor<'_>, column: &Name, expression: &Expr) -> Result<Chang
     number.map(Change::Add).ok_or_else(missing)
 }
 
-/// Parses a statement after `DELETE`.
+/// Parses the rest of a statement that begins with `DELETE`.
 pub(super) fn delete(cursor: &mut Cursor<'_>) -> Result<Delete> {
     cursor.expect_word("FROM")?;
     let table = cursor.name("the name of a table")?;

@@ -28,7 +28,7 @@ pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Acc
         if !has_all_rows(table, index, primary.conditions()) {
             continue;
         }
-        // An index whose ranges exceed a limit does not serve the statement; another path may.
+        // An index whose ranges exceed a limit is skipped, because another path may serve the statement.
         let Ok(access) = primary.with_index(table, index) else {
             continue;
         };

@@ -47,7 +47,7 @@ pub struct Access {
     pub lists: usize,
     /// True if the path uses the bounds of the next key column.
     pub is_bounded: bool,
-    /// Reason why a longer path was not possible.
+    /// Reason why the path could not use more key columns.
     reason: Option<String>,
     ranges: Option<Ranges>,
 }
@@ -64,11 +64,11 @@ impl Access {
         Self::of(table, None, conditions)
     }
 
-    /// Chooses the access path of the same conditions that uses the key of an index.
+    /// Chooses the access path of the same conditions by the key of an index.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn with_index(&self, table: &WideTable, index: &Arc<Index>) -> Result<Self> {
         Self::of(table, Some(index), self.conditions.clone())
     }
@@ -174,7 +174,8 @@ impl Access {
         layout.product(&values.collect::<Vec<_>>(), limit)
     }
 
-    /// Returns the ranges of all combinations of the first lists.
+    /// Returns the ranges of all combinations of the first `lists` lists. If `is_bounded` is true, the bounds of the
+    /// next column restrict each range.
     fn ranges_of(
         &self,
         layout: &KeyLayout,
@@ -209,8 +210,8 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Refused`] if the path is the whole table and `allow_scan` is false; the errors of keys with values
-    /// that their columns cannot hold, and of more than [`KEYS_MAX`] keys.
+    /// [`SqlError::Refused`] if the path is the whole table and `allow_scan` is false; an error for values that their
+    /// key columns cannot hold, and for more than [`KEYS_MAX`] keys.
     pub fn path(&self, table: &WideTable, allow_scan: bool, statement: &str) -> Result<AccessPath> {
         if let Some(ranges) = &self.ranges {
             return Ok(AccessPath::Ranges(ranges.clone()));
@@ -227,12 +228,12 @@ impl Access {
         }
     }
 
-    /// Returns true if every key column has a list.
+    /// Returns true if the path uses a list of values for every key column.
     pub fn is_whole_key(&self) -> bool {
         self.lists == self.tests.len()
     }
 
-    /// Returns the keys of all combinations, sorted by their stored keys without the bucket.
+    /// Returns the keys of all combinations of the lists, sorted by their stored keys without the bucket.
     fn keys(&self, table: &WideTable) -> Result<Vec<FoundKey>> {
         let layout = table.layout();
         let product = self.product(layout, self.lists, KEYS_MAX)?;
@@ -281,7 +282,7 @@ impl Access {
 }
 
 impl KeyTests {
-    /// Adds a condition, if a path can use it.
+    /// Adds a condition on the column if an access path can use it.
     fn add(&mut self, number: usize, column: &Name, test: &ColumnTest, kind: KeyKind) -> Result<()> {
         let key = |value: &Literal| value.to_key(&column.text, kind);
         match test {
@@ -349,7 +350,7 @@ impl KeyTests {
     }
 }
 
-/// Returns the smallest text that is larger than all texts with a prefix; `None` if every larger text has the prefix.
+/// Returns the smallest text that is larger than all texts with a prefix; `None` if no such text exists.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {

@@ -12,7 +12,8 @@ use super::keys::Access;
 use crate::error::{Position, Result, SqlError};
 use crate::statement::OrderItem;
 
-/// Returns the logical columns by which the rows of a path are sorted, each with true if it is descending.
+/// Returns the logical columns by which the rows of a path are sorted, each with a flag that is true for descending
+/// order.
 pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> {
     let mut order: Vec<(usize, bool)> = Vec::new();
     for column in access.layout(table).stored() {

@@ -1,6 +1,6 @@
 //! `SELECT` and `EXPLAIN`.
 //!
-//! Rows are passed to the caller one by one, in pages or without a limit, like the scans of the rows crate. The token
+//! Rows are passed to the caller one by one, in pages or without a limit, as in the scans of the rows crate. The token
 //! of a page is the token of the scan, preceded by the number of rows that are left of `LIMIT`, or by the count so far.
 
 use std::collections::VecDeque;
@@ -199,7 +199,7 @@ impl Reader<'_> {
         Ok((count, end))
     }
 
-    /// Reads rows by their keys, and passes those that the filter accepts to `take`.
+    /// Reads rows by their keys, and passes the rows that match the filter to `take`.
     fn by_keys(
         &self,
         limit: Option<u64>,
@@ -284,14 +284,14 @@ struct Explanation {
     /// Number of ranges to read, merged in the order of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<u64>,
-    /// Number of buckets over which the rows of the table are distributed.
+    /// Number of buckets of the key that is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     buckets: Option<u16>,
     /// Conditions that select keys or ranges.
     conditions: Vec<String>,
     /// Conditions that are tested on each row read.
     filter: Vec<String>,
-    /// Key of the table.
+    /// Stored columns of the key that is read.
     key: Vec<String>,
     /// Order of the result.
     order: Vec<String>,
@@ -311,7 +311,7 @@ fn key_text(plan: &ReadPlan) -> Vec<String> {
     key.iter().map(key_column_text).collect()
 }
 
-/// Describes a plan, as a JSON object.
+/// Returns a description of a plan as a JSON object.
 pub fn explain(plan: &ReadPlan) -> String {
     let texts =
         |predicates: Vec<&crate::statement::Predicate>| predicates.iter().map(ToString::to_string).collect();

@@ -1,6 +1,6 @@
 //! `CREATE`, `ALTER TABLE`, `DROP`, `SHOW` and `DESCRIBE`.
 //!
-//! A change of settings reads and writes all settings of a table, so it holds their lock.
+//! `ALTER TABLE` reads, changes and stores all settings of a table, so it holds the settings lock.
 
 mod index;
 
@@ -24,16 +24,17 @@ pub enum TableChange {
     Altered,
     /// The table or index was dropped.
     Dropped,
-    /// No table with this name exists; nothing was changed.
+    /// No table or index with this name exists; nothing was changed.
     Missing,
 }
 
-/// Executes a statement that changes tables.
+/// Executes a statement that changes tables or indexes.
 ///
 /// # Errors
 ///
-/// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`] and [`Engine::drop_table`];
-/// [`SqlError::Invalid`] for a column to drop that is not declared.
+/// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`], [`Engine::drop_table`],
+/// [`Engine::create_index`] and [`Engine::drop_index`]; [`SqlError::Invalid`] for a column to drop that is not
+/// declared.
 pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange> {
     match statement {
         TableStatement::Create(statement) => create(engine, statement),
@@ -48,7 +49,7 @@ pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange>
     }
 }
 
-/// Executes a statement that shows tables and columns. Returns the rows as JSON objects.
+/// Executes a statement that shows tables, columns or indexes. Returns the rows as JSON objects.
 ///
 /// # Errors
 ///

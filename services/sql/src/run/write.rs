@@ -157,8 +157,8 @@ impl WritePlan {
         })
     }
 
-    /// Executes the plan. `request` identifies the content of the request if it has an idempotency key, which applies
-    /// only to writes of rows.
+    /// Executes the plan. If the request has an idempotency key, `request` identifies its content. Deletions of ranges
+    /// ignore the key.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ const ROUNDS_MAX: usize = 16;
 
 impl WritePlan {
     /// Writes rows. A row that fails prevents the other rows of its partition from being written. If rows are
-    /// independent, these other rows are therefore written again without the failed row. Each round reports all rows
+    /// independent, another round therefore writes these other rows without the failed row. Each round reports all rows
     /// that fail, so more than two rounds are rare.
     fn write_rows(
         &self,

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::Database;
 
-/// Creates a table, then a second table with the statement that `SHOW CREATE TABLE` returns. Returns this statement.
+/// Creates a table, drops it, and creates it again with the statement that `SHOW CREATE TABLE` has returned. Returns
+/// this statement.
 fn shown(create: &str) -> String {
     let database = Database::new();
     database.succeed(create);
@@ -75,7 +76,8 @@ fn values_of_all_types_are_written_and_compared() {
         "d": "12345678901234567890.0123456789", "j": {"type": "json", "value": [{"type": "json", "value": 1}]},
         "t": "2026-11-20T12:00:00.500Z", "free": {"type": "binary", "value": "AQ=="}});
     let mut found = database.rows("SELECT * FROM t WHERE id = 1");
-    // A document that has the form of a typed value is returned in the typed form.
+    // The document itself has the form of a typed value, so the expected row has the typed form. A document in the
+    // plain form is converted to it.
     if found[0]["j"].is_array() {
         found[0]["j"] = json!({"type": "json", "value": found[0]["j"]});
     }

@@ -1,4 +1,4 @@
-//! Tests of statements: refusals, random statements against a naive model, names, definitions.
+//! Tests of statements: refusals, random statements against a naive model, names, definitions, random words.
 
 mod definitions;
 mod model;

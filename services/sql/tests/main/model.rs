@@ -1,9 +1,9 @@
-//! Random statements return the same results as a naive model with rows in a sorted map and conditions in three-valued
-//! logic.
+//! Random statements return the same results as a naive model, which stores rows in a sorted map and evaluates
+//! conditions in three-valued logic.
 //!
-//! Each key design has its own table. Conditions are random trees over key columns and other columns; together they use
-//! all access paths. The result must not depend on the path.
-//! Indexes are created and dropped between the statements.
+//! Each key design has its own table. Conditions are random trees over key columns and other columns, and indexes are
+//! created and dropped between the statements, so that the statements together use all access paths. The result must
+//! not depend on the path.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -335,7 +335,8 @@ impl Model {
             .run(&format!("CREATE {scope}INDEX {name} ON t {index}"))
         {
             Ok(_) => self.database.build_indexes(),
-            // A local index begins with the partition, so it cannot name a column of it, nor begin with a bucket.
+            // The key of a local index begins with the partition columns, so it can neither list one of them again nor
+            // begin with a bucket.
             Err(_) if !scope.is_empty() => {}
             Err(error) => panic!("CREATE INDEX {name} ON t {index}: {error}"),
         }
@@ -379,7 +380,7 @@ impl Model {
         let statement = format!("SELECT /*+ ALLOW_SCAN */ * {from}{by}{limit_text}");
         let rows = match self.database.run(&statement) {
             Ok(Done::Rows(rows, _)) => rows,
-            // No access path has this order. Without `ORDER BY`, the statement succeeds.
+            // No access path has this order. Without `ORDER BY`, the statement must succeed.
             Err(SqlError::Refused { .. }) if !order.is_empty() => {
                 self.database.rows(&format!("SELECT /*+ ALLOW_SCAN */ * {from}"));
                 return;

@@ -1,6 +1,7 @@
-//! Refused statements, in tables: each error contains the reason and a remedy.
+//! Refused statements: each error contains the reason and a remedy.
 //!
-//! The kind of the error determines the HTTP status. Limits are tested with statements that are just too large.
+//! Each test lists statements with a part of the expected message. The kind of the error is checked too, because it
+//! determines the HTTP status.
 
 use tideline_sql::{SqlError, parse};
 
@@ -340,7 +341,8 @@ fn large_statements_are_refused_with_the_limit() {
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert_eq!(kind(&error), Kind::OverLimit, "{said}: {error}");
     }
-    // The limit applies to expressions, and a list in parentheses does not count as one, so a long list is accepted.
+    // The limit applies to each expression, and complete lists in parentheses are not counted, so a long list is
+    // accepted.
     assert!(parse(&format!("SELECT * FROM t WHERE a IN ({long_list})"), &[]).is_ok());
     let keys: Vec<String> = (0..2_001).map(|a| a.to_string()).collect();
     let error = database.fail(&format!(

@@ -108,7 +108,6 @@ impl Database {
         }
     }
 
-    /// Runs a statement that succeeds.
     /// Builds all indexes that are not ready.
     pub(crate) fn build_indexes(&self) {
         for building in self.engine.building_indexes() {
@@ -119,13 +118,14 @@ impl Database {
         }
     }
 
+    /// Runs a statement that must succeed.
     pub(crate) fn succeed(&self, text: &str) {
         if let Err(error) = self.run(text) {
             panic!("{text}: {error}");
         }
     }
 
-    /// Runs a statement that fails.
+    /// Runs a statement that must fail, and returns its error.
     pub(crate) fn fail(&self, text: &str) -> SqlError {
         match self.run(text) {
             Err(error) => error,

@@ -30,8 +30,8 @@ use crate::store::{STORE, Store, StoreLocation};
 pub(crate) const JOURNAL: &str = "journal";
 
 impl FjallBackend {
-    /// Opens a data folder, and creates it if it does not exist. Checks version files, lists, logs and journals, but no
-    /// tables.
+    /// Opens a data folder, and creates it if it does not exist. Checks fjall's version files and write-ahead logs, the
+    /// lists of keyspaces, and the journals, but not the contents of fjall's table files.
     ///
     /// If acknowledged data is missing, the backend opens read-only; see [`FjallOptions::accept_loss`].
     ///
@@ -183,7 +183,7 @@ fn compare(
     match missing {
         Some(missing) if options.accept_loss => {
             tracing::error!(missing, "an operator accepts the loss of acknowledged data");
-            // Gives all keyspaces an equal count again.
+            // Counts one more commit in all keyspaces, so that their commit counts are equal again.
             let has_parts = hot.opened()?.parts().is_some();
             let durability = Durability::Synced;
             let counted = hot

@@ -1,7 +1,7 @@
 //! Bit-packed integers: constant, offsets from a base, or differences, in blocks of 128.
 //!
-//! A base is the smallest value of its block, and a step is the smallest difference, so slots are never negative. Each
-//! block can be unpacked independently. The layout is described in `FORMAT.md`.
+//! A base is the smallest value of its block, and a step is the smallest difference, so packed offsets are never
+//! negative. Each block can be unpacked independently. The layout is described in `FORMAT.md`.
 
 use std::ops::Range;
 

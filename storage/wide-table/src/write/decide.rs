@@ -1,9 +1,9 @@
 //! Evaluation of writes on the caller's thread: conditions, increments, sizes and images.
 //!
-//! Rows that an outcome depends on are read once per request, with their revisions, which the committer compares. Other
-//! writes read at most the stored size of their row. Exceptions are updates that are large, could exceed a size limit,
-//! or follow another update of the same row in the request: these read the row. Writes to a table with indexes always
-//! read the row, because the entry of the row before the write must be removed.
+//! A write whose outcome depends on its row reads the row, once per request, with the revision that the committer
+//! compares. Other writes read at most the stored size of their row. Exceptions are updates that are large, could
+//! exceed a size limit, or follow another write of the same row in the request; these also read the row. Writes to a
+//! table with indexes always read the row, because its old index entries must be removed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -90,9 +90,9 @@ impl WideStore {
 pub(super) struct Decided {
     pub(super) outcomes: Vec<RowOutcome>,
     pub(super) changes: Vec<Change>,
-    /// Changes of the entries of indexes, by the id of the index.
+    /// Changes of index entries, with the id of their index.
     pub(super) index_changes: Vec<(TableId, Vec<Change>)>,
-    /// Length of the prefix that names the partition, for each change.
+    /// Length of the key prefix that names the partition, for each change.
     pub(super) partitions: Vec<usize>,
 }
 
@@ -105,7 +105,7 @@ struct DecidedRow {
 }
 
 impl DecidedRow {
-    /// Changes of the row alone.
+    /// Returns the changes of a write that changes its row but no index.
     fn of_row(mutation: Vec<u8>) -> Option<Self> {
         Some(Self {
             mutation: mutation.into(),
@@ -133,7 +133,8 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Decides one write. Returns its outcome and its changes; no changes if the condition fails or the write is refused.
+    /// Evaluates one write. Returns its outcome and its changes; `None` instead of changes if the condition fails or
+    /// the write is refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<DecidedRow>)> {
         let simple = self.simple(write);
         if let Some(mutation) = simple {
@@ -217,8 +218,9 @@ impl Deciding<'_> {
         }
     }
 
-    /// Returns true if a small update cannot bring its row or a column over the limit. The condition is that the stored
-    /// and buffered bytes and the update use at most half of the limit. The other half remains for concurrent updates.
+    /// Returns true if a small update cannot make its row or a column exceed the size limit. This is the case if the
+    /// stored bytes, the buffered bytes and the update together use at most half of the limit. The other half remains
+    /// for concurrent updates.
     fn grows_safely(&self, key: &[u8], bytes: usize) -> Result<bool> {
         let state = self.store.state();
         let buffered = crate::state::buffered(&state.buffers(self.table), key);
@@ -260,7 +262,8 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns the limit that a row exceeds; `None` if it exceeds none. `bytes` is the size of the row with its key.
+/// Returns the size limit that a row or one of its columns exceeds; `None` if no limit is exceeded. `bytes` is the size
+/// of the row with its key.
 fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
     if bytes > ROW_BYTES_MAX {
         return Some(Refused::TooLarge(bytes));

@@ -1,6 +1,7 @@
-//! Log entry of a write.
+//! Log entry of a write: its check before the commit, and its application to the buffer.
 //!
-//! The committer checks that the rows that were read are unchanged, and applies the entry after it is in the journal.
+//! The committer checks that the rows that the writer has read are unchanged. It applies the entry after the entry has
+//! been written to the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ pub(crate) struct WideEntry {
     durability: Durability,
     /// Rows and ranges that must not have changed.
     seen: Seen,
-    /// Length of the prefix that names the partition, for each change of a row.
+    /// Length of the key prefix that names the partition, for each row change.
     partitions: Vec<usize>,
     /// True while the rows of the entry count as pending.
     is_pending: AtomicBool,
@@ -119,7 +120,7 @@ impl LogEntry for WideEntry {
         let Some(rules) = tables.get(self.entry.table) else {
             return Ok(());
         };
-        // Keys and mutations share the memory of the encoded entry, which the recent entries keep as well.
+        // Keys and mutations share the memory of the encoded entry, which the log also keeps among its recent entries.
         let entry = Entry::decode(&self.encoded)?;
         let all = std::iter::once((entry.table, entry.changes, rules.versions_max));
         let of_indexes = entry.index_changes.into_iter();

@@ -30,7 +30,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database of a backend, and stores the manifest row of the table.
+    /// Opens the database of a backend, and creates the table if it does not exist.
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
         Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
     }
@@ -92,7 +92,7 @@ impl Database {
         Index::all_of(&wide.expect("a wide table")).expect("valid indexes")
     }
 
-    /// Builds an index from its first row to its last.
+    /// Builds an index completely.
     pub(crate) fn build(&self, index: TableId) {
         self.store
             .settle_writes(&self.threads, TABLE)

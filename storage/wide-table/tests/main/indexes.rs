@@ -1,6 +1,6 @@
 //! Secondary indexes: builds during writes, refused rows, and the check of damaged entries.
 //!
-//! The model test compares indexes with a naive model after random writes.
+//! The tests in `model.rs` compare indexes with a naive model after random writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::database::*;
 
 const INDEX: TableId = TableId(7);
 
-/// Returns an index by column `a` that covers column `b`.
+/// Returns the settings of an index on column `a` that covers column `b`.
 fn by_a(state: &serde_json::Value) -> serde_json::Value {
     serde_json::json!([{
         "id": INDEX.0,
@@ -113,7 +113,7 @@ fn a_row_whose_index_key_is_too_long_is_refused() {
         database.write_one(put(&encoded("x"), 1, &[("a", 5)])),
         RowOutcome::Written(_)
     ));
-    // A reversed column holds no negative numbers.
+    // A reversed column cannot hold negative numbers.
     match database.write_one(put(&encoded("y"), 1, &[("a", -5)])) {
         RowOutcome::Refused(Refused::NotIndexable(reason)) => {
             assert!(

@@ -212,10 +212,10 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[S
     database.close();
 }
 
-/// Id of the next index. Runs share backends, and the id of an index is never used again.
+/// Id of the next index. Runs share a backend, in which the id of a dropped index must not be reused.
 static NEXT_INDEX: AtomicU32 = AtomicU32::new(100);
 
-/// Columns of the indexes, each with true if it is descending.
+/// Columns of each index, with a flag that is true for descending order.
 const INDEXES: [&[(&str, bool)]; 3] = [
     &[("a", false)],
     &[("b", true), ("c", false)],

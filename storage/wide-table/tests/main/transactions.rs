@@ -43,7 +43,8 @@ impl Database {
         row.map(|row| row.digest())
     }
 
-    /// Reads the partition of all keys that begin with a letter.
+    /// Reads all rows of the partition whose keys begin with `letter`. Also returns the requirement that the partition
+    /// is unchanged.
     fn partition(&self, letter: &str) -> (Vec<StoredRow>, Unchanged) {
         let range = KeyRange::prefix(letter.as_bytes());
         let limit = PageLimit {
@@ -153,7 +154,8 @@ fn a_range_with_too_many_rows_is_refused() {
     database.close();
 }
 
-/// Four threads move amounts between the rows of a partition, and add rows, while the main thread flushes.
+/// Four threads move amounts between the rows of a partition, and add rows, while the main thread flushes. No conflict
+/// may change the sum of all amounts.
 #[test]
 fn concurrent_transactions_keep_a_sum() {
     every_backend(|backend| {

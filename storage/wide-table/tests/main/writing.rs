@@ -330,7 +330,7 @@ fn a_row_of_many_columns_is_read_in_pages() {
         assert_eq!((middle.columns.len(), has_more), (2, false));
         let (last, has_more) = page("c199999", None, 10);
         assert_eq!((last.columns.len(), has_more), (1, false));
-        // A smaller row replaces the large row, and the fragments of the large row are deleted.
+        // A small row replaces the large one. The columns in the old fragments must not be returned any more.
         database.write_one(put("wide", 3, &[("n", 1)]));
         database.flush();
         assert_eq!(page("", None, 10).0.columns.len(), 1);

@@ -1,7 +1,7 @@
 //! Common parts of the routes that accept samples: the write and its error responses. OTLP uses only the write.
 //!
 //! A write whose samples are not all stored returns an error text; valid samples are stored either way. The
-//! text lists the first rejects, or requests a retry if some samples can be stored later.
+//! text lists the first rejected samples, or requests a retry if some samples can be stored later.
 
 use std::collections::BTreeMap;
 

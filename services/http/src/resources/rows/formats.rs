@@ -1,7 +1,7 @@
 //! Rows as CSV, Arrow streams and Parquet files.
 //!
-//! A request without a limit streams all rows in bounded memory. A request with a limit of up to 10,000 rows gets a
-//! page, which is complete before the response begins, so that headers can state where the next page starts.
+//! A request with a limit of up to 10,000 rows gets a page, which is complete before the response begins, so that
+//! headers can state where the next page starts. Every other request streams its rows in bounded memory.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -30,7 +30,7 @@ const PAGE_MEMORY_BYTES: u64 = PAGE_BYTES_MAX + (16 << 20);
 /// Format of a table; `None` for CSV.
 type TableForm = Option<ColumnarForm>;
 
-/// Returns the form of a table in a format; `None` for the formats of JSON.
+/// Returns the table form of a result format; `None` for the JSON formats, which are not tables.
 pub(super) fn table_form(format: ResultFormat) -> Option<TableForm> {
     match format {
         ResultFormat::Json | ResultFormat::Ndjson => None,
@@ -39,8 +39,8 @@ pub(super) fn table_form(format: ResultFormat) -> Option<TableForm> {
     }
 }
 
-/// Refuses members that tables of rows cannot represent. `members` holds their names, each with true if the request
-/// has the member.
+/// Returns an error if the request has a member that tables of rows cannot represent. `members` holds the names of
+/// these members, each with a flag that is true if the request has the member.
 fn check(members: &[(&str, bool)]) -> Result<()> {
     match members.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
@@ -124,7 +124,7 @@ async fn page(app: &App, plan: Plan, format: ResultFormat) -> Result<Response> {
     Ok(response)
 }
 
-/// Scan whose rows become a table.
+/// Scan whose rows are written as a table.
 struct Plan {
     id: RequestId,
     table: String,

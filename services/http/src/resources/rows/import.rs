@@ -31,10 +31,10 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::Failures;
 
-/// Maximum number of records that were not written and are listed in a response.
+/// Maximum number of unwritten records that a response lists.
 const LISTED_MAX: u64 = 10_000;
-/// Size of this list in bytes from which further records are only counted. The list is held in memory until the end of
-/// the import.
+/// Size of this list in bytes at which further records are counted but not listed. The list is held in memory until the
+/// end of the import.
 const LISTED_BYTES_MAX: usize = 3 << 20;
 
 /// Options of an import of rows.
@@ -42,7 +42,7 @@ const LISTED_BYTES_MAX: usize = 3 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ImportQuery {
-    /// JSON object from names of columns of the file to names of columns of the table; `null` ignores a column. Other
+    /// JSON object that maps the names of file columns to the names of table columns; `null` ignores a column. Other
     /// columns keep their names.
     #[param(example = "{\"Customer No\":\"customer\",\"internal\":null}")]
     map: Option<String>,
@@ -61,7 +61,7 @@ enum FileFormat {
     Parquet,
 }
 
-/// Body that is held as a whole.
+/// Body that is held in memory as a whole.
 struct Whole(BodyBytes);
 
 impl AsRef<[u8]> for Whole {

@@ -121,7 +121,7 @@ impl SimulatedStore {
         self.segments().iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Returns the height of the highest stack of segments whose points share a timestamp.
+    /// Returns the maximum number of segments of a tier whose time ranges contain the same timestamp.
     pub(super) fn stack_max(&self, tier: Tier) -> usize {
         let of_tier = || self.segments().iter().filter(|segment| segment.tier == tier);
         let height = |at: i64| of_tier().filter(|segment| segment.range().contains(at)).count();
@@ -245,7 +245,8 @@ impl SimulatedStore {
         self.facts.tables[0].segments.push(output);
     }
 
-    /// Returns all bytes written, in percent of the bytes that are finally cold.
+    /// Returns all bytes written, in percent of the size of all segments. Hot segments count with their size in the
+    /// cold tier.
     pub(super) fn amplification_percent(&self) -> u64 {
         let cold = |segment: &super::SegmentFacts| match segment.tier {
             Tier::Hot => segment.bytes * self.cold_percent / 100,
