@@ -1,14 +1,21 @@
-//! Test of the scheduler over the whole database: store, catalogs and index.
+//! Tests of the scheduler over the whole database: store, catalogs, index and rows.
+//!
+//! The tests set the clock and run due jobs themselves.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tideline_backend::Direction;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
-use tideline_engine::{Engine, Settings, Table, TimelineSelector, WriteOptions};
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::rows::{Action, CellValue, Column, Image, RowPath, RowWrite, RowWriteOptions};
+use tideline_engine::{Engine, Settings, Table, TimelineSelector, WideTable, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
-use tideline_model::{JobKind, ManualClock, TimeRange, Timestamp};
-use tideline_scheduler::{Models, Scheduler};
+use tideline_model::{JobKind, ManualClock, TableModel, TableName, TableSpec, TimeRange, Timestamp};
+use tideline_scheduler::{JobFilter, Models, Scheduler};
 use tideline_search_index::FindRequest;
 
 use crate::fake::{DAY, HOUR, START};
@@ -87,4 +94,128 @@ fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
     let moved = scheduler.metrics().moved;
     assert!(moved[&JobKind::Migrate].points_written >= 2 * 5 * 24);
     assert!(moved.contains_key(&JobKind::Purge));
+}
+
+/// Writes rows with the ids of a range.
+fn write_rows(engine: &Engine, table: &WideTable, ids: std::ops::Range<u64>) {
+    let (column, _) = table.column("n");
+    let write = |id: u64| {
+        let mut key = Vec::new();
+        table
+            .layout()
+            .encode(&[KeyValue::from(id)], &mut key)
+            .expect("a valid key");
+        let time = engine.next_version();
+        RowWrite {
+            partition: key.len(),
+            key: key.into(),
+            time,
+            action: Action::Put(vec![Column::with(
+                column.clone(),
+                time,
+                CellValue::I64(id as i64),
+            )]),
+            condition: None,
+            image: Image::None,
+        }
+    };
+    let make = |_: &mut dyn FnMut() -> i64| Ok(ids.clone().map(write).collect());
+    engine
+        .write_rows(table, &make, &RowWriteOptions::default())
+        .expect("they are written");
+}
+
+/// Returns the number of visible rows of a path.
+fn visible(engine: &Engine, path: RowPath) -> usize {
+    let table = engine.wide_table("rows").expect("it exists");
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let ranges = path.layout(&table).ranges(&[], all).expect("valid bounds");
+    let mut scan = engine.scan_rows(table, path, ranges, Direction::Ascending, None, 1_000);
+    std::iter::from_fn(|| scan.next_row().expect("it is read")).count()
+}
+
+#[test]
+fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidden() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+    let mut settings = Settings::new(index.path().join("index"));
+    settings.purge_delay = Duration::from_secs(3_600);
+    let engine =
+        Arc::new(Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens"));
+    let scheduler = Scheduler::without_thread(
+        engine.clone() as _,
+        Models::of_engine(&engine),
+        tideline_scheduler::Settings::default(),
+    );
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}],
+        "columns": [{"name": "n", "type": "i64"}],
+        "ttl": {"after": 2 * HOUR, "of": "row"},
+    });
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    engine
+        .create_table(TableName::new("rows").expect("a name"), spec)
+        .expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    write_rows(&engine, &table, 0..700);
+    let by_n = serde_json::json!({"name": "by_n", "key": [{"name": "n", "type": "i64"}]});
+    engine
+        .create_index("rows", serde_json::from_value(by_n).expect("a valid index"))
+        .expect("it is created");
+    scheduler.run_due();
+    let by_n = || {
+        let table = engine.wide_table("rows").expect("it exists");
+        RowPath::Index {
+            index: Arc::clone(table.index("by_n").expect("it is ready")),
+            is_covered: true,
+        }
+    };
+    assert_eq!(
+        (visible(&engine, RowPath::Primary), visible(&engine, by_n())),
+        (700, 700)
+    );
+    clock.advance(HOUR);
+    write_rows(&engine, &table, 600..800);
+    // Each row has a time of its own, a nanosecond after that of the row before.
+    clock.advance(HOUR + 1_000);
+    assert_eq!(
+        (visible(&engine, RowPath::Primary), visible(&engine, by_n())),
+        (200, 200)
+    );
+    scheduler.run_due();
+    let stored = |id| {
+        let read = engine.remove_expired_rows(id, &mut |_| ControlFlow::Continue(()));
+        read.expect("it is read").expect("it is not ended").rows
+    };
+    let (rows, entries) = (
+        table.table().points().id(),
+        by_n().index().expect("an index").id(),
+    );
+    assert_eq!(
+        (stored(rows), stored(entries)),
+        (800, 800),
+        "hidden rows are kept for an hour"
+    );
+    clock.advance(HOUR);
+    assert_eq!(
+        (visible(&engine, RowPath::Primary), visible(&engine, by_n())),
+        (0, 0)
+    );
+    scheduler.run_due();
+    let done = scheduler.jobs(&JobFilter {
+        kind: Some(JobKind::RemoveExpired),
+        ..JobFilter::default()
+    });
+    let outcomes: Vec<_> = done.iter().filter_map(|job| job.outcome.as_deref()).collect();
+    assert_eq!(
+        outcomes,
+        ["600 of 800 rows had expired and were removed"],
+        "{done:?}"
+    );
+    assert_eq!((stored(rows), stored(entries)), (200, 200));
 }

@@ -54,6 +54,11 @@ fn a_shown_table_is_created_again() {
         ),
         "{modifiers}"
     );
+    let expiring = shown("CREATE TABLE t (a BIGINT PRIMARY KEY) WITH (TTL = 864000, TTL_OF = 'cell')");
+    assert!(
+        expiring.ends_with("WITH (TTL = '10d', TTL_OF = 'cell')"),
+        "{expiring}"
+    );
     assert_eq!(
         shown("CREATE TABLE t (a BIGINT PRIMARY KEY)"),
         "CREATE TABLE t (\n  a BIGINT,\n  PRIMARY KEY (a)\n)"

@@ -128,10 +128,6 @@ fn statements_without_a_plan_are_refused_by_name() {
             "INDEX_SETTINGS\" is not supported",
         ),
         (
-            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (TTL = '100')",
-            "TTL is not supported",
-        ),
-        (
             "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (COMPRESSION = 'ZSTD')",
             "COMPRESSION is not supported",
         ),
