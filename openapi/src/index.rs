@@ -32,6 +32,10 @@ pub struct CreateIndex {
     /// Scope of the order. Default `global`.
     #[serde(default)]
     pub scope: Scope,
+    /// True to accept a first column that rises with time, although all new entries then go to the end of the order.
+    /// Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_rising_key: bool,
 }
 
 /// Columns that the entries of an index hold.
@@ -169,6 +173,7 @@ impl CreateIndex {
                 Scope::Global => IndexScope::Global,
                 Scope::Local => IndexScope::Local,
             },
+            allow_rising_key: self.allow_rising_key,
             state: IndexState::Ready,
         })
     }

@@ -50,22 +50,35 @@ impl<'de> Deserialize<'de> for Members {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut names = std::collections::HashSet::new();
                 let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    if !names.insert(name.clone()) {
-                        return Err(serde::de::Error::custom(format_args!(
-                            "the column {name:?} is given twice"
-                        )));
-                    }
-                    members.push((name, value));
+                while let Some(member) = map.next_entry::<String, Box<RawValue>>()? {
+                    members.push(member);
                 }
-                Ok(Members(members))
+                match repeated(&members) {
+                    None => Ok(Members(members)),
+                    Some(name) => Err(serde::de::Error::custom(format_args!(
+                        "the column {name:?} is given twice"
+                    ))),
+                }
             }
         }
 
         deserializer.deserialize_map(Object)
     }
+}
+
+/// Returns a name that occurs twice. Few names are compared with each other, because that needs no allocation.
+fn repeated(members: &[(String, Box<RawValue>)]) -> Option<&str> {
+    const FEW: usize = 24;
+    if members.len() > FEW {
+        let mut names = std::collections::HashSet::with_capacity(members.len());
+        let mut all = members.iter().map(|(name, _)| name.as_str());
+        return all.find(|name| !names.insert(*name));
+    }
+    let is_before = |at: usize, name: &str| members[..at].iter().any(|(other, _)| other == name);
+    let mut all = members.iter().enumerate();
+    let found = all.find(|(at, (name, _))| is_before(*at, name));
+    found.map(|(_, (name, _))| name.as_str())
 }
 
 /// Writes of rows.

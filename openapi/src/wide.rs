@@ -521,7 +521,8 @@ mod tests {
             {"name":"r","reverse":{"of":{"name":"b","type":"string"}}},
             {"name":"s","splice":{"columns":[{"name":"c","type":"i64","pad":4},{"name":"d","type":"string"}],"delimiter":","}},
             {"name":"id","generated":{}}],
-            "columns":[{"name":"n*","type":"decimal"}],"max_versions":2,"version_guard":null,"allow_rising_key":true}"#;
+            "columns":[{"name":"n*","type":"decimal"}],"max_versions":2,"version_guard":null,"allow_rising_key":true,
+            "ttl":"30d","ttl_of":"cell"}"#;
         let spec = settings(json).expect("it is valid");
         let shown = serde_json::to_value(WideView::from(&spec)).expect("plain data");
         let given: serde_json::Value = serde_json::from_str(json).expect("JSON");

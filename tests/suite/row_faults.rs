@@ -1,6 +1,8 @@
 //! Kills before and after every step of a flush of rows. Afterwards the table has exactly the acknowledged rows,
 //! each in its last state, and the offline check finds no damage.
 //!
+//! Every case runs without and with a secondary index, whose entries must be those of the rows.
+//!
 //! Each case first flushes small rows and rows in fragments. Then rows grow, shrink and disappear, and ranges are
 //! deleted; the flush of these changes is killed. The binary needs the fail points of a build with debug assertions;
 //! see `tests/README.md`.
@@ -31,12 +33,20 @@ const LARGE: usize = 200 << 10;
 /// Columns of each row, by row number.
 type Rows = BTreeMap<u64, BTreeMap<&'static str, String>>;
 
-fn create(client: &Client) {
+fn create(client: &Client, has_index: bool) {
     let table = json!({"name": "events", "model": "wide", "wide": {
         "key": [{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}],
-        "columns": [{"name": "a", "type": "string"}]
+        "columns": [{"name": "a", "type": "string"}, {"name": "s", "type": "string"}]
     }});
     client.post_json("/v1/tables", &table).expect_status(201);
+    if has_index {
+        let index = json!({"name": "by_s", "key": [{"name": "s"}]});
+        client
+            .post_json("/v1/tables/events/indexes", &index)
+            .expect_status(201);
+        let build = json!({"kind": "build_index", "wait": true});
+        client.post_json("/v1/jobs", &build).expect_status(200);
+    }
 }
 
 fn write(client: &Client, rows: &mut Rows, op: &str, n: u64, columns: &[(&'static str, String)]) {
@@ -45,6 +55,8 @@ fn write(client: &Client, rows: &mut Rows, op: &str, n: u64, columns: &[(&'stati
         row.clear();
     }
     row.extend(columns.iter().cloned());
+    let sort = format!("s{}", (n + columns.len() as u64) % 3);
+    row.insert("s", sort.clone());
     if op == "delete" {
         rows.remove(&n);
     }
@@ -53,6 +65,7 @@ fn write(client: &Client, rows: &mut Rows, op: &str, n: u64, columns: &[(&'stati
         write["columns"] = columns
             .iter()
             .map(|(name, text)| ((*name).to_owned(), json!(text)))
+            .chain([("s".to_owned(), json!(sort))])
             .collect();
     }
     client
@@ -87,6 +100,20 @@ fn check(client: &Client, rows: &Rows, context: &str) {
             );
         }
     }
+}
+
+/// Checks that the index has exactly the entries of these rows, in its order.
+fn check_index(client: &Client, rows: &Rows, context: &str) {
+    let scan = json!({"index": "by_s", "allow_scan": true, "columns": ["s"], "limit": 10_000});
+    let page = client.post_json("/v1/tables/events/rows/scan", &scan);
+    let page = page.expect_status(200).json();
+    let found = page["rows"].as_array().expect("a list").iter().map(|row| {
+        let sort = row["columns"]["s"].as_str().unwrap_or_default().to_owned();
+        (sort, row["key"]["n"].as_u64().unwrap_or_default())
+    });
+    let mut expected: Vec<_> = rows.iter().map(|(n, row)| (row["s"].clone(), *n)).collect();
+    expected.sort();
+    assert_eq!(found.collect::<Vec<_>>(), expected, "{context}: index");
 }
 
 fn flush(client: &Client) -> bool {
@@ -141,13 +168,32 @@ fn change(client: &Client, rows: &mut Rows) {
 
 #[test]
 fn every_row_is_there_whatever_step_of_a_flush_is_cut() {
-    for step in STEPS {
+    kill_at_every_step(false);
+}
+
+#[test]
+fn every_index_entry_is_there_whatever_step_of_a_flush_is_cut() {
+    kill_at_every_step(true);
+}
+
+fn kill_at_every_step(has_index: bool) {
+    // A table with an index deletes rows one by one.
+    for step in STEPS
+        .into_iter()
+        .filter(|step| !has_index || *step != "wide.delete")
+    {
         for side in ["before", "after"] {
             let point = format!("{step}.{side}");
+            let check = |client: &Client, rows: &Rows, context: &str| {
+                check(client, rows, context);
+                if has_index {
+                    check_index(client, rows, context);
+                }
+            };
             let folder = DataFolder::new();
             let server = folder.start(&Launch::default());
             let (client, mut rows) = (server.client(), Rows::new());
-            create(&client);
+            create(&client, has_index);
             prepare(&client, &mut rows);
             assert!(flush(&client), "{point}");
             assert!(server.terminate().status.success());

@@ -63,6 +63,47 @@ fn acknowledged_rows_survive_a_kill() {
 }
 
 #[test]
+fn an_index_whose_build_is_killed_again_and_again_gets_every_row() {
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    create(&client);
+    for first in (0..60_000).step_by(5_000) {
+        put(&client, first..first + 5_000, "one");
+    }
+    let index = json!({"name": "by_text", "key": [{"name": "text"}]});
+    client
+        .post_json("/v1/tables/events/indexes", &index)
+        .expect_status(201);
+    let mut server = server;
+    for round in 0..5_u64 {
+        // A write during the build, then a kill at an arbitrary moment of it.
+        put(&server.client(), round..round + 1, "two");
+        wait::pause(Duration::from_millis(20 * round));
+        server.kill();
+        server = folder.start(&Launch::default());
+    }
+    let client = server.client();
+    let build = json!({"kind": "build_index", "wait": true});
+    let ready = wait::until(Duration::from_secs(60), || {
+        client.post_json("/v1/jobs", &build).expect_status(200);
+        let index = client
+            .get("/v1/tables/events/indexes/by_text")
+            .expect_status(200)
+            .json();
+        (index["status"] == "ready").then_some(())
+    });
+    assert!(ready.is_some(), "the index is ready");
+    let count = |text: &str| {
+        let count = json!({"index": "by_text", "prefix": {"text": text}});
+        let counted = client.post_json("/v1/tables/events/rows/count", &count);
+        counted.expect_status(200).json()["count"].as_u64()
+    };
+    assert_eq!((count("one"), count("two")), (Some(59_995), Some(5)));
+    assert!(server.terminate().status.success());
+}
+
+#[test]
 fn a_client_that_leaves_ends_its_scan() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());

@@ -341,7 +341,7 @@ fn advise_scan(layout: &KeyLayout, ranges: &Ranges, explained: &mut RowsExplaine
     };
     let in_key = explained.filter_columns.iter();
     let in_key: Vec<&String> = in_key
-        .filter(|name| layout.logical_number(name).is_ok() && !restricted(name))
+        .filter(|name| layout.has_column(name) && !restricted(name))
         .collect();
     let hint = in_key.first().map(|name| {
         format!(

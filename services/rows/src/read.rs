@@ -195,8 +195,7 @@ pub enum NeededColumns<'a> {
 impl NeededColumns<'_> {
     /// Returns true if the entries of an index hold these columns and those of a filter.
     fn is_covered(&self, table: &WideTable, index: &Index, filter: Option<&RowMatcher>) -> bool {
-        let is_held =
-            |name: &String| table.layout().logical_number(name).is_ok() || index.holds(&table.column(name).0);
+        let is_held = |name: &String| table.layout().has_column(name) || index.holds(&table.column(name).0);
         let result = match self {
             Self::Named(names) => names.iter().all(is_held),
             Self::All => index.holds_all(),

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::key_codec::layout::KeyLayout;
+use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_engine::model::{ColumnType, Durability, Timestamp};
 use tideline_engine::rows::{
     Action, COLUMN_BYTES_MAX, Column, ColumnName, Image, Increment, Mutation, ROW_BYTES_MAX, Refused,
@@ -92,8 +93,10 @@ struct Draft {
 struct DraftKey {
     /// Values of the logical key columns; `None` for an id assigned by the server.
     values: Vec<Option<KeyValue<'static>>>,
+    /// Stored key; `None` if the server assigns an id.
+    stored: Option<Bytes>,
     /// Bytes that identify the partition; `None` if it depends on an id assigned by the server.
-    partition: Option<Vec<u8>>,
+    partition: Option<Bytes>,
 }
 
 /// Result of parsing a row.
@@ -337,7 +340,7 @@ fn counts_of(rows: &[RowOutcome]) -> RowCounts {
 fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
     let other = drafts.iter().find(|draft| {
         let key = draft.key.as_ref();
-        key.is_some_and(|key| key.partition.as_ref() != Some(&transaction.partition))
+        key.is_some_and(|key| key.partition.as_deref() != Some(transaction.partition.as_slice()))
     });
     match other {
         None => Ok(()),
@@ -354,7 +357,7 @@ fn exclude_partitions(drafts: &mut [Draft]) {
     let refused = drafts
         .iter()
         .filter(|draft| matches!(draft.state, State::Refused(_)));
-    let refused: HashSet<Vec<u8>> = refused.filter_map(partition_of).collect();
+    let refused: HashSet<Bytes> = refused.filter_map(partition_of).collect();
     if refused.is_empty() {
         return;
     }
@@ -445,12 +448,14 @@ impl DraftKey {
             .encode(&complete, &mut stored)
             .map_err(|error| error.to_string())?;
         let partition = layout.partition_len(&stored).map_err(|error| error.to_string())?;
-        stored.truncate(partition);
+        let stored = Bytes::from(stored);
+        let partition = stored.slice(..partition);
         let is_known =
             !is_assigned || generated.is_none_or(|number| !layout.partition_columns().contains(&number));
         Ok(Self {
             values,
-            partition: is_known.then_some(stored),
+            stored: (!is_assigned).then_some(stored),
+            partition: is_known.then_some(partition),
         })
     }
 }
@@ -464,13 +469,7 @@ impl Prepared {
         now: Timestamp,
     ) -> std::result::Result<Self, String> {
         check_members(row)?;
-        let mut names = HashSet::new();
-        let mut changed = |name: &str| match names.insert(name.to_owned()) {
-            true => Ok(()),
-            false => Err(format!(
-                "column {name:?} is changed twice; name it once in columns, clear or increment"
-            )),
-        };
+        check_names(row)?;
         let check_version = |version: Timestamp| {
             let checked = engine.check_version(table, version.nanos());
             checked.map_err(|error| error.to_string())
@@ -478,7 +477,6 @@ impl Prepared {
         let mut columns = Vec::with_capacity(row.columns.0.len());
         for (name, json) in &row.columns.0 {
             let (column, declared) = column_of(table, name)?;
-            changed(name)?;
             let mut values = parse_column(json.get(), declared, now).map_err(|found| match declared {
                 Some(declared) => format!("column {name:?} has the type {declared}; {found}"),
                 None => format!(
@@ -500,12 +498,10 @@ impl Prepared {
         columns.sort_by(|one, other| one.0.cmp(&other.0));
         let mut cleared = Vec::with_capacity(row.clear.len());
         for name in &row.clear {
-            changed(name)?;
             cleared.push(column_of(table, name)?.0);
         }
         let mut increments = Vec::with_capacity(row.increment.len());
         for (name, by) in &row.increment {
-            changed(name)?;
             let (column, declared) = column_of(table, name)?;
             if !matches!(declared, None | Some(ColumnType::I64 | ColumnType::U64)) {
                 let declared = declared.map_or("none", ColumnType::name);
@@ -554,21 +550,24 @@ impl Prepared {
     }
 
     /// Returns the action of the write. `time` is the version that the server assigns.
-    fn action(&self, time: i64) -> Action {
+    fn action<'p>(&'p self, time: i64) -> Action<'p> {
         let columns = self.columns.iter().map(|(name, values)| Column {
-            name: name.clone(),
+            name: name.borrowed(),
             clears: false,
             versions: {
-                let mut versions: Vec<Version<'static>> = values
-                    .iter()
-                    .map(|given| Version {
-                        time: given.version.map_or(time, Timestamp::nanos),
-                        value: given.value.clone(),
-                    })
-                    .collect();
-                versions.sort_by_key(|version| std::cmp::Reverse(version.time));
-                versions.dedup_by_key(|version| version.time);
-                versions.into_iter().collect()
+                let version = |given: &'p GivenValue| Version {
+                    time: given.version.map_or(time, Timestamp::nanos),
+                    value: given.value.borrowed(),
+                };
+                match values.as_slice() {
+                    [only] => std::iter::once(version(only)).collect(),
+                    several => {
+                        let mut versions: Vec<Version<'_>> = several.iter().map(version).collect();
+                        versions.sort_by_key(|version| std::cmp::Reverse(version.time));
+                        versions.dedup_by_key(|version| version.time);
+                        versions.into_iter().collect()
+                    }
+                }
             },
         });
         match self.operation {
@@ -576,7 +575,8 @@ impl Prepared {
             RowOperation::Put => Action::Put(columns.collect()),
             RowOperation::Update => {
                 let cleared = self.cleared.iter().cloned().map(Column::cleared);
-                let mut columns: Vec<Column<'static>> = columns.chain(cleared).collect();
+                let mut columns: Vec<Column<'static>> =
+                    columns.map(Column::into_owned).chain(cleared).collect();
                 columns.sort_by(|one, other| one.name.cmp(&other.name));
                 Action::Update(Update {
                     columns,
@@ -586,6 +586,23 @@ impl Prepared {
                 })
             }
         }
+    }
+}
+
+/// Refuses a row that changes a column in several members. The names within `columns` and `increment` are unique.
+fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
+    if row.clear.is_empty() && row.increment.is_empty() {
+        return Ok(());
+    }
+    let columns = row.columns.0.iter().map(|(name, _)| name);
+    let increments = row.increment.keys();
+    let mut names = HashSet::new();
+    let mut all = columns.chain(&row.clear).chain(increments);
+    match all.find(|name| !names.insert(name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "column {name:?} is changed twice; name it once in columns, clear or increment"
+        )),
     }
 }
 
@@ -632,7 +649,7 @@ fn column_of(
             name.len()
         ));
     }
-    if table.layout().logical_number(name).is_ok() {
+    if table.layout().has_column(name) {
         return Err(format!(
             "column {name:?} is a key column, which cannot be changed; put a row with another key"
         ));
@@ -649,20 +666,10 @@ fn to_write<'w>(
     next_id: &mut dyn FnMut() -> i64,
 ) -> std::result::Result<EngineWrite<'w>, EngineError> {
     let layout = table.layout();
-    let values: Vec<KeyValue<'_>> = key
-        .values
-        .iter()
-        .map(|value| value.clone().unwrap_or_else(|| KeyValue::Signed(next_id())))
-        .collect();
-    let mut stored = Vec::new();
-    let invalid = |error: String| EngineError::Invalid(error);
-    layout
-        .encode(&values, &mut stored)
-        .map_err(|error| invalid(error.to_string()))?;
-    let partition = layout
-        .partition_len(&stored)
-        .map_err(|error| invalid(error.to_string()))?;
-    let stored = Bytes::from(stored);
+    let (stored, partition) = match (&key.stored, &key.partition) {
+        (Some(stored), Some(partition)) => (stored.clone(), partition.len()),
+        _ => with_id(layout, &key.values, next_id)?,
+    };
     let condition = prepared.condition.as_ref().map(|condition| {
         let key = stored.clone();
         let is_met = move |row: Option<&Mutation<'_>>| {
@@ -682,6 +689,24 @@ fn to_write<'w>(
     })
 }
 
+/// Encodes a key whose id the server assigns. Returns the key and the length of the prefix that names its partition.
+fn with_id(
+    layout: &KeyLayout,
+    values: &[Option<KeyValue<'static>>],
+    next_id: &mut dyn FnMut() -> i64,
+) -> std::result::Result<(Bytes, usize), EngineError> {
+    let values: Vec<KeyValue<'_>> = values
+        .iter()
+        .map(|value| value.clone().unwrap_or_else(|| KeyValue::Signed(next_id())))
+        .collect();
+    let mut stored = Vec::new();
+    let encoded = layout.encode(&values, &mut stored);
+    encoded.map_err(|error| EngineError::Invalid(error.to_string()))?;
+    let partition = layout.partition_len(&stored);
+    let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
+    Ok((stored.into(), partition))
+}
+
 /// Returns the outcomes of all rows. `writes` and `outcomes` have one element per row that was passed to the engine.
 fn outcomes_of(
     table: &WideTable,
@@ -690,6 +715,9 @@ fn outcomes_of(
     outcomes: &[EngineOutcome],
     integers: RowIntegers,
 ) -> Vec<RowOutcome> {
+    // A stored decimal number has lost its trailing zeros, so the stored key is returned.
+    let mut logical = table.layout().logical().iter();
+    let has_decimals = logical.any(|column| column.kind == KeyKind::Decimal);
     let selection = Selection::all(integers);
     let mut written = writes.iter().zip(outcomes);
     let to_outcome = |draft: &Draft| {
@@ -722,10 +750,11 @@ fn outcomes_of(
         };
         match result {
             EngineOutcome::Written(image) => {
-                let mut key = Vec::new();
-                let key = write_key(table, &write.key, integers, &mut key)
-                    .ok()
-                    .and_then(|()| raw(key));
+                let key = given.filter(|_| !has_decimals).or_else(|| {
+                    let mut key = Vec::new();
+                    write_key(table, &write.key, integers, &mut key).ok()?;
+                    raw(key)
+                });
                 RowOutcome {
                     key,
                     row: row(image),

@@ -209,6 +209,8 @@ pub struct CreateIndex {
     pub covers: IndexCover,
     /// Scope of the order.
     pub scope: IndexScope,
+    /// `ALLOW_RISING_KEY`.
+    pub allow_rising_key: bool,
 }
 
 /// `ALTER TABLE`.

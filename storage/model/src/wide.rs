@@ -292,6 +292,9 @@ pub struct IndexSpec {
     /// Scope of the order.
     #[serde(default)]
     pub scope: IndexScope,
+    /// Accepts a first column that rises with time, although all new entries then go to the end of the order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_rising_key: bool,
     /// State of the entries.
     #[serde(default)]
     pub state: IndexState,

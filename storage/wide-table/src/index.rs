@@ -79,7 +79,7 @@ impl Index {
     fn new(table: &WideSpec, primary: &Arc<KeyLayout>, spec: &IndexSpec) -> Result<Self, String> {
         let is_local = spec.scope == IndexScope::Local;
         let refuse = |reason: String| format!("index {:?}: {reason}", spec.name);
-        let layout = KeyLayout::of_index(&table.key, &spec.key, is_local);
+        let layout = KeyLayout::of_index(&table.key, &spec.key, is_local, spec.allow_rising_key);
         let layout = layout.map_err(|error| refuse(error.to_string()))?;
         let mut sources = Vec::with_capacity(layout.logical().len());
         for column in layout.logical() {

@@ -26,6 +26,14 @@ pub enum ColumnName<'a> {
 }
 
 impl ColumnName<'_> {
+    /// Returns the same name with borrowed text.
+    pub fn borrowed(&self) -> ColumnName<'_> {
+        match self {
+            Self::Declared(number) => ColumnName::Declared(*number),
+            Self::Named(name) => ColumnName::Named(Cow::Borrowed(name)),
+        }
+    }
+
     /// Returns the name with owned text.
     pub fn into_owned(self) -> ColumnName<'static> {
         match self {
@@ -79,7 +87,8 @@ impl<'a> Column<'a> {
         self.versions.first()
     }
 
-    fn into_owned(self) -> Column<'static> {
+    /// Returns the column with owned names and values.
+    pub fn into_owned(self) -> Column<'static> {
         let version = |version: Version<'_>| Version {
             time: version.time,
             value: version.value.into_owned(),
@@ -88,6 +97,23 @@ impl<'a> Column<'a> {
             name: self.name.into_owned(),
             clears: self.clears,
             versions: self.versions.into_iter().map(version).collect(),
+        }
+    }
+
+    /// Returns the column with a shorter lifetime. The compiler does not shorten it, because the list of versions is
+    /// invariant.
+    pub(crate) fn shortened<'s>(self) -> Column<'s>
+    where
+        'a: 's,
+    {
+        let mut versions: SmallVec<[Version<'s>; 1]> = SmallVec::with_capacity(self.versions.len());
+        for version in self.versions {
+            versions.push(version);
+        }
+        Column {
+            name: self.name,
+            clears: self.clears,
+            versions,
         }
     }
 

@@ -62,6 +62,21 @@ impl CellValue<'_> {
         }
     }
 
+    /// Returns the same value with borrowed texts and bytes.
+    pub fn borrowed(&self) -> CellValue<'_> {
+        match self {
+            Self::String(text) => CellValue::String(Cow::Borrowed(text)),
+            Self::I64(number) => CellValue::I64(*number),
+            Self::U64(number) => CellValue::U64(*number),
+            Self::F64(number) => CellValue::F64(*number),
+            Self::Bool(value) => CellValue::Bool(*value),
+            Self::Binary(bytes) => CellValue::Binary(Cow::Borrowed(bytes)),
+            Self::Decimal(number) => CellValue::Decimal(*number),
+            Self::Json(text) => CellValue::Json(Cow::Borrowed(text)),
+            Self::Timestamp(time) => CellValue::Timestamp(*time),
+        }
+    }
+
     /// Returns the value with owned texts and bytes.
     pub fn into_owned(self) -> CellValue<'static> {
         match self {

@@ -54,9 +54,9 @@ pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option
 
 /// Operation on a row.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub enum Action<'a> {
     /// Replaces the row with these columns, sorted by name.
-    Put(Vec<Column<'static>>),
+    Put(Vec<Column<'a>>),
     /// Changes columns of the row; creates it if it does not exist.
     Update(Update),
     /// Removes the row.
@@ -110,7 +110,7 @@ pub struct RowWrite<'a> {
     /// Time of the write, in nanoseconds since 1970-01-01T00:00:00Z; see [`WideStore::next_version`].
     pub time: i64,
     /// Operation.
-    pub action: Action,
+    pub action: Action<'a>,
     /// Condition; `None` if the write is unconditional.
     pub condition: Option<Condition<'a>>,
     /// Row to return.

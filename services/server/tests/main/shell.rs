@@ -33,11 +33,14 @@ fn every_command_has_a_manual_page() {
     let made = output(tideline(&["man", &pages.display().to_string()]));
     assert!(made.status.success(), "{made:?}");
     let mut wanted = BTreeSet::from(["tideline".to_owned()]);
-    for command in commands_of(&[]) {
-        for below in commands_of(&[&command]) {
-            wanted.insert(format!("tideline-{command}-{below}"));
+    let mut rest: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = rest.pop() {
+        let words: Vec<&str> = path.iter().map(String::as_str).collect();
+        for command in commands_of(&words) {
+            let below = [path.clone(), vec![command]].concat();
+            wanted.insert(format!("tideline-{}", below.join("-")));
+            rest.push(below);
         }
-        wanted.insert(format!("tideline-{command}"));
     }
     assert!(
         wanted.len() > 30 && wanted.contains("tideline-jobs-run"),

@@ -51,9 +51,13 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
     if !cursor.word("ASYNC") {
         cursor.word("SYNC");
     }
+    let mut allow_rising_key = false;
     if cursor.word("WITH") {
-        options(cursor)?;
-        covers = IndexCover::All;
+        let options = options(cursor)?;
+        allow_rising_key = options.allow_rising_key;
+        if options.covers_all {
+            covers = IndexCover::All;
+        }
     }
     Ok(TableStatement::CreateIndex(CreateIndex {
         index,
@@ -62,6 +66,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
         key,
         covers,
         scope,
+        allow_rising_key,
     }))
 }
 
@@ -79,33 +84,61 @@ fn names(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Parses the only option of an index, `INDEX_COVERED_TYPE`. Both of its values cover all columns.
-fn options(cursor: &mut Cursor<'_>) -> Result<()> {
+/// Options of an index.
+#[derive(Default)]
+struct Options {
+    covers_all: bool,
+    allow_rising_key: bool,
+}
+
+/// Parses the options of an index.
+fn options(cursor: &mut Cursor<'_>) -> Result<Options> {
+    let mut options = Options::default();
     cursor.expect_token(&Token::LParen)?;
+    loop {
+        option(cursor, &mut options)?;
+        if !cursor.token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_token(&Token::RParen)?;
+    Ok(options)
+}
+
+fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<()> {
     let at = cursor.at();
     let name = match cursor.text() {
         Some(text) => text,
         None => cursor.name("the name of an option")?.text,
     };
-    if !name.eq_ignore_ascii_case("INDEX_COVERED_TYPE") {
-        return Err(SqlError::refused(
-            at,
-            format!("the option {name:?} is not supported; an index has INDEX_COVERED_TYPE"),
-        ));
-    }
     cursor.expect_token(&Token::Eq)?;
-    let at = cursor.at();
-    let value = cursor.text().ok_or_else(|| cursor.expected("a text"))?;
-    let is_known = ["COVERED_ALL_COLUMNS_IN_SCHEMA", "COVERED_DYNAMIC_COLUMNS"]
-        .iter()
-        .any(|known| value.eq_ignore_ascii_case(known));
-    if !is_known {
-        return Err(SqlError::invalid(
-            at,
-            "INDEX_COVERED_TYPE is 'COVERED_ALL_COLUMNS_IN_SCHEMA' or 'COVERED_DYNAMIC_COLUMNS'",
-        ));
+    let value_at = cursor.at();
+    let value = match cursor.text() {
+        Some(text) => text,
+        None => cursor.name("the value of the option")?.text,
+    };
+    let value = value.to_ascii_uppercase();
+    let wrong = |expected: &str| Err(SqlError::invalid(value_at, format!("{name} is {expected}")));
+    match (name.to_ascii_uppercase().as_str(), value.as_str()) {
+        ("INDEX_COVERED_TYPE", "COVERED_ALL_COLUMNS_IN_SCHEMA" | "COVERED_DYNAMIC_COLUMNS") => {
+            options.covers_all = true;
+        }
+        ("INDEX_COVERED_TYPE", _) => {
+            return wrong("'COVERED_ALL_COLUMNS_IN_SCHEMA' or 'COVERED_DYNAMIC_COLUMNS'");
+        }
+        ("ALLOW_RISING_KEY", "TRUE") => options.allow_rising_key = true,
+        ("ALLOW_RISING_KEY", "FALSE") => options.allow_rising_key = false,
+        ("ALLOW_RISING_KEY", _) => return wrong("TRUE or FALSE"),
+        _ => {
+            return Err(SqlError::refused(
+                at,
+                format!(
+                    "the option {name:?} is not supported; an index has INDEX_COVERED_TYPE and ALLOW_RISING_KEY"
+                ),
+            ));
+        }
     }
-    cursor.expect_token(&Token::RParen)
+    Ok(())
 }
 
 /// Parses the rest of a statement that begins with `DROP INDEX`.

@@ -50,7 +50,7 @@ pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Acc
 fn has_all_rows(table: &WideTable, index: &Arc<Index>, conditions: &[Predicate]) -> bool {
     let mut columns = index.layout().logical().iter();
     columns.all(|column| {
-        let is_key = table.layout().logical_number(&column.name).is_ok();
+        let is_key = table.layout().has_column(&column.name);
         // A column that was declared later may hold values of another type, which have no entry.
         let has_one_type = matches!(table.column(&column.name).0, ColumnName::Declared(_));
         is_key

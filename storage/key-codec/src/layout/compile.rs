@@ -48,18 +48,21 @@ impl KeyLayout {
     /// are not among them, so that every row has its own entry. The key of a local index begins with the stored columns
     /// that determine the partition of the row. A generated column is an `i64` column here.
     ///
-    /// Columns of rows can have any name, and the first column may rise with time.
+    /// Columns of rows can have any name. `allow_rising_key` accepts a first column that rises with time.
     ///
     /// # Errors
     ///
     /// - [`LayoutError::ColumnCount`] unless the index has 1 to [`KEY_COLUMNS_MAX`] columns;
     /// - [`LayoutError::DuplicateName`] if two columns of the index have the same name, or if a local index names a
     ///   column of the partition;
+    /// - [`LayoutError::RisingKey`] as for [`Self::new`], also if a global index begins with the generated column of the
+    ///   primary key;
     /// - the errors of [`Self::new`] for types, hashes, reversed and spliced columns.
     pub fn of_index(
         primary: &[KeyColumnSpec],
         index: &[KeyColumnSpec],
         is_local: bool,
+        allow_rising_key: bool,
     ) -> Result<Self, LayoutError> {
         if !(1..=KEY_COLUMNS_MAX).contains(&index.len()) {
             return Err(LayoutError::ColumnCount { actual: index.len() });
@@ -88,7 +91,22 @@ impl KeyLayout {
             }
         }
         check_names(&columns, |name| !name.is_empty())?;
-        Self::compiled(&columns)
+        let layout = Self::compiled(&columns)?;
+        layout.check_not_rising(allow_rising_key)?;
+        let is_generated = |name: &str| {
+            let mut generated = primary.iter();
+            generated.any(|column| column.name == name && matches!(column.source, KeySource::Generated(_)))
+        };
+        match columns.first() {
+            Some(KeyColumnSpec {
+                name,
+                source: KeySource::Type(_),
+                ..
+            }) if !is_local && !allow_rising_key && is_generated(name) => {
+                Err(LayoutError::RisingKey { column: name.clone() })
+            }
+            _ => Ok(layout),
+        }
     }
 
     /// Compiles columns whose names were checked.

@@ -57,7 +57,7 @@ pub enum LayoutError {
     },
     /// The first stored column rises with time.
     #[error(
-        "the first key column `{column}` rises with time, so all writes go to one place of the table; put a column that spreads writes before it, or begin the key with a `hash_prefix`, or begin the key with a `bucket`; `allow_rising_key` accepts it as it is"
+        "the first key column `{column}` rises with time, so all writes go to one end of the order; put a column that spreads writes before it, or begin the key with a `hash_prefix`, or begin the key with a `bucket`; `allow_rising_key` accepts it as it is"
     )]
     RisingKey {
         /// Name of the first stored column, which is a timestamp or generated.

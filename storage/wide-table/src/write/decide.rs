@@ -106,12 +106,20 @@ struct DecidedRow {
 
 impl DecidedRow {
     /// Returns the changes of a write that changes its row but no index.
-    fn of_row(mutation: Vec<u8>) -> Option<Self> {
+    fn of_row(mutation: Bytes) -> Option<Self> {
         Some(Self {
-            mutation: mutation.into(),
+            mutation,
             index_changes: Vec::new(),
         })
     }
+}
+
+/// Row after the writes that were evaluated so far.
+enum Evaluated {
+    /// Decoded row; `None` if it does not exist.
+    Row(Option<Mutation<'static>>),
+    /// Encoded mutation that needs no older state. Most rows are written once per request, so it is decoded on demand.
+    Mutation(Bytes),
 }
 
 /// State of the evaluation of the writes of one request.
@@ -126,9 +134,9 @@ struct Deciding<'s> {
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
-    rows: BTreeMap<Bytes, Option<Mutation<'static>>>,
-    /// Updates of rows that were not read; at most one per row.
-    updates: BTreeMap<Bytes, Mutation<'static>>,
+    rows: BTreeMap<Bytes, Evaluated>,
+    /// Encoded updates of rows that were not read; at most one per row.
+    updates: BTreeMap<Bytes, Bytes>,
     seen: &'s mut Seen,
 }
 
@@ -144,16 +152,17 @@ impl Deciding<'_> {
             if let Some(refused) = over_limit(&mutation, bytes) {
                 return Ok((RowOutcome::Refused(refused), None));
             }
+            let out = Bytes::from(out);
             // A later write of the same request must start from the result of this one.
             if mutation.effect != Effect::Update {
                 self.updates.remove(&write.key);
                 self.rows
-                    .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
+                    .insert(write.key.clone(), Evaluated::Mutation(out.clone()));
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
             let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
             if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
-                self.updates.insert(write.key.clone(), mutation);
+                self.updates.insert(write.key.clone(), out.clone());
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
         }
@@ -168,7 +177,7 @@ impl Deciding<'_> {
             return Ok((RowOutcome::ConditionFailed(image), None));
         }
         let mut mutation = match resolve_action(write, before.as_ref()) {
-            Ok(mutation) => mutation,
+            Ok(mutation) => mutation.into_owned(),
             Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
         };
         // An update must not bring back the columns of a row that has expired.
@@ -196,7 +205,7 @@ impl Deciding<'_> {
             Image::Before => before,
             Image::After => after.clone().and_then(|row| self.expiry.visible_row(row)),
         };
-        self.rows.insert(write.key.clone(), after);
+        self.rows.insert(write.key.clone(), Evaluated::Row(after));
         let decided = DecidedRow {
             mutation: out.into(),
             index_changes,
@@ -205,7 +214,7 @@ impl Deciding<'_> {
     }
 
     /// Returns the mutation of a write that does not depend on its row; `None` if it depends on the row.
-    fn simple(&self, write: &RowWrite<'_>) -> Option<Mutation<'static>> {
+    fn simple<'w>(&self, write: &RowWrite<'w>) -> Option<Mutation<'w>> {
         if write.condition.is_some() || write.image != Image::None || !self.indexes.is_empty() {
             return None;
         }
@@ -239,25 +248,23 @@ impl Deciding<'_> {
 
     /// Returns the row before a write, with the effect of earlier writes of the request.
     fn read(&mut self, key: &Bytes) -> Result<Option<Mutation<'static>>> {
-        if let Some(row) = self.rows.get(key) {
-            return Ok(row.clone());
-        }
-        let (row, revision) = self.store.row_at(self.table, key)?;
         let damaged = |reason| WideError::Damaged {
             table: self.table,
             reason,
         };
-        let row = row
-            .as_ref()
-            .map(|row| row.columns())
-            .transpose()
-            .map_err(damaged)?;
-        let mut row = row.map(Mutation::into_owned);
+        let owned = |bytes: &Bytes| codec::decode(bytes).map(Mutation::into_owned).map_err(damaged);
+        match self.rows.get(key) {
+            Some(Evaluated::Row(row)) => return Ok(row.clone()),
+            Some(Evaluated::Mutation(bytes)) => return Ok(owned(bytes)?.on_nothing(self.versions_max)),
+            None => {}
+        }
+        let (row, revision) = self.store.row_at(self.table, key)?;
+        let mut row = row.map(|row| owned(row.encoded())).transpose()?;
         if let Some(update) = self.updates.remove(key) {
-            row = applied(row, update, self.versions_max);
+            row = applied(row, owned(&update)?, self.versions_max);
         }
         self.seen.rows.push((key.clone(), revision));
-        self.rows.insert(key.clone(), row.clone());
+        self.rows.insert(key.clone(), Evaluated::Row(row.clone()));
         Ok(row)
     }
 }
@@ -291,12 +298,12 @@ fn applied(
 }
 
 /// Returns the absolute mutation of a write, given the row before it.
-fn resolve_action(
-    write: &RowWrite<'_>,
+fn resolve_action<'w>(
+    write: &RowWrite<'w>,
     before: Option<&Mutation<'static>>,
-) -> std::result::Result<Mutation<'static>, Refused> {
+) -> std::result::Result<Mutation<'w>, Refused> {
     let time = write.time;
-    let mutation = |effect, columns: Vec<Column<'static>>| {
+    let mutation = |effect, columns: Vec<Column<'w>>| {
         let versions = columns.iter().flat_map(|column| &column.versions);
         Mutation {
             effect,
@@ -361,7 +368,8 @@ fn resolve_action(
             column.versions = versions.into_values().rev().collect();
         }
     }
-    Ok(mutation(Effect::Update, changed.into_values().collect()))
+    let columns = changed.into_values().map(Column::shortened).collect();
+    Ok(mutation(Effect::Update, columns))
 }
 
 /// Returns the time of a version that replaces the current one: the time of the write, or later if a client has given a

@@ -237,7 +237,7 @@ pub(crate) fn encoded(key: &str) -> String {
 }
 
 /// Returns a write of a row whose partition is the first byte of its key.
-pub(crate) fn write_of(key: &str, time: i64, action: Action) -> RowWrite<'static> {
+pub(crate) fn write_of(key: &str, time: i64, action: Action<'static>) -> RowWrite<'static> {
     RowWrite {
         key: Bytes::copy_from_slice(key.as_bytes()),
         partition: 1,

@@ -42,6 +42,9 @@ pub(crate) struct CreateArguments {
     /// Order the rows of each partition separately
     #[arg(long)]
     local: bool,
+    /// Accept a first column that rises with time, although all new entries then go to the end of the order
+    #[arg(long)]
+    allow_rising_key: bool,
 }
 
 #[derive(Debug, Args)]
@@ -132,6 +135,9 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     }
     if arguments.local {
         body.insert("scope".into(), "local".into());
+    }
+    if arguments.allow_rising_key {
+        body.insert("allow_rising_key".into(), true.into());
     }
     let client = arguments.table.client()?;
     let text = client.post(&client.of_table("/indexes"), &Value::from(body))?;

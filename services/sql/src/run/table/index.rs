@@ -26,6 +26,7 @@ pub(super) fn create(engine: &Engine, create: CreateIndex) -> Result<TableChange
         key,
         covers: create.covers,
         scope: create.scope,
+        allow_rising_key: create.allow_rising_key,
         state: IndexState::Ready,
     };
     match engine.create_index(&create.table.text, index) {
