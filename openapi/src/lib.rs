@@ -79,6 +79,7 @@ pub mod policy;
 pub mod preview;
 pub mod prometheus;
 pub mod query;
+pub mod rekey;
 pub mod row;
 pub mod row_explain;
 pub mod search;

@@ -162,6 +162,14 @@ fn fill(client: &Client) -> String {
         "columns": [{"name": "total", "type": "decimal"}]
     }});
     client.post_json("/v1/tables", &orders).expect_status(201);
+    let by_time = json!({"name": "orders_by_time", "model": "wide", "wide": {
+        "key": [
+            {"name": "spread", "bucket": {"of": ["placed"], "count": 4}},
+            {"name": "placed", "type": "timestamp"},
+            {"name": "customer", "type": "string"}
+        ]
+    }});
+    client.post_json("/v1/tables", &by_time).expect_status(201);
     let found = client
         .post_json(
             "/v1/tables/default/timelines/search",

@@ -19,12 +19,13 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points and rows: method and route.
-const CHANGES: [(&str, &str); 22] = [
+const CHANGES: [(&str, &str); 23] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
     ("POST", "/v1/tables/{table}/points/delete"),
     ("POST", "/v1/tables/{table}/rows/delete"),
+    ("POST", "/v1/tables/{table}/rows/rekey"),
     ("POST", "/v1/tables/{table}/indexes"),
     ("DELETE", "/v1/tables/{table}/indexes/{index}"),
     ("DELETE", "/v1/queries/{query}"),

@@ -29,6 +29,7 @@ pub mod explain;
 pub mod import;
 pub mod key;
 pub mod read;
+pub mod rekey;
 pub mod selection;
 pub mod tabular;
 pub mod token;

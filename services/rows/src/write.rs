@@ -772,7 +772,7 @@ fn outcomes_of(
     drafts.iter().map(to_outcome).collect()
 }
 
-fn refused_text(table: &WideTable, refused: &Refused) -> String {
+pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
     let name = |column| table.name_of(column).unwrap_or_default().to_owned();
     match refused {
         Refused::NotAnInteger(column) => {

@@ -42,11 +42,13 @@ pub enum JobKind {
     BuildIndex,
     /// Removal of the expired rows and cells of a wide table.
     RemoveExpired,
+    /// Copy of the rows of a wide table into a table with another key.
+    Rekey,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -62,6 +64,7 @@ impl JobKind {
         Self::WriteSettings,
         Self::BuildIndex,
         Self::RemoveExpired,
+        Self::Rekey,
     ];
 
     /// Returns the name used in requests, responses and metrics.
@@ -82,6 +85,7 @@ impl JobKind {
             Self::WriteSettings => "write_settings",
             Self::BuildIndex => "build_index",
             Self::RemoveExpired => "remove_expired",
+            Self::Rekey => "rekey",
         }
     }
 
@@ -93,13 +97,16 @@ impl JobKind {
     /// Returns true if a job of this kind needs parameters from a request and therefore cannot be started from its kind
     /// alone.
     pub const fn needs_parameters(self) -> bool {
-        matches!(self, Self::Restore | Self::SetAttributes | Self::AttachArchive)
+        matches!(
+            self,
+            Self::Restore | Self::SetAttributes | Self::AttachArchive | Self::Rekey
+        )
     }
 
     /// Returns true if the planner schedules this kind and retries it. Also true for [`Self::AttachArchive`], which is
     /// started only by a request and never queued.
     pub const fn is_planned(self) -> bool {
-        !matches!(self, Self::Restore | Self::SetAttributes)
+        !matches!(self, Self::Restore | Self::SetAttributes | Self::Rekey)
     }
 
     /// Returns true if jobs of this kind usually find nothing to do. Planned jobs of these kinds are recorded only if

@@ -93,7 +93,7 @@ impl CellValue<'_> {
     }
 
     /// Converts the value to a key value; `None` for types that keys cannot hold.
-    pub(crate) fn key_value(&self) -> Option<KeyValue<'_>> {
+    pub fn key_value(&self) -> Option<KeyValue<'_>> {
         Some(match self {
             Self::String(text) => KeyValue::String(Cow::Borrowed(text)),
             Self::I64(number) => KeyValue::Signed(*number),

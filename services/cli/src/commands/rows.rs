@@ -7,6 +7,7 @@
 //! | `change` | `put`, `update`, `delete` |
 //! | `export` | `export`, resumable |
 //! | `index` | `index list`, `index create`, `index drop` |
+//! | `rekey` | `rekey` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
@@ -14,6 +15,7 @@ mod change;
 mod export;
 mod index;
 mod read;
+mod rekey;
 mod shape;
 
 use clap::{Args, Subcommand};
@@ -75,6 +77,13 @@ Examples:
     /// Import rows from files
     #[command(after_help = import::EXAMPLES)]
     Import(ImportArguments),
+    /// Copy rows into a table with another key
+    #[command(after_help = "\
+Example:
+  tideline rows rekey orders orders_by_time
+
+Columns are matched by name. A repeated copy changes nothing, and newer values in the target stay.")]
+    Rekey(rekey::RekeyArguments),
     /// List, create and drop secondary indexes
     #[command(subcommand)]
     Index(index::IndexCommand),
@@ -163,6 +172,7 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
+        RowsCommand::Rekey(arguments) => rekey::run(arguments),
         RowsCommand::Index(command) => index::run(command),
     }
 }

@@ -6,6 +6,7 @@
 mod explain;
 mod formats;
 mod import;
+mod rekey;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(count))
         .routes(routes!(explain::explain))
         .routes(routes!(import::import))
+        .routes(routes!(rekey::rekey))
         .routes(routes!(delete))
 }
 

@@ -43,7 +43,8 @@ impl Series {
             | JobKind::SetAttributes
             | JobKind::AttachArchive
             | JobKind::BuildIndex
-            | JobKind::RemoveExpired => {
+            | JobKind::RemoveExpired
+            | JobKind::Rekey => {
                 return Err(cannot_be_planned(work.kind));
             }
         };

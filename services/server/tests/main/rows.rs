@@ -47,6 +47,66 @@ fn fill(lab: &Lab, table: &str, count: u64) {
 }
 
 #[test]
+fn indexes_are_created_listed_read_and_dropped_and_rows_get_another_key() {
+    let lab = Lab::start();
+    create(&lab, "orders");
+    fill(&lab, "orders", 30);
+    let created = lab.ok(&[
+        "rows", "index", "create", "orders", "by_n", "n:desc", "--covers", "total",
+    ]);
+    assert!(created.contains("build_index"), "{created}");
+    lab.ok(&["jobs", "run", "build_index", "--wait"]);
+    let list = lab.ok(&["rows", "index", "list", "orders"]);
+    assert!(
+        list.contains("by_n") && list.contains("n:desc") && list.contains("ready"),
+        "{list}"
+    );
+    let least = format!("n<={}", u64::MAX - 27);
+    let found = lab.ok(&[
+        "rows",
+        "scan",
+        "orders",
+        "--index",
+        "by_n",
+        &least,
+        "--json",
+        "--columns",
+        "total",
+    ]);
+    let found: Value = serde_json::from_str(&found).expect("JSON");
+    let ids = found["rows"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| row["key"]["id"].clone());
+    assert_eq!(
+        ids.collect::<Vec<_>>(),
+        [json!("id-000027"), json!("id-000028"), json!("id-000029")]
+    );
+    let explained = lab.ok(&["rows", "explain", "orders", "--index", "by_n", &least]);
+    assert!(explained.contains("by_n"), "{explained}");
+    let wrong = lab.run(&["rows", "index", "create", "orders", "by_x", "n:up"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains(":asc or :desc"),
+        "{wrong:?}"
+    );
+    let dropped = lab.ok(&["rows", "index", "drop", "orders", "by_n"]);
+    assert!(dropped.contains("by_n"), "{dropped}");
+    lab.ok(&[
+        "tables",
+        "create",
+        "by_time",
+        "--key",
+        "id string",
+        "--key",
+        "at timestamp",
+    ]);
+    let copied = lab.ok(&["rows", "rekey", "orders", "by_time"]);
+    assert!(copied.contains("30 of 30 rows copied"), "{copied}");
+    assert_eq!(rows(&lab, "by_time").len(), 30);
+}
+
+#[test]
 fn rows_are_written_read_changed_counted_and_deleted() {
     let lab = Lab::start();
     create(&lab, "orders");

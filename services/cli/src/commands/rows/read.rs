@@ -274,9 +274,15 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
             cell(&interval["high"])
         ),
     };
+    let index = match (explained["index"].as_str(), explained["is_covered"].as_bool()) {
+        (None, _) => String::new(),
+        (Some(index), Some(true)) => format!("{index}, without reading rows"),
+        (Some(index), _) => format!("{index}, with one read per row"),
+    };
     let mut grid = Grid::new(["property", "value"]).wrapping();
     for (name, value) in [
         ("access", cell(&explained["access"])),
+        ("index", index),
         ("bounds", list(&explained["bounds"])),
         ("ranges", cell(&explained["ranges"])),
         ("filter columns", list(&explained["filter_columns"])),

@@ -188,7 +188,8 @@ impl TableFacts {
             | JobKind::AttachArchive
             | JobKind::SetAttributes
             | JobKind::BuildIndex
-            | JobKind::RemoveExpired => &Schedule::Continuous,
+            | JobKind::RemoveExpired
+            | JobKind::Rekey => &Schedule::Continuous,
         }
     }
 }

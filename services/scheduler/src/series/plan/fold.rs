@@ -146,7 +146,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
         | JobKind::WriteSettings
         | JobKind::SetAttributes
         | JobKind::BuildIndex
-        | JobKind::RemoveExpired => 0,
+        | JobKind::RemoveExpired
+        | JobKind::Rekey => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {

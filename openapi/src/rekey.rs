@@ -1,0 +1,20 @@
+//! Copy of the rows of a table into a table with another key.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Copy of the rows of a table into another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"into": "orders_by_time"}))]
+pub struct RekeyRows {
+    /// Name of the target, a table of the model `wide` that exists.
+    pub into: String,
+    /// True to accept a target whose key lacks columns of the source key: rows with the same other values become one
+    /// row. Default false.
+    #[serde(default)]
+    pub merge: bool,
+    /// True to wait for the end of the job. Default false.
+    #[serde(default)]
+    pub wait: bool,
+}

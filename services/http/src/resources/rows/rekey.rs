@@ -1,0 +1,92 @@
+//! `rows/rekey`: copies the rows of a table into a table with another key, as a job.
+//!
+//! The job holds a permit of requested jobs and runs in the background.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use axum::http::StatusCode;
+use tideline_engine::model::JobKind;
+use tideline_openapi::ErrorBody;
+use tideline_openapi::job::JobDetail;
+use tideline_openapi::rekey::RekeyRows;
+use tideline_rows::rekey::{Rekey, RekeyProgress};
+use tideline_scheduler::Job;
+use tideline_scheduler::requested::{JobEnding, RequestedJob};
+
+use super::RowsPath;
+use crate::app::App;
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json, Path};
+use crate::failure::Result;
+use crate::requested;
+use crate::resources::Failures;
+use crate::resources::jobs::{detail, done};
+
+/// Copy rows into a table with another key
+///
+/// Starts the job `rekey`. Columns are matched by their names: a key column of one table can be another column of the
+/// other one. Every row is written as an update with the timestamps of the source. A repeated copy changes nothing, and
+/// newer values in the target stay; after an interruption, send the request again. Rows that the target cannot hold are
+/// counted, and the outcome of the job shows the first of them. The source stays unchanged; rows that clients write into
+/// it during the copy may be missing in the target, so write into both tables, or copy again when the clients have
+/// changed over.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
+    params(RowsPath),
+    request_body = RekeyRows,
+    responses(
+        (status = 200, description = "The job, which has ended", body = JobDetail),
+        (status = 202, description = "The job, which is running", body = JobDetail),
+        (status = 422, description = "One of the tables has another model", body = ErrorBody),
+        Failures
+    )
+)]
+pub(super) async fn rekey(
+    State(app): State<App>,
+    id: RequestId,
+    Path(RowsPath { table }): Path<RowsPath>,
+    Json(RekeyRows { into, merge, wait }): Json<RekeyRows>,
+) -> Result<(StatusCode, JsonResponse<JobDetail>)> {
+    let permit = app.requested_jobs.take(current_client()).await?;
+    let (running, begun) = (app.clone(), app.clone());
+    let begin = move || {
+        let (from, into) = (begun.engine.wide_table(&table)?, begun.engine.wide_table(&into)?);
+        let rekey = Rekey::new(from, into, merge)?;
+        let (from, into) = (rekey.from().table(), rekey.into_table().table());
+        let reason = format!("requested copy of its rows into table {}", into.name());
+        let table = Some((from.points().id(), from.name().as_str()));
+        let job = begun.scheduler.begin(JobKind::Rekey, table, reason, 0);
+        Ok((job, rekey))
+    };
+    let shown = |work: &(RequestedJob, Rekey)| work.0.job();
+    let started = requested::in_background(permit, begin, shown, move |(job, rekey)| {
+        perform(&running, job, &rekey);
+    });
+    let mut job: Job = started.await?;
+    if wait && let Some(ended) = done(&app, vec![job.id]).await?.pop() {
+        job = ended;
+    }
+    let status = match job.state.is_final() {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    Ok((status, detail(job, id)))
+}
+
+/// Copies the rows and records the ending of the job.
+fn perform(app: &App, job: RequestedJob, rekey: &Rekey) {
+    let mut step = |progress: &RekeyProgress| job.step(progress.read) && !app.is_draining();
+    let (progress, is_complete) = match rekey.run(&app.engine, &mut step) {
+        Ok(copied) => copied,
+        Err(error) => return job.end(JobEnding::Failed(error.to_string())),
+    };
+    let mut text = format!("{} of {} rows copied", progress.written, progress.read);
+    if let Some(first) = &progress.first_refusal {
+        text = format!("{text}, {} refused, the first: {first}", progress.refused);
+    }
+    let ending = match is_complete {
+        true => JobEnding::Done(text),
+        false => job.cut_short(&text, app.is_draining()),
+    };
+    job.end(ending);
+}

@@ -1,0 +1,305 @@
+//! Copy of the rows of a table into a table with another key.
+//!
+//! Columns are matched by name: a column of one key can be a column of the rows of the other table. Each row is written
+//! as an update with the times of the source, so a repeated copy changes nothing, and newer values that clients write
+//! into the target meanwhile stay.
+
+use std::sync::Arc;
+
+use tideline_engine::backend::Direction;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::rows::{
+    Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
+    StoredRow, Update,
+};
+use tideline_engine::{Engine, WideTable};
+
+use crate::error::{Result, RowsError};
+use crate::write::refused_text;
+
+/// Number of rows that are written at once.
+const BATCH_ROWS: usize = 500;
+/// Size of the rows in bytes at which a batch is written.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Progress of a copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RekeyProgress {
+    /// Number of rows that were read.
+    pub read: u64,
+    /// Number of rows that were written.
+    pub written: u64,
+    /// Number of rows that the target cannot hold.
+    pub refused: u64,
+    /// Key and reason of the first of them.
+    pub first_refusal: Option<String>,
+}
+
+/// Planned copy.
+#[derive(Debug)]
+pub struct Rekey {
+    from: Arc<WideTable>,
+    into: Arc<WideTable>,
+    /// For each logical key column of the target, the column of the source.
+    key: Vec<KeyOrigin>,
+    /// Numbers of the logical key columns of the source that become columns of the rows, with their names there.
+    demoted: Vec<(usize, ColumnName<'static>)>,
+}
+
+/// Origin of the values of a key column of the target.
+#[derive(Debug)]
+enum KeyOrigin {
+    /// Logical key column of the source, by its number.
+    Key(usize),
+    /// Column of the rows of the source.
+    Column(ColumnName<'static>),
+}
+
+impl Rekey {
+    /// Plans a copy. `merge` accepts a target whose key lacks columns of the source key, so that several rows can become
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if both tables are the same, if a key column of the target has another type in the
+    /// source, or if the key of the target lacks columns of the source key and `merge` is false.
+    pub fn new(from: Arc<WideTable>, into: Arc<WideTable>, merge: bool) -> Result<Self> {
+        if from.table().points().id() == into.table().points().id() {
+            return Err(RowsError::Invalid(
+                "into is the same table; name another one".into(),
+            ));
+        }
+        let mut key = Vec::with_capacity(into.layout().logical().len());
+        for column in into.layout().logical() {
+            let found = from
+                .layout()
+                .logical()
+                .iter()
+                .position(|own| own.name == column.name);
+            let own = from.type_of(&column.name);
+            if own.is_some_and(|own| own != column.kind.column_type()) {
+                return Err(RowsError::Invalid(format!(
+                    "the key column {:?} of table {} has the type {}, and the column of table {} another one",
+                    column.name,
+                    into.table().name(),
+                    column.kind,
+                    from.table().name()
+                )));
+            }
+            key.push(match found {
+                Some(number) => KeyOrigin::Key(number),
+                None => KeyOrigin::Column(from.column(&column.name).0),
+            });
+        }
+        let logical = from.layout().logical().iter().enumerate();
+        let demoted: Vec<_> = logical
+            .filter(|(_, column)| !into.layout().has_column(&column.name))
+            .map(|(number, column)| (number, into.column(&column.name).0))
+            .collect();
+        if let (Some((number, _)), false) = (demoted.first(), merge) {
+            return Err(RowsError::Invalid(format!(
+                "the key of table {} lacks the key column {:?} of table {}, so rows with the same other values become \
+                 one row; add the column to the key, or set `merge` to true",
+                into.table().name(),
+                from.layout().logical()[*number].name,
+                from.table().name()
+            )));
+        }
+        Ok(Self {
+            from,
+            into,
+            key,
+            demoted,
+        })
+    }
+
+    /// Returns the source.
+    pub fn from(&self) -> &Arc<WideTable> {
+        &self.from
+    }
+
+    /// Returns the target.
+    pub fn into_table(&self) -> &Arc<WideTable> {
+        &self.into
+    }
+
+    /// Copies all rows. Calls `step` after each batch; false ends the copy. Returns the progress, and true if all rows
+    /// were read.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the engine. A repeated copy completes the work.
+    pub fn run(
+        &self,
+        engine: &Engine,
+        step: &mut dyn FnMut(&RekeyProgress) -> bool,
+    ) -> Result<(RekeyProgress, bool)> {
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let ranges = self.from.layout().ranges(&[], all)?;
+        let from = Arc::clone(&self.from);
+        let mut scan = engine.scan_rows(
+            from,
+            RowPath::Primary,
+            ranges,
+            Direction::Ascending,
+            None,
+            usize::MAX,
+        );
+        let mut progress = RekeyProgress::default();
+        loop {
+            let (mut batch, mut bytes, mut is_end) = (Vec::new(), 0, false);
+            while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
+                let Some(found) = scan.next_row()? else {
+                    is_end = true;
+                    break;
+                };
+                progress.read += 1;
+                bytes += found.row.bytes();
+                match self.converted(&found.row) {
+                    Ok(write) => batch.push(write),
+                    Err(reason) => progress.refuse(&self.from, &found.row, &reason),
+                }
+            }
+            if !batch.is_empty() {
+                self.write(engine, &batch, &mut progress)?;
+            }
+            if is_end {
+                return Ok((progress, true));
+            }
+            if !step(&progress) {
+                return Ok((progress, false));
+            }
+        }
+    }
+
+    fn write(&self, engine: &Engine, batch: &[Converted], progress: &mut RekeyProgress) -> Result<()> {
+        let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
+        let (_, written) = engine.write_rows(&self.into, &make, &RowWriteOptions::default())?;
+        for (row, outcome) in batch.iter().zip(written.rows) {
+            match outcome {
+                RowOutcome::Written(_) => progress.written += 1,
+                RowOutcome::Refused(refused) => {
+                    let reason = refused_text(&self.into, &refused);
+                    progress.refuse(&self.from, &row.source, &reason);
+                }
+                RowOutcome::ConditionFailed(_) | RowOutcome::NotApplied => {
+                    progress.refuse(&self.from, &row.source, "it was not applied");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a row in the form of the target.
+    fn converted(&self, row: &StoredRow) -> std::result::Result<Converted, String> {
+        let own = self
+            .from
+            .layout()
+            .decode(&row.key)
+            .map_err(|error| error.to_string())?;
+        let columns = row.columns().map_err(|error| error.to_string())?;
+        let mut values = Vec::with_capacity(self.key.len());
+        for (origin, column) in self.key.iter().zip(self.into.layout().logical()) {
+            let value = match origin {
+                KeyOrigin::Key(number) => Some(own[*number].clone()),
+                KeyOrigin::Column(name) => {
+                    let newest = columns.column(name).and_then(Column::newest);
+                    newest.and_then(|version| version.value.key_value())
+                }
+            };
+            let value = value.filter(|value| value.kind() == column.kind);
+            values.push(value.ok_or_else(|| {
+                format!(
+                    "it has no value of type {} for the key column {:?}",
+                    column.kind, column.name
+                )
+            })?);
+        }
+        let mut key = Vec::new();
+        let layout = self.into.layout();
+        layout
+            .encode(&values, &mut key)
+            .map_err(|error| error.to_string())?;
+        Ok(Converted {
+            key: key.into(),
+            time: columns.time,
+            columns: self.columns(&own, &columns)?,
+            source: row.clone(),
+        })
+    }
+
+    /// Returns the columns of a row in the target, sorted by name.
+    fn columns(
+        &self,
+        key: &[KeyValue<'_>],
+        row: &Mutation<'_>,
+    ) -> std::result::Result<Vec<Column<'static>>, String> {
+        let mut columns = Vec::with_capacity(row.columns.len() + self.demoted.len());
+        for column in &row.columns {
+            // The values of a declared column that was removed from the settings have no name.
+            let Some(name) = self.from.name_of(&column.name) else {
+                continue;
+            };
+            if self.into.layout().has_column(name) {
+                continue;
+            }
+            let (stored, declared) = self.into.column(name);
+            let mut column = column.clone().into_owned();
+            let other = column
+                .versions
+                .iter()
+                .find(|version| declared.is_some_and(|declared| declared != version.value.column_type()));
+            if let (Some(other), Some(declared)) = (other, declared) {
+                let actual = other.value.column_type();
+                return Err(format!(
+                    "column {name:?} holds the type {actual}, and the target declares {declared}"
+                ));
+            }
+            column.name = stored;
+            columns.push(column);
+        }
+        for (number, name) in &self.demoted {
+            let value = CellValue::of_key(&key[*number]).into_owned();
+            columns.push(Column::with(name.clone(), row.time, value));
+        }
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(columns)
+    }
+}
+
+impl RekeyProgress {
+    fn refuse(&mut self, table: &WideTable, row: &StoredRow, reason: &str) {
+        self.refused += 1;
+        self.first_refusal.get_or_insert_with(|| {
+            let mut key = Vec::new();
+            let named = crate::selection::write_key(table, &row.key, Default::default(), &mut key);
+            let key = named.map_or_else(|_| "?".into(), |()| String::from_utf8_lossy(&key).into_owned());
+            format!("{key}: {reason}")
+        });
+    }
+}
+
+/// Row in the form of the target.
+struct Converted {
+    key: bytes::Bytes,
+    time: i64,
+    columns: Vec<Column<'static>>,
+    source: StoredRow,
+}
+
+impl Converted {
+    fn to_write<'w>(&self) -> RowWrite<'w> {
+        RowWrite {
+            key: self.key.clone(),
+            // Rows are independent, so one that is refused keeps no other from being written.
+            partition: self.key.len(),
+            time: self.time,
+            action: Action::Update(Update {
+                columns: self.columns.clone(),
+                ..Update::default()
+            }),
+            condition: None,
+            image: Image::None,
+        }
+    }
+}
