@@ -38,12 +38,16 @@ impl Cells {
     }
 }
 
+/// Byte-order mark of UTF-8, with which some programs begin a file.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads CSV with a header line and passes each record with its size to `take`.
 pub(super) fn read(
     input: impl Read,
     columns: &FileColumns<'_>,
     take: &mut dyn FnMut(Record, usize) -> Result<()>,
 ) -> Result<()> {
+    let input = without_mark(input).map_err(|error| unreadable("the CSV", error))?;
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, input);
     let mut cells = Cells::default();
     if !next(&mut reader, &mut cells)? {
@@ -52,10 +56,6 @@ pub(super) fn read(
     let names: Vec<String> = cells
         .iter()
         .map(|cell| String::from_utf8_lossy(cell.unwrap_or_default()).into_owned())
-        .collect();
-    let names: Vec<&str> = names
-        .iter()
-        .map(|name| name.trim_start_matches('\u{feff}'))
         .collect();
     if names.len() > COLUMNS_MAX {
         return Err(RowsError::over(
@@ -102,10 +102,22 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads the next record; returns false at the end of the input. Empty lines are skipped.
+/// Returns the input without a byte-order mark at its start.
+fn without_mark(mut input: impl Read) -> std::io::Result<impl Read> {
+    let mut start = Vec::with_capacity(MARK.len());
+    input.by_ref().take(MARK.len() as u64).read_to_end(&mut start)?;
+    if start == MARK {
+        start.clear();
+    }
+    Ok(std::io::Cursor::new(start).chain(input))
+}
+
+/// Reads the next record; returns false at the end of the input. Empty lines are skipped. A carriage return outside
+/// quotes belongs to the end of the line if a line feed follows, and otherwise to the cell.
 fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
     cells.clear();
     let mut state = State::Start;
+    let mut has_return = false;
     loop {
         let buffer = match reader.fill_buf() {
             Ok(buffer) => buffer,
@@ -127,6 +139,10 @@ fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
         let (mut used, mut is_complete) = (0, false);
         for byte in buffer {
             used += 1;
+            if std::mem::take(&mut has_return) && *byte != b'\n' {
+                cells.text.push(b'\r');
+                state = State::Plain;
+            }
             match (state, *byte) {
                 (State::Quoted, b'"') => state = State::AfterQuote,
                 (State::Quoted, byte) => cells.text.push(byte),
@@ -141,7 +157,7 @@ fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
                     state = State::Start;
                 }
                 (State::Start, b'"') => state = State::Quoted,
-                (_, b'\r') => {}
+                (_, b'\r') => has_return = true,
                 (state_now, b'\n') => {
                     let is_empty =
                         cells.ends.is_empty() && cells.text.is_empty() && state_now == State::Start;
@@ -242,6 +258,35 @@ mod tests {
             }
             let text = String::from_utf8(text).expect("text");
             prop_assert_eq!(records(&text, capacity), rows);
+        }
+    }
+
+    #[test]
+    fn a_carriage_return_within_a_cell_is_kept() {
+        let some = |text: &str| Some(text.to_owned());
+        for capacity in [1, 2, 64] {
+            let found = records("a\rb,c\r\n\rd,\r\r\ne,f\r", capacity);
+            let expected = vec![
+                vec![some("a\rb"), some("c")],
+                vec![some("\rd"), some("\r")],
+                vec![some("e"), some("f")],
+            ];
+            assert_eq!(found, expected, "{capacity}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_before_a_quoted_name() {
+        for (text, expected) in [
+            ("\u{feff}\"a\",b\n", "\"a\",b\n"),
+            ("\u{feff}", ""),
+            ("ab", "ab"),
+            ("", ""),
+        ] {
+            let mut rest = String::new();
+            let input = without_mark(text.as_bytes()).expect("it is read");
+            { input }.read_to_string(&mut rest).expect("it is text");
+            assert_eq!(rest, expected);
         }
     }
 

@@ -69,7 +69,7 @@ fn a_rising_first_column_needs_consent() {
         let columns = [first, plain("s", ColumnType::String)];
         assert_eq!(
             refusal(&columns),
-            "the first key column `x` rises with time, so all writes go to one place of the table; put a column that \
+            "the first key column `x` rises with time, so all writes go to one end of the order; put a column that \
              spreads writes before it, or begin the key with a `hash_prefix`, or begin the key with a `bucket`; \
              `allow_rising_key` accepts it as it is"
         );
@@ -86,6 +86,45 @@ fn a_rising_first_column_needs_consent() {
     assert_eq!(
         refusal(&[plain("s", ColumnType::String), generated("a"), generated("b")]),
         "key columns `a` and `b` are both generated; a key has at most one generated column"
+    );
+}
+
+#[test]
+fn the_key_of_an_index_ends_with_the_rest_of_the_primary_key() {
+    let primary = [
+        hash("h", &["a"], 2),
+        plain("a", ColumnType::String),
+        generated("id"),
+    ];
+    let names = |index: &[KeyColumnSpec], is_local| -> Vec<String> {
+        let layout = KeyLayout::of_index(&primary, index, is_local, false).expect("a valid index");
+        layout
+            .stored()
+            .iter()
+            .map(|column| column.name().to_owned())
+            .collect()
+    };
+    let n = plain("n", ColumnType::I64);
+    assert_eq!(names(std::slice::from_ref(&n), false), ["n", "a", "id"]);
+    assert_eq!(
+        names(&[n.clone(), descending(plain("id", ColumnType::I64))], false),
+        ["n", "id", "a"]
+    );
+    assert_eq!(names(&[n], true), ["h", "a", "n", "id"]);
+    for rising in [plain("id", ColumnType::I64), plain("at", ColumnType::Timestamp)] {
+        let index = [rising];
+        let refused = KeyLayout::of_index(&primary, &index, false, false);
+        assert!(
+            matches!(refused, Err(LayoutError::RisingKey { .. })),
+            "{refused:?}"
+        );
+        assert!(KeyLayout::of_index(&primary, &index, false, true).is_ok());
+        assert!(KeyLayout::of_index(&primary, &index, true, false).is_ok());
+    }
+    let twice = KeyLayout::of_index(&primary, &[plain("a", ColumnType::String)], true, false);
+    assert!(
+        matches!(twice, Err(LayoutError::DuplicateName { .. })),
+        "{twice:?}"
     );
 }
 
