@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use tideline_ingest_protocols::{DecodeOptions, json, ndjson, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Series resolver that validates each name like the engine and maps all names to one timeline.
+/// Series resolver that validates each series key like the engine and maps all keys to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

@@ -40,7 +40,7 @@ const ROWS: [(ManifestKind, &str); 5] = [
 enum Row {
     /// Arbitrary content. The number selects the kind.
     Raw(u8, Vec<u8>),
-    /// One of [`ROWS`], with the members selected by these numbers replaced.
+    /// Edited row. The first number selects one of [`ROWS`]; the number of each edit selects the member to replace.
     Edited(u8, Vec<(u8, Replacement)>),
 }
 

@@ -80,8 +80,8 @@ fn spelled(group: &Group) -> String {
     path
 }
 
-/// Series resolver that validates each name like the engine, and checks that each series has all non-empty labels of
-/// a group.
+/// Series resolver that validates each series key like the engine, and checks that each series has all non-empty
+/// labels of a group.
 struct Parse<'g>(&'g Group);
 
 impl SeriesResolver for Parse<'_> {

@@ -7,7 +7,7 @@ use tideline_ingest_protocols::prometheus::{decode_write, decode_write_v2};
 use tideline_ingest_protocols::{DecodeOptions, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Series resolver that validates each name like the engine and maps all names to one timeline.
+/// Series resolver that validates each series key like the engine and maps all keys to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

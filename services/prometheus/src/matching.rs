@@ -41,8 +41,9 @@ impl<'m> Split<'m> {
         split
     }
 
-    /// Compiles the regular expressions that are evaluated here and not by the index. `take` is called with the
-    /// bytes of each expression before it is compiled, and returns an error if the request must end.
+    /// Compiles the regular expressions that are evaluated here and not by the index. Before each expression is
+    /// compiled, `take` is called with an upper bound of its memory in bytes; it returns an error if the request must
+    /// end.
     pub(crate) fn compile(&self, take: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         for matcher in self.names.iter().chain(&self.rest) {
             let Some(pattern) = matcher.pattern() else {

@@ -1,4 +1,4 @@
-//! Surveys of all models at about one moment, with one list of tables and one plan.
+//! Combined survey of all table models, taken at about the same time: a common list of tables and a common plan.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Removal of expired rows and cells that no write touches.
 //!
-//! Rows are removed by writes like those of clients, so the entries of indexes follow, and a row that a client writes
-//! meanwhile stays.
+//! Rows are removed by writes like those of clients. Their index entries are therefore removed too, and a row that a
+//! client writes meanwhile stays.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::read::StoredRow;
 use crate::store::WideStore;
 use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WriteOptions};
 
-/// Rows that are read for one journal entry.
+/// Maximum number and size of the rows that one step reads.
 const PAGE: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
@@ -37,7 +37,8 @@ pub struct RemovalStep {
 }
 
 impl WideStore {
-    /// Removes what has expired for at least `delay` nanoseconds from up to 500 rows, beginning with the key `from`.
+    /// Reads up to 500 rows, beginning with the key `from`, and removes the rows and cells among them that expired at
+    /// least `delay` nanoseconds ago.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWr
         // The removal must not prolong the life of the row.
         time,
         action,
-        // A row that was written meanwhile has not expired.
+        // An expired row is passed as `None`; a row that was written meanwhile is not, and stays.
         condition: is_whole.then(|| Box::new(|row: Option<&Mutation<'_>>| row.is_none()) as _),
         image: Image::None,
     }))

@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// Group of benchmark figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Ingest, disk, queries and starts of the sets S, M and C.
+    /// Ingest, disk usage, queries and server starts with the sets S, M and C.
     Spine,
     /// Move of one day of M to the cold tier, cold queries, and the interference of both with other work.
     Tiers,

@@ -1,7 +1,7 @@
 //! PromQL queries: rates of counters at steps of one minute, a wide aggregate, one series, and a search for series
 //! among a million.
 //!
-//! The data and the queries are also sent to a peer; see [`crate::peer`].
+//! The data and the queries can also be sent to another product for comparison; see [`crate::peer`].
 
 use std::fmt::Write as _;
 
@@ -129,7 +129,7 @@ impl Counters {
     /// Returns a query for the rate of each group over six hours, at steps of one minute.
     pub(crate) fn rates(self) -> CheckedRequest<'static> {
         let end = self.start + self.samples as i64 * SCRAPE;
-        // The first full window, so that only its ends are extrapolated.
+        // The first step is at the end of the first full window.
         let start = self.start + 5 * MINUTE;
         let steps = (end - start) / MINUTE + 1;
         let query = "sum by (x) (rate(http_requests[5m]))";
@@ -267,7 +267,8 @@ pub(crate) const METRICS: [&str; 10] = [
     "node_processes",
 ];
 
-/// Returns the metric and the tags of the series in a row; one host in a hundred is named `h1…`.
+/// Returns the metric and the tags of the series that row number `row` belongs to; one host in a hundred is named
+/// `h1…`.
 fn of_row(row: u64) -> (&'static str, [(&'static str, String); 2]) {
     let (host, metric) = (
         row / METRICS.len() as u64,

@@ -1,5 +1,5 @@
-//! `/v1/archive`: state of archives. `/v1/tables/{table}/archive`: restore of archived points to the cold tier, or as a
-//! copy.
+//! `/v1/archive`: state of archives. `/v1/tables/{table}/archive/restore`: restore of archived points to the cold tier,
+//! or as a copy.
 //!
 //! Restores run as jobs of the scheduler; the handlers start them and optionally wait for their end.
 

@@ -19,7 +19,7 @@ fn signed(value: i64) -> Option<Value> {
     Some(Value::Signed(value))
 }
 
-/// Returns a world with one timeline and one field, with points one second apart from 0.
+/// Returns a world with one timeline and one field. The points are one second apart; the first is at 0.
 fn seconds(values: &[Value]) -> World {
     let world = World::new();
     for (value, at) in values.iter().zip(0..) {

@@ -1,6 +1,6 @@
-//! Conformance tests of both characters.
+//! Conformance tests of the memory backend, once as [`Character::Embedded`] and once as [`Character::Distributed`].
 //!
-//! Further tests cover outcomes that only the distributed character has, and power failures.
+//! Further tests cover outcomes that are possible only for [`Character::Distributed`], and power failures.
 
 use tideline_model::{PartId, TableId};
 

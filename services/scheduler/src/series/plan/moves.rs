@@ -9,8 +9,8 @@ use super::writes::Inputs;
 use super::{Claimed, begins, work};
 use crate::maintenance::{Mode, Planned, Urgency};
 
-/// Time within which a move must start to claim its segments before folds and purges, in nanoseconds. Such a move also
-/// does the work of a fold or purge.
+/// Maximum time until the start of a move that claims its segments before folds and purges, in nanoseconds. Such a move
+/// also does the work of a fold or purge.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Kind of move.
@@ -34,7 +34,7 @@ pub(super) struct Moving<'a> {
 
 /// Wait of segments that are old enough.
 pub(super) struct Waits {
-    /// End of the wait, trusted nanoseconds since the epoch.
+    /// End of the wait on the trusted clock, in nanoseconds since the epoch.
     pub(super) until: i64,
     /// Reason of the wait, for users.
     pub(super) why: String,
