@@ -45,7 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Read the state of archives
 ///
 /// Returns the targets, without credentials. For each table with an archive policy or archived points, the
-/// response contains the archived points, the waiting points with their waiting time, and failures of moves.
+/// response contains the amounts of archived and waiting points, the waiting time, and failures of moves.
 /// This request does not access the targets; use `tideline archive check` and `verify` to check them.
 #[utoipa::path(
     get, path = "/v1/archive", tag = "jobs",

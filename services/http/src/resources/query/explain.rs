@@ -19,7 +19,7 @@ use crate::saved_search;
 /// Returns the plan of a query for `/query` without running it: timelines, groups, windows and cells, the use
 /// of stored summaries instead of points, and an estimate of the reads from each tier. The request reads no
 /// points. It returns the same errors as the query for invalid requests and exceeded limits. To get the
-/// actual plan of a query, set `"plan": true` in the query; the plan is then part of its cost.
+/// actual plan of a query, set `"plan": true` in the query; the plan is then in the member `cost` of the response.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/explain", tag = "points",
     params(TablePath),

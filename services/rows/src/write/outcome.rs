@@ -1,0 +1,153 @@
+//! Outcomes of a write, one per row, and their stored form for idempotency keys.
+//!
+//! An outcome holds the key of its row as it was given or assigned.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tideline_engine::WideTable;
+use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
+use tideline_engine::rows::{
+    COLUMN_BYTES_MAX, Mutation, ROW_BYTES_MAX, Refused, RowOutcome as EngineOutcome, RowWrite as EngineWrite,
+};
+use tideline_openapi::row::{RowCounts, RowIntegers, RowOutcome, RowStatus};
+
+use super::Outcomes;
+use super::draft::{Draft, State};
+use crate::error::{Result, RowsError};
+use crate::key;
+use crate::selection::{RowEncoder, Selection, write_key};
+
+/// Outcomes that are stored with an idempotency key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    pub(super) rows: Vec<RowOutcome>,
+}
+
+/// Returns the stored outcomes of an earlier request.
+pub(super) fn repeated(table: &WideTable, stored: &RawValue) -> Result<Outcomes> {
+    let Remembered { rows } = serde_json::from_str(stored.get()).map_err(|error| RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: format!("a stored outcome cannot be read: {error}"),
+    })?;
+    Ok(Outcomes {
+        counts: counts_of(&rows),
+        rows,
+        repeated: true,
+    })
+}
+
+pub(super) fn counts_of(rows: &[RowOutcome]) -> RowCounts {
+    let mut counts = RowCounts::default();
+    rows.iter().for_each(|row| counts.add(row.status));
+    counts
+}
+
+/// Returns the outcomes of all rows. `writes` and `outcomes` have one element per row that was passed to the engine.
+pub(super) fn outcomes_of(
+    table: &WideTable,
+    drafts: &[Draft],
+    writes: &[EngineWrite<'_>],
+    outcomes: &[EngineOutcome],
+    integers: RowIntegers,
+) -> Vec<RowOutcome> {
+    // A stored decimal number has lost its trailing zeros, so the stored key is returned.
+    let mut logical = table.layout().logical().iter();
+    let has_decimals = logical.any(|column| column.kind == KeyKind::Decimal);
+    let selection = Selection::all(integers);
+    let mut written = writes.iter().zip(outcomes);
+    let to_outcome = |draft: &Draft| {
+        let given = draft.key.as_ref().and_then(|key| {
+            let values: Option<Vec<KeyValue<'_>>> = key.values.iter().cloned().collect();
+            let mut out = Vec::new();
+            key::write(table.layout(), &values?, integers, &mut out);
+            raw(out)
+        });
+        let not_written = |status, reason: String| RowOutcome {
+            key: given.clone(),
+            reason: Some(reason),
+            ..outcome(draft.index, status)
+        };
+        const OTHER: &str = "another row of its partition was not written";
+        match &draft.state {
+            State::Refused(reason) => return not_written(RowStatus::Refused, reason.clone()),
+            State::Excluded => return not_written(RowStatus::NotApplied, OTHER.into()),
+            State::Ready(_) => {}
+        }
+        let Some((write, result)) = written.next() else {
+            return not_written(RowStatus::NotApplied, OTHER.into());
+        };
+        let row = |image: &Option<Mutation<'static>>| {
+            let mut out = Vec::new();
+            selection
+                .write_row(table, &write.key, image.as_ref()?, None, &mut out)
+                .ok()?;
+            raw(out)
+        };
+        match result {
+            EngineOutcome::Written(image) => {
+                let key = given.filter(|_| !has_decimals).or_else(|| {
+                    let mut key = Vec::new();
+                    write_key(table, &write.key, integers, &mut key).ok()?;
+                    raw(key)
+                });
+                RowOutcome {
+                    key,
+                    row: row(image),
+                    ..outcome(draft.index, RowStatus::Written)
+                }
+            }
+            EngineOutcome::ConditionFailed(image) => RowOutcome {
+                row: row(image),
+                ..not_written(RowStatus::ConditionFailed, "the condition is not met".into())
+            },
+            EngineOutcome::NotApplied => not_written(RowStatus::NotApplied, OTHER.into()),
+            EngineOutcome::Refused(refused) => not_written(RowStatus::Refused, refused_text(table, refused)),
+        }
+    };
+    drafts.iter().map(to_outcome).collect()
+}
+
+pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
+    let name = |column| table.name_of(column).unwrap_or_default().to_owned();
+    match refused {
+        Refused::NotAnInteger(column) => {
+            format!(
+                "column {:?} holds no integer, so it cannot be incremented",
+                name(column)
+            )
+        }
+        Refused::Overflow(column) => {
+            format!(
+                "the sum of column {:?} is outside the range of its type",
+                name(column)
+            )
+        }
+        Refused::ColumnTooLarge(column, bytes) => {
+            format!(
+                "column {:?} with its versions would have {bytes} bytes, over the limit of {COLUMN_BYTES_MAX}",
+                name(column)
+            )
+        }
+        Refused::NotIndexable(reason) => reason.clone(),
+        Refused::TooLarge(bytes) => {
+            format!("the row would have {bytes} bytes, over the limit of {ROW_BYTES_MAX}")
+        }
+    }
+}
+
+/// Returns an outcome without details.
+pub(super) fn outcome(index: u64, status: RowStatus) -> RowOutcome {
+    RowOutcome {
+        index,
+        status,
+        key: None,
+        row: None,
+        reason: None,
+        retryable: false,
+    }
+}
+
+/// Converts bytes that contain JSON to a JSON value; `None` if the JSON is not valid.
+pub(super) fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
+    RawValue::from_string(String::from_utf8(json).ok()?).ok()
+}

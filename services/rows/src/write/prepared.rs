@@ -1,0 +1,253 @@
+//! Changes of a row, parsed by the types of the table.
+//!
+//! The time of the write is not known here, so the action for the engine is built when the row is written.
+
+use hashbrown::HashSet;
+use tideline_engine::model::{ColumnType, Timestamp};
+use tideline_engine::rows::{Action, Column, ColumnName, Image, Increment, Update, Version};
+use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::row::{RowImage, RowOperation, RowWrite};
+
+use crate::condition::RowMatcher;
+use crate::value::{GivenValue, parse_column};
+
+/// Parsed row without its key.
+pub(super) struct Prepared {
+    pub(super) operation: RowOperation,
+    pub(super) columns: Vec<(ColumnName<'static>, Vec<GivenValue>)>,
+    pub(super) cleared: Vec<ColumnName<'static>>,
+    pub(super) increments: Vec<Increment>,
+    pub(super) removed: Vec<(ColumnName<'static>, i64)>,
+    pub(super) condition: Option<Condition>,
+    pub(super) image: Image,
+}
+
+/// Condition of a write.
+pub(super) struct Condition {
+    pub(super) exists: Option<bool>,
+    pub(super) matcher: Option<RowMatcher>,
+}
+
+impl Prepared {
+    /// Parses the changes of a row.
+    pub(super) fn new(
+        engine: &Engine,
+        table: &WideTable,
+        row: &RowWrite,
+        now: Timestamp,
+    ) -> std::result::Result<Self, String> {
+        check_members(row)?;
+        check_names(row)?;
+        let columns = columns_of(engine, table, row, now)?;
+        let mut cleared = Vec::with_capacity(row.clear.len());
+        for name in &row.clear {
+            cleared.push(column_of(table, name)?.0);
+        }
+        let increments = increments_of(table, row)?;
+        let mut removed = Vec::with_capacity(row.remove_versions.len());
+        for version in &row.remove_versions {
+            let (column, _) = column_of(table, &version.column)?;
+            removed.push((column, version.version.resolve(now).nanos()));
+        }
+        let condition = condition_of(engine, table, row)?;
+        Ok(Self {
+            operation: row.op,
+            columns,
+            cleared,
+            increments,
+            removed,
+            condition,
+            image: match row.image {
+                RowImage::None => Image::None,
+                RowImage::Before => Image::Before,
+                RowImage::After => Image::After,
+            },
+        })
+    }
+
+    /// Returns the action of the write. `time` is the version that the server assigns.
+    pub(super) fn action<'p>(&'p self, time: i64) -> Action<'p> {
+        let columns = self.columns.iter().map(|(name, values)| Column {
+            name: name.borrowed(),
+            clears: false,
+            versions: {
+                let version = |given: &'p GivenValue| Version {
+                    time: given.version.map_or(time, Timestamp::nanos),
+                    value: given.value.borrowed(),
+                };
+                match values.as_slice() {
+                    [only] => std::iter::once(version(only)).collect(),
+                    several => {
+                        let mut versions: Vec<Version<'_>> = several.iter().map(version).collect();
+                        versions.sort_by_key(|version| std::cmp::Reverse(version.time));
+                        versions.dedup_by_key(|version| version.time);
+                        versions.into_iter().collect()
+                    }
+                }
+            },
+        });
+        match self.operation {
+            RowOperation::Delete => Action::Delete,
+            RowOperation::Put => Action::Put(columns.collect()),
+            RowOperation::Update => {
+                let cleared = self.cleared.iter().cloned().map(Column::cleared);
+                let mut columns: Vec<Column<'static>> =
+                    columns.map(Column::into_owned).chain(cleared).collect();
+                columns.sort_by(|one, other| one.name.cmp(&other.name));
+                Action::Update(Update {
+                    columns,
+                    increments: self.increments.clone(),
+                    removed: self.removed.clone(),
+                    follows_current: self.condition.is_some(),
+                })
+            }
+        }
+    }
+}
+
+/// Parses the columns of a row, sorted by name, each with its values, newest version first.
+fn columns_of(
+    engine: &Engine,
+    table: &WideTable,
+    row: &RowWrite,
+    now: Timestamp,
+) -> std::result::Result<Vec<(ColumnName<'static>, Vec<GivenValue>)>, String> {
+    let check_version = |version: Timestamp| {
+        let checked = engine.check_version(table, version.nanos());
+        checked.map_err(|error| error.to_string())
+    };
+    let mut columns = Vec::with_capacity(row.columns.0.len());
+    for (name, json) in &row.columns.0 {
+        let (column, declared) = column_of(table, name)?;
+        let mut values = parse_column(json.get(), declared, now).map_err(|found| match declared {
+            Some(declared) => format!("column {name:?} has the type {declared}; {found}"),
+            None => format!(
+                "column {name:?} is not declared; {found}; give a text, a number, true, false, or an object \
+                 with type and value"
+            ),
+        })?;
+        values
+            .iter()
+            .filter_map(|value| value.version)
+            .try_for_each(check_version)
+            .map_err(|reason| format!("column {name:?}: {reason}"))?;
+        values.sort_by_key(|value| std::cmp::Reverse(value.version));
+        if values.windows(2).any(|pair| pair[0].version == pair[1].version) {
+            return Err(format!("column {name:?}: two values have the same version"));
+        }
+        columns.push((column, values));
+    }
+    columns.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(columns)
+}
+
+/// Parses the increments of a row.
+fn increments_of(table: &WideTable, row: &RowWrite) -> std::result::Result<Vec<Increment>, String> {
+    let mut increments = Vec::with_capacity(row.increment.len());
+    for (name, by) in &row.increment {
+        let (column, declared) = column_of(table, name)?;
+        if !matches!(declared, None | Some(ColumnType::I64 | ColumnType::U64)) {
+            let declared = declared.map_or("none", ColumnType::name);
+            return Err(format!(
+                "column {name:?} has the type {declared}; only i64 and u64 can be incremented"
+            ));
+        }
+        increments.push(Increment {
+            column,
+            by: *by,
+            is_unsigned: declared == Some(ColumnType::U64),
+        });
+    }
+    Ok(increments)
+}
+
+/// Compiles the condition of a row; `None` if it has none.
+fn condition_of(
+    engine: &Engine,
+    table: &WideTable,
+    row: &RowWrite,
+) -> std::result::Result<Option<Condition>, String> {
+    Ok(match &row.condition {
+        None => None,
+        Some(condition) if condition.exists.is_none() && condition.filter.is_none() => {
+            return Err("the condition is empty; give exists or where".into());
+        }
+        Some(condition) => {
+            let filter = condition.filter.as_ref();
+            let matcher = filter.map(|filter| RowMatcher::new(engine, table, filter));
+            Some(Condition {
+                exists: condition.exists,
+                matcher: matcher.transpose().map_err(|error| error.to_string())?,
+            })
+        }
+    })
+}
+
+/// Refuses a row that changes a column in several members. The names within `columns` and `increment` are unique.
+pub(super) fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
+    if row.clear.is_empty() && row.increment.is_empty() {
+        return Ok(());
+    }
+    let columns = row.columns.0.iter().map(|(name, _)| name);
+    let increments = row.increment.keys();
+    let mut names = HashSet::new();
+    let mut all = columns.chain(&row.clear).chain(increments);
+    match all.find(|name| !names.insert(name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "column {name:?} is changed twice; name it once in columns, clear or increment"
+        )),
+    }
+}
+
+/// Returns an error if a row has a member that its operation does not allow.
+pub(super) fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
+    let members = [
+        ("columns", !row.columns.is_empty(), row.op != RowOperation::Delete),
+        ("clear", !row.clear.is_empty(), row.op == RowOperation::Update),
+        (
+            "increment",
+            !row.increment.is_empty(),
+            row.op == RowOperation::Update,
+        ),
+        (
+            "remove_versions",
+            !row.remove_versions.is_empty(),
+            row.op == RowOperation::Update,
+        ),
+    ];
+    let wrong = members
+        .iter()
+        .find(|(_, is_given, is_allowed)| *is_given && !is_allowed);
+    match wrong {
+        Some((name, ..)) => {
+            let operation = match row.op {
+                RowOperation::Put => "put",
+                RowOperation::Update => "update",
+                RowOperation::Delete => "delete",
+            };
+            Err(format!("the operation {operation} has no member `{name}`"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the stored name and the declared type of a column.
+pub(super) fn column_of(
+    table: &WideTable,
+    name: &str,
+) -> std::result::Result<(ColumnName<'static>, Option<ColumnType>), String> {
+    if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
+        return Err(format!(
+            "a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
+            name.len()
+        ));
+    }
+    if table.layout().has_column(name) {
+        return Err(format!(
+            "column {name:?} is a key column, which cannot be changed; put a row with another key"
+        ));
+    }
+    Ok(table.column(name))
+}
