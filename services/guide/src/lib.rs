@@ -41,6 +41,7 @@ const PAGES: &[Page] = pages![
     "searches",
     "queries",
     "rows",
+    "row-examples",
     "sql",
     "watch",
     "tables",
