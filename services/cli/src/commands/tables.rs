@@ -28,8 +28,8 @@ Example:
   tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d
   tideline tables create orders --key 'customer string' --key 'placed timestamp desc' --column 'total decimal'
   tideline tables create events --wide events.json")]
-    Create(CreateArguments),
-    /// Show a table with its policy and its size per tier
+    Create(Box<CreateArguments>),
+    /// Show a table: its size per tier and its policy, or its number of rows and its columns
     Show(NamedArguments),
     /// Change the policy of a table, or preview a change
     ///
@@ -127,7 +127,7 @@ pub(crate) fn run(command: &TablesCommand) -> Result<()> {
             let text = client.get(&path(name))?;
             match connection.json {
                 true => output::print(&text),
-                false => output::print(&described(&client.parse(&text)?)),
+                false => output::print(&described(&client, &client.parse(&text)?)?),
             }
         }
         TablesCommand::Policy(arguments) => policy(arguments),
@@ -283,9 +283,12 @@ fn drop_table(arguments: &DropArguments) -> Result<()> {
     }
 }
 
-/// Describes the content of a table: its numbers of points and timelines.
+/// Describes the content of a table: its number of rows, or its numbers of points and timelines.
 fn held(client: &Client, name: &str) -> Result<String> {
     let table = client.parse(&client.get(&path(name))?)?;
+    if is_wide(&table) {
+        return wide::held(client, &path(name));
+    }
     let statistics = &table["statistics"];
     let count = |value: &Value| value.as_u64().unwrap_or_default();
     let points = count(&statistics["sealed_points"]) + count(&statistics["tiers"]["head"]["points"]);
@@ -329,7 +332,22 @@ fn settings(object: &Value) -> String {
     grid.render()
 }
 
-fn described(table: &Value) -> String {
+fn is_wide(table: &Value) -> bool {
+    table["wide"].is_object()
+}
+
+fn described(client: &Client, table: &Value) -> Result<String> {
+    let head = format!(
+        "table {}, created {}, {}, {}",
+        output::member(table, "name"),
+        output::member(table, "created"),
+        output::member(table, "durability"),
+        output::member(table, "model"),
+    );
+    if is_wide(table) {
+        let rows = wide::held(client, &path(&output::member(table, "name")))?;
+        return Ok(format!("{head}, {rows}\n\n{}", wide::described(&table["wide"])));
+    }
     let statistics = &table["statistics"];
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut tiers = Grid::new([
@@ -347,16 +365,12 @@ fn described(table: &Value) -> String {
             output::member(tier, "newest"),
         ]);
     }
-    format!(
-        "table {}, created {}, {}, {}, {} timelines\n\n{}\n{}",
-        output::member(table, "name"),
-        output::member(table, "created"),
-        output::member(table, "durability"),
-        output::member(table, "model"),
+    Ok(format!(
+        "{head}, {} timelines\n\n{}\n{}",
         number(&statistics["timelines"]),
         tiers.render(),
         settings(&table["policy"]),
-    )
+    ))
 }
 
 fn previewed(preview: &Value) -> String {

@@ -107,6 +107,61 @@ fn indexes_are_created_listed_read_and_dropped_and_rows_get_another_key() {
 }
 
 #[test]
+fn a_wide_table_is_shown_with_its_columns_and_dropped_with_the_number_of_its_rows() {
+    let lab = Lab::start();
+    let created = [
+        "tables",
+        "create",
+        "cards",
+        "--key",
+        "spread bucket 4 of no",
+        "--key",
+        "no u64 desc",
+        "--column",
+        "total decimal",
+        "--ttl",
+        "30d",
+        "--ttl-of",
+        "cell",
+    ];
+    lab.ok(&created);
+    let file = lab.file("cards.ndjson", "{\"no\": 1, \"total\": \"1.5\"}\n{\"no\": 2}\n");
+    lab.ok(&["rows", "import", "cards", &file, "--quiet"]);
+    let shown = lab.ok(&["tables", "show", "cards"]);
+    assert!(shown.contains(", synced, wide, 2 rows\n"), "{shown}");
+    let lines: Vec<String> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for setting in [
+        "key spread bucket 4 of no",
+        "key no u64 desc",
+        "column total decimal",
+        "ttl 30d",
+        "ttl_of cell",
+    ] {
+        assert!(lines.iter().any(|line| line == setting), "{setting}: {shown}");
+    }
+    assert!(!shown.contains("timelines"), "{shown}");
+    let unasked = lab.run(&["tables", "drop", "cards"]);
+    assert!(
+        unasked.code == 2 && unasked.err.contains("with 2 rows"),
+        "{unasked:?}"
+    );
+    lab.ok(&["tables", "drop", "cards", "--yes"]);
+    let scope = lab.run(&[
+        "tables",
+        "create",
+        "cards",
+        "--key",
+        "no string",
+        "--ttl-of",
+        "cell",
+    ]);
+    assert!(scope.code == 2 && scope.err.contains("--ttl"), "{scope:?}");
+}
+
+#[test]
 fn rows_are_written_read_changed_counted_and_deleted() {
     let lab = Lab::start();
     create(&lab, "orders");

@@ -1,14 +1,17 @@
 //! Settings of wide tables on the command line: key columns with their modifiers, and declared columns.
 //!
-//! The server checks the settings; this module only recognizes their form.
+//! The server checks the settings; this module only recognizes their form, and shows them in the same form.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::client::Client;
 use crate::commands::selection;
 use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
 
 /// Forms of `--key`, for messages.
 const KEY_FORMS: &str = "NAME TYPE [desc], NAME generated, NAME hash_prefix DIGITS of COLUMN…, NAME bucket COUNT of COLUMN…, \
@@ -32,9 +35,15 @@ pub(crate) struct WideArguments {
     /// Accept a first key column that rises with time
     #[arg(help_heading = "Rows", long)]
     allow_rising_key: bool,
+    /// Time after which data of a wide table expires, such as 30d
+    #[arg(help_heading = "Rows", long, value_name = "TIME")]
+    ttl: Option<String>,
+    /// Data of a wide table that expires at once: row or cell
+    #[arg(help_heading = "Rows", long, value_name = "SCOPE", requires = "ttl")]
+    ttl_of: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
-    #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key"])]
+    #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of"])]
     file: Option<PathBuf>,
 }
 
@@ -66,6 +75,11 @@ impl WideArguments {
         if let Some(count) = self.max_versions {
             settings.insert("max_versions".into(), count.into());
         }
+        for (name, text) in [("ttl", &self.ttl), ("ttl_of", &self.ttl_of)] {
+            if let Some(text) = text {
+                settings.insert(name.into(), text.as_str().into());
+            }
+        }
         if self.allow_rising_key {
             settings.insert("allow_rising_key".into(), true.into());
         }
@@ -75,6 +89,81 @@ impl WideArguments {
         settings.insert("key".into(), keys.into());
         Ok(Some(settings.into()))
     }
+}
+
+/// Counts the rows of a wide table, as a text such as `about 12,000 rows`.
+///
+/// # Errors
+///
+/// Fails if the server refuses the count or is not reachable.
+pub(super) fn held(client: &Client, path: &str) -> Result<String> {
+    let count = json!({"allow_scan": true, "estimate": true});
+    let counted = client.parse(&client.post(&format!("{path}/rows/count"), &count)?)?;
+    let about = match counted["interval"].is_null() {
+        true => "",
+        false => "about ",
+    };
+    let rows = counted["count"].as_u64().unwrap_or_default();
+    Ok(format!("{about}{} rows", output::count(rows)))
+}
+
+/// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`.
+pub(super) fn described(wide: &Value) -> String {
+    let mut grid = Grid::new(["setting", "value"]).wrapping();
+    for column in wide["key"].as_array().into_iter().flatten() {
+        grid.row(vec!["key".into(), key_text(column)]);
+    }
+    for column in wide["columns"].as_array().into_iter().flatten() {
+        grid.row(vec!["column".into(), typed(column)]);
+    }
+    let settings = wide.as_object().into_iter().flatten();
+    for (name, value) in settings.filter(|(name, _)| !matches!(name.as_str(), "key" | "columns")) {
+        let text = match value.is_null() {
+            true => "none".into(),
+            false => output::cell(value),
+        };
+        grid.row(vec![name.clone(), text]);
+    }
+    grid.render()
+}
+
+/// Formats a key column in the form that [`key_column`] parses.
+fn key_text(column: &Value) -> String {
+    let names = |of: &Value| {
+        let names = of.as_array().into_iter().flatten().map(output::cell);
+        names.collect::<Vec<String>>().join(" ")
+    };
+    let name = output::member(column, "name");
+    let (hash, bucket) = (&column["hash_prefix"], &column["bucket"]);
+    let (reverse, splice) = (&column["reverse"], &column["splice"]);
+    let text = match () {
+        () if hash.is_object() => format!("{name} hash_prefix {} of {}", hash["hex"], names(&hash["of"])),
+        () if bucket.is_object() => format!("{name} bucket {} of {}", bucket["count"], names(&bucket["of"])),
+        () if reverse.is_object() => format!("{name} reverse {}", typed(&reverse["of"])),
+        () if splice.is_object() => {
+            let columns = splice["columns"].as_array().into_iter().flatten();
+            let columns = columns.map(|column| {
+                let pad = column["pad"].as_u64().map(|pad| format!(" {pad}"));
+                typed(column) + &pad.unwrap_or_default()
+            });
+            format!("{name} splice {}", columns.collect::<Vec<String>>().join(", "))
+        }
+        () if column["generated"].is_object() => format!("{name} generated"),
+        () => typed(column),
+    };
+    match column["order"].as_str() {
+        Some("desc") => text + " desc",
+        _ => text,
+    }
+}
+
+/// Formats the name and the type of a column.
+fn typed(column: &Value) -> String {
+    format!(
+        "{} {}",
+        output::member(column, "name"),
+        output::member(column, "type")
+    )
 }
 
 /// Parses a key column; `None` if it has none of the forms.
@@ -154,7 +243,12 @@ mod tests {
                     {"name": "school", "type": "string"}, {"name": "card", "type": "u64", "pad": 8}]}}),
             ),
         ] {
-            assert_eq!(key_column(text), Some(json), "{text}");
+            assert_eq!(key_column(text), Some(json.clone()), "{text}");
+            assert_eq!(
+                key_column(&key_text(&json)),
+                Some(json),
+                "{text} is shown in the form of --key"
+            );
         }
         for wrong in ["", "a", "a bucket x of b", "a hash_prefix 4 of", "a b c d"] {
             assert_eq!(key_column(wrong), None, "{wrong}");
