@@ -24,7 +24,7 @@ impl<'w> AccountBytes<'w> {
     pub(crate) fn new(watch: &'w Watch, bytes: u64) -> Result<Self, QueryError> {
         // Created first, so that a failed charge is released as well.
         let held = Self { watch, bytes };
-        watch.hold_beside(0, bytes)?;
+        watch.hold_limited_elsewhere(0, bytes)?;
         Ok(held)
     }
 }
@@ -32,7 +32,7 @@ impl<'w> AccountBytes<'w> {
 impl Drop for AccountBytes<'_> {
     fn drop(&mut self) {
         // Releasing memory cannot fail.
-        let _ = self.watch.hold_beside(self.bytes, 0);
+        let _ = self.watch.hold_limited_elsewhere(self.bytes, 0);
     }
 }
 

@@ -161,7 +161,7 @@ impl SeriesView<'_> {
 
     /// Charges bytes that are held until the request ends.
     fn keep(&self, bytes: u64) -> Result<()> {
-        let held = self.watch.hold_beside(0, bytes);
+        let held = self.watch.hold_limited_elsewhere(0, bytes);
         held.map_err(|error| failure::of_query(&error))
     }
 

@@ -63,7 +63,7 @@ impl<'m> Selection<'m> {
         split.compile(&|bytes| {
             view.check()?;
             // Compiled expressions are kept in their matchers until the request ends.
-            let held = view.watch.hold_beside(0, bytes);
+            let held = view.watch.hold_limited_elsewhere(0, bytes);
             held.map_err(|error| crate::failure::of_query(&error))
         })?;
         let mut selection = Self {

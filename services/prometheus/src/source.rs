@@ -75,7 +75,7 @@ impl Source for TableSource<'_> {
     }
 
     fn hold(&self, before: u64, now: u64) -> Result<()> {
-        let held = self.view.watch.hold_beside(before, now);
+        let held = self.view.watch.hold_limited_elsewhere(before, now);
         held.map_err(|error| failure::of_query(&error))
     }
 }

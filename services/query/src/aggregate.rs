@@ -196,7 +196,7 @@ impl<'a> Prepared<'a> {
     fn arrange(&mut self, context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Ranked> {
         let Some(ranking) = self.ranking.take() else {
             let groups = self.scope.groups(context.table, &shape.group_by);
-            context.watch.hold_beside(0, groups.bytes())?;
+            context.watch.hold_limited_elsewhere(0, groups.bytes())?;
             return Ok(Ranked {
                 groups,
                 states: None,

@@ -152,7 +152,7 @@ pub struct Watch {
     values: AtomicU64,
     held: AtomicU64,
     /// Bytes that count only against the account, in addition to `held`.
-    beside: AtomicU64,
+    limited_elsewhere: AtomicU64,
     /// Bytes of `reservation`, readable without its lock.
     reserved: AtomicU64,
     reservation: Mutex<Reservation>,
@@ -171,7 +171,7 @@ impl Watch {
             points: AtomicU64::new(0),
             values: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            beside: AtomicU64::new(0),
+            limited_elsewhere: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             reservation: Mutex::new(memory.open("queries")),
         }
@@ -237,13 +237,13 @@ impl Watch {
     /// # Errors
     ///
     /// [`QueryError::Memory`] if the memory account of the process has too little free memory.
-    pub fn hold_beside(&self, before: u64, now: u64) -> Result<()> {
+    pub fn hold_limited_elsewhere(&self, before: u64, now: u64) -> Result<()> {
         let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
-            self.beside.fetch_sub(before - now, Ordering::Relaxed);
+            self.limited_elsewhere.fetch_sub(before - now, Ordering::Relaxed);
             self.give_back();
             return Ok(());
         };
-        self.beside.fetch_add(more, Ordering::Relaxed);
+        self.limited_elsewhere.fetch_add(more, Ordering::Relaxed);
         self.reserve()
     }
 
@@ -254,8 +254,10 @@ impl Watch {
     }
 
     fn all_held(&self) -> u64 {
-        let beside = self.beside.load(Ordering::Relaxed);
-        self.held.load(Ordering::Relaxed).saturating_add(beside)
+        let limited_elsewhere = self.limited_elsewhere.load(Ordering::Relaxed);
+        self.held
+            .load(Ordering::Relaxed)
+            .saturating_add(limited_elsewhere)
     }
 
     /// Reserves pages for all held bytes.

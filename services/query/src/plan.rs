@@ -136,7 +136,7 @@ impl Scope {
         };
         // The timelines, and the lists of ids derived from them, are held for the whole query.
         let bytes = size_of::<Selected>() + size_of::<Ordinal>() + 2 * size_of::<TimelineId>();
-        watch.hold_beside(0, (ordinals.len() * bytes) as u64)?;
+        watch.hold_limited_elsewhere(0, (ordinals.len() * bytes) as u64)?;
         let mut scope = Self {
             timelines: Vec::with_capacity(ordinals.len()),
             measurements: Vec::new(),

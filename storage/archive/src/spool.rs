@@ -16,7 +16,7 @@ use crate::extent::Extent;
 /// Size of a record in bytes: id, the numbers of an extent starting with its location, and the length of its summaries.
 const RECORD: usize = 16 + 4 + 8 + 4 + 4 + 4 + 4 * 8 + 4;
 /// Offset of the location (file, row, rows) in a record.
-const PLACE_AT: u64 = 16;
+const LOCATION_OFFSET: u64 = 16;
 
 /// Writer of extents.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl SpoolWriter {
         for (number, location) in locations {
             let mut bytes = [0; 16];
             put_location(&mut bytes, location);
-            let at = number * RECORD as u64 + PLACE_AT;
+            let at = number * RECORD as u64 + LOCATION_OFFSET;
             self.out
                 .get_ref()
                 .write_all_at(&bytes, at)

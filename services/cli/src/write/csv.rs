@@ -143,7 +143,7 @@ impl CsvArguments {
     }
 
     /// Returns true if no option except the delimiter is set.
-    pub(super) fn says_nothing(&self) -> bool {
+    pub(super) fn has_no_options(&self) -> bool {
         let names = [
             &self.measurement,
             &self.measurement_column,
@@ -156,7 +156,7 @@ impl CsvArguments {
 
     /// Validates the options. Fails if an option needs an input with columns and no input has columns.
     pub(super) fn check(&self, has_columns: bool) -> Result<()> {
-        if !has_columns && !self.says_nothing() {
+        if !has_columns && !self.has_no_options() {
             return Err(CliError::usage(
                 "--measurement, --tag, --tag-from-file, --field, --time, --time-format and --columns apply \
                  to CSV and Parquet, and no input has one of these formats",

@@ -101,7 +101,7 @@ impl ParquetRows {
         let fields = builder.schema().fields().clone();
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let at = |error: CliError| CliError::usage(format!("{}: {error}", path.display()));
-        let described = match arguments.says_nothing() {
+        let described = match arguments.has_no_options() {
             true => described::described(builder.metadata().file_metadata(), &names),
             false => None,
         };

@@ -101,7 +101,7 @@ impl<'a> Ranking<'a> {
     ) -> Result<Ranked> {
         let mut groups = scope.find_groups(context.table, parts.group_by);
         Self::check(context, &groups)?;
-        context.watch.hold_beside(0, groups.bytes())?;
+        context.watch.hold_limited_elsewhere(0, groups.bytes())?;
         let first_scan = self.first_scan(context, parts, &groups);
         let (mut keys, mut states, cost) =
             Self::scan(context, query, parts.stages, &first_scan, scope, &groups)?;

@@ -96,7 +96,7 @@ impl<'a> AggregateScan<'a> {
         self.context.watch.release();
         let bytes = self.cells_bytes.swap(0, Ordering::Relaxed);
         // Releasing memory cannot fail.
-        let _ = self.context.watch.hold_beside(bytes, 0);
+        let _ = self.context.watch.hold_limited_elsewhere(bytes, 0);
     }
 
     /// Reads the members and merges the shares in order of id.
@@ -216,7 +216,7 @@ impl<'a> AggregateScan<'a> {
             let bytes = |source: &AggregateSource| Accumulator::cells_bytes(source.function, &self.windows);
             let bytes = sources.iter().map(bytes).sum();
             self.cells_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.context.watch.hold_beside(0, bytes)?;
+            self.context.watch.hold_limited_elsewhere(0, bytes)?;
         }
         Ok(state.get_or_insert_with(|| self.empty(measurement)))
     }
