@@ -507,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_found_in_what_a_server_says() {
+    fn the_address_is_found_in_the_output_of_a_server() {
         let found = |line| address_in(line).map(|address| address.port());
         assert_eq!(found("listening on http://127.0.0.1:8490/docs"), Some(8490));
         assert_eq!(found("{\"addr\":\"127.0.0.1:41\"}"), Some(41));

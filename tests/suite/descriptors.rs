@@ -24,7 +24,7 @@ fn write(client: &Client, value: i64) -> u16 {
 }
 
 #[test]
-fn a_server_without_descriptors_says_so_and_recovers() {
+fn a_server_without_descriptors_reports_it_and_recovers() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     // The connection must stay open: a server without descriptors accepts no new one.

@@ -31,7 +31,7 @@ const FOUND: &[u64] = &[];
 const SHOWN_MAX: usize = 20;
 
 #[test]
-fn prometheus_says_the_same() {
+fn answers_equal_those_of_prometheus() {
     let Some(reference) = Reference::of_environment() else {
         not_run("TIDELINE_PROMETHEUS names no Prometheus to compare with");
         return;

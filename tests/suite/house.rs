@@ -22,12 +22,12 @@ struct Manifest {
 }
 
 #[test]
-fn every_source_file_says_what_it_is() {
+fn every_source_file_has_a_header() {
     let is_source = |path: &Path| path.extension().is_some_and(|end| end == "rs");
     // A format crate may include its `FORMAT.md` instead.
-    let says_nothing = |text: &str| !text.starts_with("//!") && !text.starts_with("#![doc = include_str!");
-    let silent = files_where(is_source, says_nothing);
-    assert_none(&silent, "a source file opens with its module doc");
+    let has_no_header = |text: &str| !text.starts_with("//!") && !text.starts_with("#![doc = include_str!");
+    let without_header = files_where(is_source, has_no_header);
+    assert_none(&without_header, "a source file opens with its module doc");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn deletes_are_told_also_after_a_kill() {
 }
 
 #[test]
-fn an_open_watch_hears_of_a_write_and_ends_with_the_service() {
+fn an_open_watch_receives_writes_and_ends_with_the_service() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();

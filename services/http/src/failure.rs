@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_says_the_status_of_each_code() {
+    fn the_guide_lists_the_status_of_each_code() {
         let page = include_str!("../../../docs/errors.md");
         let rows = page.lines().filter(|line| line.starts_with("| `"));
         let mut found = 0;

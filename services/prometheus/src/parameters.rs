@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_says_something() {
+    fn an_empty_selector_is_refused() {
         assert_eq!(of("match[]=up").selectors().expect("a selector").len(), 1);
         for open in ["match[]={}", "match[]={job%3D~\".*\"}"] {
             let error = of(open).selectors().expect_err(open);

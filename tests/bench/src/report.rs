@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_figure_says_no_and_a_met_one_yes() {
+    fn missed_and_met_targets_are_marked() {
         let mut report = Report::default();
         report.add("fast", 4.5, Unit::MillionValuesPerCpuSecond, Wanted::AtLeast(4.0));
         report.add("small", 0.6, Unit::BytesPerValue, Wanted::AtMost(0.55));

@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_the_bytes_that_the_schema_says() {
+    fn messages_have_the_bytes_of_the_schema() {
         let mut point = vec![0x19, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe];
         point.extend([0x21, 0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76]);
         point.extend(b"\x3a\x09\x0a\x01b\x12\x04\x0a\x02c\"");

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_the_bytes_that_the_schema_says() {
+    fn messages_have_the_bytes_of_the_schema() {
         let request = WriteRequest {
             series: vec![Series {
                 labels: vec![("__name__".into(), "up".into())],

@@ -80,7 +80,7 @@ mod tests {
     use crate::operators::testing::{holds, refuses};
 
     #[test]
-    fn says_words_in_order() {
+    fn words_in_order_match() {
         for json in [
             r#"{"attribute":"title","phrase":"the backup store"}"#,
             r#"{"property":"any","phrase":"backup store"}"#,

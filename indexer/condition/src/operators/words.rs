@@ -70,7 +70,7 @@ mod tests {
     use crate::operators::testing::{holds, refuses};
 
     #[test]
-    fn says_all_words() {
+    fn all_words_match() {
         for json in [
             r#"{"attribute":"title","text":"store Backup"}"#,
             r#"{"attribute":"title","text":"bakcup","distance":1}"#,

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_rate_and_time_left() {
+    fn the_progress_line_shows_rate_and_time_left() {
         let progress = Progress::new(&[]);
         progress.acknowledged(1_000, 1_000, 10, 20, 1);
         let line = progress.line();

@@ -203,7 +203,7 @@ fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
 }
 
 #[test]
-fn a_wrong_clock_forgets_no_idempotency_key() {
+fn a_wrong_clock_removes_no_idempotency_key() {
     let fixture = Fixture::new();
     let [once, other] = ["once", "other"].map(|key| IdempotentRequest::new(key.into(), b"body", &[]));
     let right = fixture.clock.now();

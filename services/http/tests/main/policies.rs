@@ -132,7 +132,7 @@ fn a_shorter_policy_hides_at_once_and_a_longer_one_shows_again() {
 }
 
 #[test]
-fn a_preview_says_what_a_policy_would_do_and_does_nothing() {
+fn a_preview_reports_the_effects_of_a_policy_and_changes_nothing() {
     let server = aged(&json!({"hot_ttl": null}), &[40, 20, 10, 5, 1]);
     let preview = |body: Value| {
         server

@@ -344,7 +344,7 @@ fn written(response: &Response) -> (u16, [Option<u64>; 3]) {
 }
 
 #[test]
-fn remote_write_says_what_it_wrote_also_where_that_is_nothing() {
+fn remote_write_reports_what_it_wrote_also_if_that_is_nothing() {
     let server = Server::start();
     let write = |path: &str, content_type: &str, encoding: &str, body: &[u8]| {
         let headers = [("content-type", content_type), ("content-encoding", encoding)];
@@ -387,7 +387,7 @@ fn a_form_of_another_kind_is_refused_with_the_kind_that_is_read() {
 }
 
 #[test]
-fn an_import_that_was_not_read_to_its_end_says_so() {
+fn an_import_that_was_not_read_to_its_end_is_reported() {
     let server = Server::start();
     let page = format!("up 1\n{}up 2\n", "wrong\n".repeat(100_000));
     let refused = server.post("/api/v1/import/prometheus", "text/plain", page);

@@ -134,7 +134,7 @@ fn open_metrics_has_seconds_exemplars_units_and_start_times() {
 }
 
 #[test]
-fn open_metrics_that_was_cut_off_says_so_and_is_kept() {
+fn truncated_open_metrics_is_reported_and_its_lines_are_stored() {
     let (decoded, rows) = open_metrics("a 1\nb 2");
     assert_eq!(rows.len(), 2);
     assert_eq!(

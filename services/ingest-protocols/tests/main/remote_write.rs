@@ -311,7 +311,7 @@ fn start_times_and_metadata_come_with_a_series() {
 }
 
 #[test]
-fn a_description_that_says_nothing_is_none() {
+fn empty_metadata_is_no_description() {
     let mut first = series(&[("__name__", "up"), ("job", "a")], &[(1.0, MILLIS)]);
     first.metadata = Some(Metadata {
         kind: 2,

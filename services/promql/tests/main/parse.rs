@@ -383,7 +383,7 @@ fn faults_are_reported_in_the_words_of_prometheus() {
 }
 
 #[test]
-fn every_node_knows_where_it_stands() {
+fn every_node_has_its_position() {
     let text = "sum by (a) (rate(up{b=\"c\"}[5m] offset 1m)) / -x";
     let Ok(Expr::Binary(binary)) = parse(text) else {
         panic!();

@@ -196,7 +196,7 @@ fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
 }
 
 #[test]
-fn the_cost_says_what_was_read() {
+fn the_cost_counts_what_was_read() {
     let world = world();
     world.seal();
     let query = PointQuery {
@@ -219,7 +219,7 @@ fn the_cost_says_what_was_read() {
 }
 
 #[test]
-fn the_engine_hears_which_timelines_are_read() {
+fn the_engine_receives_the_timelines_that_are_read() {
     let world = world();
     let query = PointQuery {
         timelines: Selector::Ids(vec![world.id("m,host=a")]),

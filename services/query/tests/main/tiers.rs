@@ -304,7 +304,7 @@ fn a_query_may_be_about_one_tier() {
 }
 
 #[test]
-fn the_cost_says_what_each_tier_gave() {
+fn the_cost_counts_what_was_read_per_tier() {
     let world = two_days();
     let range = TimeRange::new(11 * HOUR + HOUR / 3, DAY + 10 * 60 * SECOND);
     let query = aggregate_query(&[Function::Mean], range, Some(HOUR), GroupBy::Nothing);

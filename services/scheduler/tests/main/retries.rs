@@ -45,7 +45,7 @@ fn a_failing_job_is_tried_again_ever_less_often() {
 }
 
 #[test]
-fn a_success_forgets_the_failures_before_it() {
+fn a_success_resets_the_count_of_failures() {
     let work = FakeWork::new(Policy::default(), old_days(1));
     let scheduler = work.scheduler();
     work.fail_next([failed(), failed()]);

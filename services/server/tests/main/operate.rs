@@ -361,7 +361,7 @@ fn new_points_and_timelines_are_followed() {
 }
 
 #[test]
-fn a_server_says_whether_it_is_ready() {
+fn a_server_reports_whether_it_is_ready() {
     let lab = Lab::start();
     assert_eq!(lab.ok(&["ready"]), "ready\n");
     assert!(lab.ok(&["ready", "--json"]).contains("\"ready\":true"));

@@ -189,7 +189,7 @@ fn several_series_are_drawn_on_one_axis() {
 }
 
 #[test]
-fn explain_says_what_would_be_read() {
+fn explain_reports_what_would_be_read() {
     let lab = filled();
     let line = [
         &["explain", "-m", "cpu", "-f", "usage", "--fn", "mean"],

@@ -103,7 +103,7 @@ fn shells_can_read_their_completions() {
 
 /// Runs the completions in bash. bash splits words at `=`; tag values after the `=` must still be completed.
 #[test]
-fn bash_offers_what_the_server_knows() {
+fn bash_completes_names_from_the_server() {
     let lab = Lab::start();
     let points = lab.file(
         "in.lp",

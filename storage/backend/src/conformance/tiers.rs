@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         "the rows of a load may come from a segment of any tier",
         a_move_reads_and_writes,
     ),
-    ("usage is reported per tier", usage_tells_tiers_apart),
+    ("usage is reported per tier", usage_is_reported_per_tier),
 ];
 
 const HOT: u64 = 1;
@@ -105,7 +105,7 @@ fn a_move_reads_and_writes(fixture: &dyn Fixture) {
     }
 }
 
-fn usage_tells_tiers_apart(fixture: &dyn Fixture) {
+fn usage_is_reported_per_tier(fixture: &dyn Fixture) {
     let backend = fixture.open();
     let before = backend.usage();
     let rows: Vec<_> = (0..100_u32)

@@ -110,7 +110,7 @@ fn narrow_late_windows_lie_in_the_wide_one_that_was_archived() {
 }
 
 #[test]
-fn a_preview_says_what_would_become_files_and_when() {
+fn a_preview_reports_what_would_be_archived_and_when() {
     let mut hot = segment(4, Tier::Hot, window(3, 2 * DAY), 4, 1_000);
     hot.window = window(0, 2 * DAY);
     let days = vec![

@@ -545,7 +545,7 @@ fn urgent_work_is_in_front_and_waiting_work_at_the_end() {
 // --- preview -------------------------------------------------------------------------------------------
 
 #[test]
-fn a_preview_says_what_would_move_hide_and_go() {
+fn a_preview_reports_what_would_be_moved_hidden_and_freed() {
     let mut segments = a_hot_day();
     segments.extend((10..20).map(|id| segment(id, Tier::Cold, window(3, -(id as i64) * DAY), 1, 1_000)));
     let now = START + 2 * DAY;
@@ -597,7 +597,7 @@ fn a_preview_says_what_would_move_hide_and_go() {
 }
 
 #[test]
-fn a_preview_says_why_nothing_goes() {
+fn a_preview_reports_why_nothing_is_freed() {
     let mut facts = kept_for_thirty_days(START + 100 * DAY);
     facts.clock.expire_now = None;
     facts.clock.doubt = Some(hour_of_doubt());
