@@ -334,15 +334,13 @@ impl RowScan<'_> {
     /// Returns a store error if the table or the index was dropped or stored data cannot be read.
     pub fn next_row(&mut self) -> Result<Option<ScannedRow>> {
         while let Some(found) = self.next_stored()? {
+            let position = found.key.clone();
             let row = match &self.path {
-                RowPath::Primary => Some(found.clone()),
+                RowPath::Primary => Some(found),
                 RowPath::Index { index, is_covered } => self.row_of_entry(index, *is_covered, &found)?,
             };
             if let Some(row) = row {
-                return Ok(Some(ScannedRow {
-                    position: found.key,
-                    row,
-                }));
+                return Ok(Some(ScannedRow { position, row }));
             }
         }
         Ok(None)

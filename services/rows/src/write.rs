@@ -12,6 +12,7 @@ mod draft;
 mod outcome;
 mod prepared;
 
+use std::borrow::Borrow;
 use std::io;
 
 use serde_json::value::RawValue;
@@ -99,8 +100,7 @@ pub fn write(
             images as u64,
         ));
     }
-    let rows = rows.iter().map(|row| Ok(row.clone()));
-    write_entry(engine, table, rows, 0, body, settings)
+    write_entry(engine, table, rows.iter().map(Ok), 0, body, settings)
 }
 
 /// Writes a body with one row per line, cut into entries, and passes the outcomes to `take`. Lines that are not valid
@@ -182,10 +182,10 @@ pub fn write_lines(
 
 /// Writes rows as one entry. `first` is the index of the first row. For a row that could not be read, `rows` contains
 /// the reason.
-pub(crate) fn write_entry(
+pub(crate) fn write_entry<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,
-    rows: impl Iterator<Item = std::result::Result<RowWrite, String>>,
+    rows: impl Iterator<Item = std::result::Result<R, String>>,
     first: u64,
     body: &[u8],
     settings: &WriteSettings,

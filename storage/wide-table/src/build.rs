@@ -7,21 +7,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::Direction;
 use tideline_log::{LogError, LogThreads, Refusal};
 use tideline_model::{Durability, KeyRange, TableId};
 
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
 use crate::index::Index;
+use crate::read::STEP_PAGE;
 use crate::store::WideStore;
 use crate::write::{Seen, WideEntry};
 
-/// Maximum number and size of the rows that are read for one journal entry.
-const PAGE: PageLimit = PageLimit {
-    rows_max: 500,
-    bytes_max: 1 << 20,
-};
 /// Number of attempts before a step of a build fails as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -86,7 +82,7 @@ impl WideStore {
             end: None,
         };
         for _ in 0..ATTEMPTS_MAX {
-            let page = self.page(table, &rest, Direction::Ascending, PAGE)?;
+            let page = self.page(table, &rest, Direction::Ascending, STEP_PAGE)?;
             let rules = self.rules(table)?;
             rules.check(table)?;
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 
 use bytes::Bytes;
-use tideline_backend::{Backend, Direction, PageLimit, Partition};
+use tideline_backend::{Backend, Direction, Partition};
 use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{KeyRange, TableId};
 
@@ -17,18 +17,13 @@ use crate::entry::{Change, Entry};
 use crate::error::Damage;
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::index::{Index, IndexEntry};
-use crate::read::ROWS_BUCKET;
+use crate::read::{ROWS_BUCKET, STEP_PAGE};
 use crate::state::Part;
 use crate::store::read_parts;
 use crate::tables::Tables;
 
 /// Number of findings in a table or index at which its check ends.
 const FINDINGS_MAX: usize = 20;
-/// Maximum number and size of the rows that are read at once.
-const PAGE: PageLimit = PageLimit {
-    rows_max: 500,
-    bytes_max: 1 << 20,
-};
 
 /// Result of the check of a table or index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,7 +237,7 @@ impl StoredParts {
         let mut rest = Some(KeyRange::ALL);
         while let Some(range) = rest {
             let rows = Partition::part(part.at, ROWS_BUCKET);
-            let page = backend.scan(rows, &range, Direction::Ascending, PAGE)?;
+            let page = backend.scan(rows, &range, Direction::Ascending, STEP_PAGE)?;
             for row in page.rows {
                 let stored = joined(backend, part, &row.key, &row.value)?;
                 if !take(&row.key, stored)? {
@@ -287,7 +282,7 @@ fn joined(
     let mut rest = Some(range_of(key, Some(head.generation)));
     while let Some(range) = rest {
         let bucket = Partition::part(part.at, FRAGMENTS_BUCKET);
-        let page = backend.scan(bucket, &range, Direction::Ascending, PAGE)?;
+        let page = backend.scan(bucket, &range, Direction::Ascending, STEP_PAGE)?;
         fragments.extend(page.rows.into_iter().map(|row| row.value));
         rest = page.next;
     }

@@ -22,6 +22,12 @@ use crate::store::{WideStore, is_base};
 /// Bucket of a part that holds the rows.
 pub(crate) const ROWS_BUCKET: u16 = 0;
 
+/// Maximum number and size of the rows that one step of long work reads: a build, a removal, a check, a delete, a digest.
+pub(crate) const STEP_PAGE: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
+
 /// Stored row: its key and its encoded columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {

@@ -6,22 +6,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::Direction;
 use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::mutation::{ColumnName, Mutation};
-use crate::read::StoredRow;
+use crate::read::{STEP_PAGE, StoredRow};
 use crate::store::WideStore;
 use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WriteOptions};
-
-/// Maximum number and size of the rows that one step reads.
-const PAGE: PageLimit = PageLimit {
-    rows_max: 500,
-    bytes_max: 1 << 20,
-};
 
 /// Result of one step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +51,7 @@ impl WideStore {
         };
         let now = self.log.trusted_now().now.nanos();
         let expiry = Expiry::new(self.rules(table)?.ttl, now.saturating_sub(delay));
-        let page = self.stored_page(table, &rest, Direction::Ascending, PAGE)?;
+        let page = self.stored_page(table, &rest, Direction::Ascending, STEP_PAGE)?;
         let mut step = RemovalStep {
             rows: page.rows.len() as u64,
             bytes_read: page.rows.iter().map(|row| row.bytes() as u64).sum(),

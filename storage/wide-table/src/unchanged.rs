@@ -8,21 +8,17 @@
 //! The comparison reads the rows again on the caller's thread. The committer then checks that the rows have not changed
 //! since this second read, as it does for conditions.
 
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::Direction;
 use tideline_model::{KeyRange, TableId};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::error::{Result, WideError};
-use crate::read::StoredRow;
+use crate::read::{STEP_PAGE, StoredRow};
 use crate::state::RangeRevision;
 use crate::store::WideStore;
 
 /// Maximum total number of rows in the ranges that one write requires to be unchanged.
 pub const UNCHANGED_ROWS_MAX: u64 = 10_000;
-/// Number of rows that are read at once.
-const PAGE_ROWS: usize = 500;
-/// Size in bytes after which a page of rows ends.
-const PAGE_BYTES: usize = 1 << 20;
 
 /// Digest of the stored content of a row or of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,14 +100,10 @@ impl WideStore {
         left: &mut u64,
     ) -> Result<(RowDigest, RangeRevision)> {
         let revision = self.state().range_revision(table, range);
-        let limit = PageLimit {
-            rows_max: PAGE_ROWS,
-            bytes_max: PAGE_BYTES,
-        };
         let mut digest = RangeDigest::default();
         let mut rest = Some(range.clone());
         while let Some(range) = rest {
-            let page = self.page(table, &range, Direction::Ascending, limit)?;
+            let page = self.page(table, &range, Direction::Ascending, STEP_PAGE)?;
             *left = left.checked_sub(page.scanned).ok_or(WideError::TooLarge {
                 what: "the number of rows of unchanged ranges",
                 limit: UNCHANGED_ROWS_MAX,

@@ -12,14 +12,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::Direction;
 use tideline_log::{LogError, LogThreads, Refusal, RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber, TableId};
 
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
 use crate::mutation::{Column, ColumnName, Mutation};
-use crate::read::StoredRow;
+use crate::read::{STEP_PAGE, StoredRow};
 use crate::state::Revision;
 use crate::store::WideStore;
 use crate::unchanged::{SeenRange, UNCHANGED_ROWS_MAX, Unchanged};
@@ -32,11 +32,6 @@ pub const ROW_BYTES_MAX: usize = 8 << 20;
 pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
-/// Maximum number and size of the rows that one journal entry deletes in a table with indexes.
-const DELETE_PAGE: PageLimit = PageLimit {
-    rows_max: 500,
-    bytes_max: 1 << 20,
-};
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -394,7 +389,7 @@ impl WideStore {
             if is_stopped() {
                 return Err(WideError::Stopped);
             }
-            let page = self.page(table, &range, Direction::Ascending, DELETE_PAGE)?;
+            let page = self.page(table, &range, Direction::Ascending, STEP_PAGE)?;
             let time = self.next_version();
             let delete = |row: StoredRow| RowWrite {
                 partition: row.key.len(),

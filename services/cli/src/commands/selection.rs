@@ -12,8 +12,10 @@ use serde_json::{Map, Value, json};
 use tideline_openapi::plain;
 use tideline_openapi::time::TimeInput;
 
+use crate::client::Client;
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
+use crate::output;
 
 /// Arguments of a time range.
 #[derive(Debug, Clone, Default, Args)]
@@ -99,6 +101,23 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(CliError::Incomplete("nothing was done".into())),
     }
+}
+
+/// Counts the rows of a wide table by an estimate, as a text such as `about 12,000 rows`. `path` is that of the count, and
+/// `bounds` its body.
+///
+/// # Errors
+///
+/// Fails if the server refuses the count or is not reachable.
+pub(crate) fn counted_rows(client: &Client, path: &str, mut bounds: Map<String, Value>) -> Result<String> {
+    bounds.insert("estimate".into(), true.into());
+    let counted = client.parse(&client.post(path, &bounds.into())?)?;
+    let about = match counted["interval"].is_null() {
+        true => "",
+        false => "about ",
+    };
+    let rows = counted["count"].as_u64().unwrap_or_default();
+    Ok(format!("{about}{} rows", output::count(rows)))
 }
 
 /// Returns the format of a file's ending, or `None` if the file has no ending.

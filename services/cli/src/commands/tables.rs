@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tideline_openapi::model::TableModel;
 
 use self::wide::WideArguments;
-use super::selection::confirm;
+use super::selection::{self, confirm};
 use crate::client::{Client, ConnectionArguments, encoded};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -287,7 +287,7 @@ fn drop_table(arguments: &DropArguments) -> Result<()> {
 fn held(client: &Client, name: &str) -> Result<String> {
     let table = client.parse(&client.get(&path(name))?)?;
     if is_wide(&table) {
-        return wide::held(client, &path(name));
+        return all_rows(client, name);
     }
     let statistics = &table["statistics"];
     let count = |value: &Value| value.as_u64().unwrap_or_default();
@@ -320,16 +320,24 @@ fn changes(set: &[String]) -> Result<Value> {
 fn settings(object: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
     for (key, value) in object.as_object().into_iter().flatten() {
-        grid.row(vec![
-            key.clone(),
-            if value.is_null() {
-                "none".into()
-            } else {
-                output::cell(value)
-            },
-        ]);
+        grid.row(setting(key, value));
     }
     grid.render()
+}
+
+/// Returns the row of a setting: its name and its value, or `none`.
+fn setting(name: &str, value: &Value) -> Vec<String> {
+    let text = match value.is_null() {
+        true => "none".into(),
+        false => output::cell(value),
+    };
+    vec![name.to_owned(), text]
+}
+
+/// Counts all rows of a wide table, as a text such as `about 12,000 rows`.
+fn all_rows(client: &Client, name: &str) -> Result<String> {
+    let all = Map::from_iter([("allow_scan".to_owned(), true.into())]);
+    selection::counted_rows(client, &format!("{}/rows/count", path(name)), all)
 }
 
 fn is_wide(table: &Value) -> bool {
@@ -345,7 +353,7 @@ fn described(client: &Client, table: &Value) -> Result<String> {
         output::member(table, "model"),
     );
     if is_wide(table) {
-        let rows = wide::held(client, &path(&output::member(table, "name")))?;
+        let rows = all_rows(client, &output::member(table, "name"))?;
         return Ok(format!("{head}, {rows}\n\n{}", wide::described(&table["wide"])));
     }
     let statistics = &table["statistics"];

@@ -2,6 +2,8 @@
 //!
 //! A row that is not valid excludes the other rows of its partition, because a partition is written as a whole.
 
+use std::borrow::Borrow;
+
 use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_engine::key_codec::layout::KeyLayout;
@@ -50,7 +52,7 @@ impl Draft {
         engine: &Engine,
         table: &WideTable,
         index: u64,
-        row: std::result::Result<RowWrite, String>,
+        row: std::result::Result<impl Borrow<RowWrite>, String>,
         now: Timestamp,
     ) -> Self {
         let row = match row {
@@ -63,7 +65,8 @@ impl Draft {
                 };
             }
         };
-        let key = match DraftKey::new(table, &row) {
+        let row = row.borrow();
+        let key = match DraftKey::new(table, row) {
             Ok(key) => key,
             Err(reason) => {
                 return Self {
@@ -73,7 +76,7 @@ impl Draft {
                 };
             }
         };
-        let prepared = Prepared::new(engine, table, &row, now);
+        let prepared = Prepared::new(engine, table, row, now);
         Self {
             index,
             key: Some(key),
@@ -92,7 +95,7 @@ impl Draft {
 
 impl DraftKey {
     /// Parses the key of a row, and checks that it can be stored.
-    pub(super) fn new(table: &WideTable, row: &RowWrite) -> std::result::Result<Self, String> {
+    fn new(table: &WideTable, row: &RowWrite) -> std::result::Result<Self, String> {
         let layout = table.layout();
         let values = key::parse_values(layout, &row.key)?;
         let generated = layout.generated();
@@ -201,7 +204,7 @@ pub(super) fn to_write<'w>(
 }
 
 /// Encodes a key whose id the server assigns. Returns the key and the length of the prefix that names its partition.
-pub(super) fn with_id(
+fn with_id(
     layout: &KeyLayout,
     values: &[Option<KeyValue<'static>>],
     next_id: &mut dyn FnMut() -> i64,

@@ -185,7 +185,7 @@ fn condition_of(
 }
 
 /// Refuses a row that changes a column in several members. The names within `columns` and `increment` are unique.
-pub(super) fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
+fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
     if row.clear.is_empty() && row.increment.is_empty() {
         return Ok(());
     }
@@ -202,7 +202,7 @@ pub(super) fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
 }
 
 /// Returns an error if a row has a member that its operation does not allow.
-pub(super) fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
+fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
     let members = [
         ("columns", !row.columns.is_empty(), row.op != RowOperation::Delete),
         ("clear", !row.clear.is_empty(), row.op == RowOperation::Update),
@@ -234,7 +234,7 @@ pub(super) fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
 }
 
 /// Returns the stored name and the declared type of a column.
-pub(super) fn column_of(
+fn column_of(
     table: &WideTable,
     name: &str,
 ) -> std::result::Result<(ColumnName<'static>, Option<ColumnType>), String> {

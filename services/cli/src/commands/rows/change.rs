@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::shape::TableShape;
 use super::{RowsTable, tree};
-use crate::commands::selection::confirm;
+use crate::commands::selection::{self, confirm};
 use crate::error::{CliError, Result};
 use crate::output;
 
@@ -216,17 +216,10 @@ pub(super) fn delete(arguments: &DeleteArguments) -> Result<()> {
     let mut body = shape.bounds(&arguments.keys)?;
     if !arguments.yes {
         let mut count = body.clone();
-        count.insert("estimate".into(), true.into());
         count.insert("allow_scan".into(), arguments.all.into());
-        let counted = client.parse(&client.post(&client.of_table("/rows/count"), &count.into())?)?;
-        let about = if counted["interval"].is_null() {
-            ""
-        } else {
-            "about "
-        };
         confirm(&format!(
-            "This deletes {about}{} rows of table {} on {}.",
-            output::count(counted["count"].as_u64().unwrap_or_default()),
+            "This deletes {} of table {} on {}.",
+            selection::counted_rows(&client, &client.of_table("/rows/count"), count)?,
             client.table(),
             client.base()
         ))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::client::Client;
+use super::setting;
 use crate::commands::selection;
 use crate::error::{CliError, Result};
 use crate::output;
@@ -91,22 +91,6 @@ impl WideArguments {
     }
 }
 
-/// Counts the rows of a wide table, as a text such as `about 12,000 rows`.
-///
-/// # Errors
-///
-/// Fails if the server refuses the count or is not reachable.
-pub(super) fn held(client: &Client, path: &str) -> Result<String> {
-    let count = json!({"allow_scan": true, "estimate": true});
-    let counted = client.parse(&client.post(&format!("{path}/rows/count"), &count)?)?;
-    let about = match counted["interval"].is_null() {
-        true => "",
-        false => "about ",
-    };
-    let rows = counted["count"].as_u64().unwrap_or_default();
-    Ok(format!("{about}{} rows", output::count(rows)))
-}
-
 /// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`.
 pub(super) fn described(wide: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
@@ -118,11 +102,7 @@ pub(super) fn described(wide: &Value) -> String {
     }
     let settings = wide.as_object().into_iter().flatten();
     for (name, value) in settings.filter(|(name, _)| !matches!(name.as_str(), "key" | "columns")) {
-        let text = match value.is_null() {
-            true => "none".into(),
-            false => output::cell(value),
-        };
-        grid.row(vec![name.clone(), text]);
+        grid.row(setting(name, value));
     }
     grid.render()
 }
