@@ -6,6 +6,8 @@
 //! A row and its index entries have the same time, so they expire at the same moment. In a table whose cells expire one
 //! by one, an entry has the time of the oldest value in its key, because it must vanish with that value.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use tideline_model::{RowTtl, TtlScope};
 
@@ -76,8 +78,16 @@ impl Expiry {
         Ok(value.map(|value| StoredRow::new(row.key, value)))
     }
 
+    /// Returns a row without its expired parts; `None` if the row has expired. Copies the row only if its cells can expire.
+    pub(crate) fn visible_of<'r>(&self, row: &'r Mutation<'static>) -> Option<Cow<'r, Mutation<'static>>> {
+        if self.is_of_cells() {
+            return self.visible_row(row.clone()).map(Cow::Owned);
+        }
+        (!self.has_expired(row.time)).then_some(Cow::Borrowed(row))
+    }
+
     /// Returns a row without its expired parts; `None` if the row has expired.
-    pub(crate) fn visible_row<'r>(&self, mut row: Mutation<'r>) -> Option<Mutation<'r>> {
+    fn visible_row<'r>(&self, mut row: Mutation<'r>) -> Option<Mutation<'r>> {
         if self.has_expired(row.time) {
             return None;
         }

@@ -5,6 +5,7 @@
 //! exceed a size limit, or follow another write of the same row in the request; these also read the row. Writes to a
 //! table with indexes always read the row, because its old index entries must be removed.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -167,16 +168,16 @@ impl Deciding<'_> {
             }
         }
         let stored = self.read(&write.key)?;
-        let before = stored.clone().and_then(|row| self.expiry.visible_row(row));
+        let before = stored.as_ref().and_then(|row| self.expiry.visible_of(row));
         if write
             .condition
             .as_ref()
-            .is_some_and(|condition| !condition(before.as_ref()))
+            .is_some_and(|condition| !condition(before.as_deref()))
         {
             let image = before.filter(|_| write.image != Image::None);
-            return Ok((RowOutcome::ConditionFailed(image), None));
+            return Ok((RowOutcome::ConditionFailed(image.map(Cow::into_owned)), None));
         }
-        let mut mutation = match resolve_action(write, before.as_ref()) {
+        let mut mutation = match resolve_action(write, before.as_deref()) {
             Ok(mutation) => mutation.into_owned(),
             Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
         };
@@ -202,8 +203,11 @@ impl Deciding<'_> {
         };
         let image = match write.image {
             Image::None => None,
-            Image::Before => before,
-            Image::After => after.clone().and_then(|row| self.expiry.visible_row(row)),
+            Image::Before => before.map(Cow::into_owned),
+            Image::After => {
+                let visible = after.as_ref().and_then(|row| self.expiry.visible_of(row));
+                visible.map(Cow::into_owned)
+            }
         };
         self.rows.insert(write.key.clone(), Evaluated::Row(after));
         let decided = DecidedRow {
