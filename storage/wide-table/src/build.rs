@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::Direction;
-use tideline_log::{LogError, LogThreads, Refusal};
+use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
 use crate::entry::{Change, Entry};
@@ -16,10 +16,7 @@ use crate::error::{Result, WideError};
 use crate::index::Index;
 use crate::read::STEP_PAGE;
 use crate::store::WideStore;
-use crate::write::{Seen, WideEntry};
-
-/// Number of attempts before a step of a build fails as contended.
-const ATTEMPTS_MAX: u32 = 1_000;
+use crate::write::{Seen, until_current};
 
 /// Result of one step of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +40,7 @@ impl WideStore {
     ///
     /// The errors of the log.
     pub fn settle_writes(self: &Arc<Self>, threads: &LogThreads, table: TableId) -> Result<()> {
-        for _ in 0..ATTEMPTS_MAX {
+        until_current(|| {
             let seen = Seen::of_indexes(self.rules(table)?.index_ids().collect());
             let entry = Entry {
                 table,
@@ -53,14 +50,8 @@ impl WideStore {
             };
             // The committer checks entries in the order of their submission, so it checks this one after all earlier
             // ones.
-            let entry = WideEntry::new(Arc::clone(self), entry, Durability::Synced, seen, Vec::new());
-            match threads.commit(Box::new(entry)) {
-                Err(LogError::Refused(Refusal::Outdated)) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => return Ok(()),
-            }
-        }
-        Err(contended())
+            self.commit(threads, entry, Durability::Synced, seen)
+        })
     }
 
     /// Adds the entries of up to 500 rows, beginning with the key `from`. The entries are durable on return.
@@ -81,7 +72,7 @@ impl WideStore {
             start: from.to_vec(),
             end: None,
         };
-        for _ in 0..ATTEMPTS_MAX {
+        until_current(|| {
             let page = self.page(table, &rest, Direction::Ascending, STEP_PAGE)?;
             let rules = self.rules(table)?;
             rules.check(table)?;
@@ -99,7 +90,7 @@ impl WideStore {
             }
             step.next = page.next.map(|next| next.start.into());
             if puts.is_empty() {
-                return Ok(step);
+                return Ok(Some(step));
             }
             let entry = Entry {
                 table,
@@ -107,14 +98,9 @@ impl WideStore {
                 changes: Vec::new(),
                 index_changes: vec![(index, puts)],
             };
-            let entry = WideEntry::new(Arc::clone(self), entry, Durability::Synced, seen, Vec::new());
-            match threads.commit(Box::new(entry)) {
-                Err(LogError::Refused(Refusal::Outdated)) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => return Ok(step),
-            }
-        }
-        Err(contended())
+            let committed = self.commit(threads, entry, Durability::Synced, seen)?;
+            Ok(committed.map(|()| step))
+        })
     }
 
     /// Reads a row and returns the change that writes its entry; `None` if the row has no entry. Adds the revision of
@@ -151,11 +137,5 @@ impl BuildStep {
             bytes_written: 0,
             next: None,
         }
-    }
-}
-
-fn contended() -> WideError {
-    WideError::Contended {
-        attempts: ATTEMPTS_MAX,
     }
 }

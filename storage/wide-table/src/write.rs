@@ -191,14 +191,9 @@ impl WideStore {
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Written> {
-        for _ in 0..ATTEMPTS_MAX {
+        until_current(|| {
             let sent = self.submit(threads, table, writes, options, remember)?;
-            if let Some(written) = sent.wait(threads)? {
-                return Ok(written);
-            }
-        }
-        Err(WideError::Contended {
-            attempts: ATTEMPTS_MAX,
+            sent.wait(threads)
         })
     }
 
@@ -217,20 +212,16 @@ impl WideStore {
         options: &WriteOptions,
         remember: &RememberRows<'_, 'w>,
     ) -> std::result::Result<(Vec<RowWrite<'w>>, Written), E> {
-        for _ in 0..ATTEMPTS_MAX {
+        until_current(|| {
             // The lock is held until the entry is sent, not until it is committed.
             let order = self.generated.lock();
             let writes = make(&mut || self.next_version())?;
             let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
             let sent = self.submit(threads, table, &writes, options, &remember)?;
             drop(order);
-            if let Some(written) = sent.wait(threads)? {
-                return Ok((writes, written));
-            }
-        }
-        Err(E::from(WideError::Contended {
-            attempts: ATTEMPTS_MAX,
-        }))
+            let written = sent.wait(threads)?;
+            Ok(written.map(|written| (writes, written)))
+        })
     }
 
     /// Evaluates writes and sends their entry to the committer. Sends nothing if there is neither a change nor an
@@ -343,13 +334,13 @@ impl WideStore {
         durability: Durability,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
-        for _ in 0..ATTEMPTS_MAX {
+        until_current(|| {
             let rules = self.rules(table)?;
             if !rules.indexes.is_empty() {
                 let mut deletes = ranges
                     .iter()
                     .map(|range| self.delete_pages(threads, table, range, durability, is_stopped));
-                return deletes.try_for_each(|delete| delete);
+                return deletes.try_for_each(|delete| delete).map(Some);
             }
             let entry = Entry {
                 table,
@@ -357,18 +348,21 @@ impl WideStore {
                 changes: ranges.iter().cloned().map(Change::DeleteRange).collect(),
                 index_changes: Vec::new(),
             };
-            let seen = Seen::default();
-            let entry = WideEntry::new(Arc::clone(self), entry, durability, seen, Vec::new());
-            match threads.commit(Box::new(entry)) {
-                // An index was created meanwhile.
-                Err(LogError::Refused(Refusal::Outdated)) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => return Ok(()),
-            }
-        }
-        Err(WideError::Contended {
-            attempts: ATTEMPTS_MAX,
+            // The entry is refused if an index was created meanwhile.
+            self.commit(threads, entry, durability, Seen::default())
         })
+    }
+
+    /// Commits an entry without conditions of rows. Returns `None` if the state on which it was decided has changed.
+    pub(crate) fn commit(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        entry: Entry,
+        durability: Durability,
+        seen: Seen,
+    ) -> Result<Option<()>> {
+        let entry = WideEntry::new(Arc::clone(self), entry, durability, seen, Vec::new());
+        current(threads.commit(Box::new(entry)).map(drop))
     }
 
     /// Reads the rows of a range in pages, and deletes the rows of each page by one write.
@@ -407,6 +401,34 @@ impl WideStore {
     }
 }
 
+/// Repeats an attempt until its entry is committed. The attempt returns `None` if the state on which its entry was decided
+/// has changed.
+///
+/// # Errors
+///
+/// [`WideError::Contended`] if every attempt returned `None`, and the errors of the attempt.
+pub(crate) fn until_current<T, E: From<WideError>>(
+    mut attempt: impl FnMut() -> std::result::Result<Option<T>, E>,
+) -> std::result::Result<T, E> {
+    for _ in 0..ATTEMPTS_MAX {
+        if let Some(done) = attempt()? {
+            return Ok(done);
+        }
+    }
+    Err(E::from(WideError::Contended {
+        attempts: ATTEMPTS_MAX,
+    }))
+}
+
+/// Returns the result of a commit; `None` if the committer refused the entry as outdated.
+fn current<T>(committed: std::result::Result<T, LogError>) -> Result<Option<T>> {
+    match committed {
+        Ok(done) => Ok(Some(done)),
+        Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Evaluated writes, with the entry that was sent to the committer.
 struct Sent {
     outcomes: Vec<RowOutcome>,
@@ -435,11 +457,8 @@ impl Sent {
         let Some(submitted) = self.submitted else {
             return Ok(Some(written(None)));
         };
-        match threads.wait(submitted) {
-            Ok(sequence) => Ok(Some(written(Some(sequence)))),
-            Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let sequence = current(threads.wait(submitted))?;
+        Ok(sequence.map(|sequence| written(Some(sequence))))
     }
 }
 
