@@ -20,6 +20,19 @@ use tideline_search_index::FindRequest;
 
 use crate::fake::{DAY, HOUR, START};
 
+/// Opens an empty engine and its scheduler.
+fn opened(clock: &ManualClock, settings: Settings) -> (Arc<Engine>, Scheduler) {
+    let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+    let engine = Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens");
+    let engine = Arc::new(engine);
+    let scheduler = Scheduler::without_thread(
+        engine.clone() as _,
+        Models::of_engine(&engine),
+        tideline_scheduler::Settings::default(),
+    );
+    (engine, scheduler)
+}
+
 fn write(engine: &Engine, table: &Table, lines: &str) {
     let options = DecodeOptions::new(engine.clock().now());
     let batch = line_protocol::decode(lines.as_bytes(), options, &mut engine.resolver(table));
@@ -46,15 +59,8 @@ fn hosts(engine: &Engine, table: &Table) -> Vec<String> {
 fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let index = tempfile::tempdir().expect("a temporary folder");
-    let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
     let settings = Settings::new(index.path().join("index"));
-    let engine =
-        Arc::new(Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens"));
-    let scheduler = Scheduler::without_thread(
-        engine.clone() as _,
-        Models::of_engine(&engine),
-        tideline_scheduler::Settings::default(),
-    );
+    let (engine, scheduler) = opened(&clock, settings);
     let table = engine.default_table().expect("the default table");
     for hour in 0..12 * 24 {
         let now = START + hour * HOUR;
@@ -138,16 +144,9 @@ fn visible(engine: &Engine, path: RowPath) -> usize {
 fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidden() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let index = tempfile::tempdir().expect("a temporary folder");
-    let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
     let mut settings = Settings::new(index.path().join("index"));
     settings.purge_delay = Duration::from_secs(3_600);
-    let engine =
-        Arc::new(Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens"));
-    let scheduler = Scheduler::without_thread(
-        engine.clone() as _,
-        Models::of_engine(&engine),
-        tideline_scheduler::Settings::default(),
-    );
+    let (engine, scheduler) = opened(&clock, settings);
     let wide = serde_json::json!({
         "key": [{"name": "id", "type": "u64"}],
         "columns": [{"name": "n", "type": "i64"}],
