@@ -35,7 +35,7 @@ pub(crate) struct Client {
     table: String,
 }
 
-/// Page of rows in a format without a last line.
+/// Page of rows. Headers describe its end in CSV and Arrow, the last line does so in NDJSON.
 pub(crate) struct RowPage {
     pub(crate) bytes: Vec<u8>,
     /// Number of rows, from the header `Tideline-Returned`; 0 without it.
@@ -176,7 +176,7 @@ impl Client {
         self.text_of(self.signed(self.agent.delete(self.url(path))).call())
     }
 
-    /// Sends POST with a text of JSON and returns the body of a successful response.
+    /// Sends POST with a body that is JSON text and returns the body of a successful response.
     pub(crate) fn post_text(&self, path: &str, body: &str) -> Result<String> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request

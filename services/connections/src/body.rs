@@ -29,8 +29,9 @@ use crate::shares::Shares;
 const RATIO_FREE_BYTES: usize = 1 << 20;
 /// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches a ratio of 30.
 const RATIO_MAX: usize = 100;
-/// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed again without storing
-/// it, to check the limits and to determine the size. A third pass fills a buffer of exactly the determined size.
+/// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed three times: the first
+/// pass stops at this number of bytes, the second checks the limits and determines the size without storing bytes, and
+/// the third fills a buffer of exactly that size.
 const MEASURED_BYTES: usize = 16 << 20;
 /// Maximum number of bytes of a refused body that are read and discarded. Some clients read the response only
 /// after they have sent the whole body.

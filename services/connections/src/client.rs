@@ -13,7 +13,8 @@ use std::str::FromStr;
 use axum::http::{Extensions, HeaderMap, HeaderName, header};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Leading bits of an IPv6 address that identify a client's network. A host chooses the other bits freely.
+/// Number of leading bits of an IPv6 address that identify the network of a client. A host chooses the other bits
+/// freely.
 const IPV6_CLIENT_BITS: u8 = 64;
 
 /// Client to which fair shares apply: an IPv4 address or a /64 IPv6 network.

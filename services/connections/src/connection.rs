@@ -116,8 +116,8 @@ pub(crate) struct Listed {
     number: u64,
 }
 
-/// Denominator of the fraction of open connections that is closed when a new one needs room, so that one scan of the
-/// list makes room for several.
+/// Divisor of the number of open connections. The quotient, at least 1, is the maximum number of connections that are
+/// closed when a new one needs room. One scan of the list then makes room for several connections.
 const EVICTED_SHARE: usize = 100;
 
 impl Connections {
@@ -133,10 +133,11 @@ impl Connections {
     /// Signals idle connections of a kind to close, to make room for a connection of `newcomer`. Returns the number of
     /// signalled connections; 0 if no idle connection may be closed.
     ///
-    /// Signals one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with the most
-    /// connections, and for equal numbers those that have been idle longest. Clients with fewer connections than
-    /// `newcomer` keep theirs; `None` protects no client. A connection stays open if its next request starts before
-    /// the connection handles the signal.
+    /// Signals one connection per [`EVICTED_SHARE`] open connections, at least one if any may be closed. Connections of
+    /// the clients with the most connections are signalled first; among clients with equal numbers, the connections
+    /// that have been idle longest. Clients with fewer connections than `newcomer` keep all of theirs; with `None`, no
+    /// client is protected. A connection stays open if its next request starts before the connection handles the
+    /// signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();

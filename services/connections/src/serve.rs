@@ -1,9 +1,9 @@
 //! Accept loop: accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
 //! At `connections_max`, idle connections are closed in favour of new ones. Connections of the clients with the most
-//! connections are closed first, those that have been idle longest before the others. If no connection can be closed,
-//! a few further connections are accepted that only health checks and metrics may use. Concurrent requests are shared
-//! fairly among clients, so that one client cannot keep all connections busy.
+//! connections are closed first; among these, the connections that have been idle longest. If no connection can be
+//! closed, a few further connections are accepted that only health checks and metrics may use. Concurrent requests are
+//! shared fairly among clients, so that one client cannot keep all connections busy.
 
 use std::convert::Infallible;
 use std::io;
@@ -37,7 +37,7 @@ const RESERVED_CONNECTIONS: usize = 16;
 /// Longest wait for an idle connection to close in favour of a new one. The full time passes only if a request has
 /// arrived on that connection meanwhile.
 const EVICTION_WAIT: Duration = Duration::from_millis(100);
-/// Maximum number of evictions that a new connection tries before it may take a reserved permit.
+/// Maximum number of evictions that are tried for a new connection before it may get a reserved permit.
 const EVICTIONS_MAX: usize = 3;
 /// First wait after a failed accept, for example for lack of file descriptors. The wait doubles up to
 /// [`ACCEPT_BACKOFF_MAX`].
@@ -51,8 +51,8 @@ pub struct ConnectionSettings {
     /// connection can be closed, a few more connections are accepted for requests that
     /// [`Service::is_operation`] admits.
     pub connections_max: usize,
-    /// Longest time for a request head to arrive, from its first byte; also for the first byte of a new
-    /// connection.
+    /// Longest time from the first byte of a request head to its end, and from the accept of a new connection to its
+    /// first byte.
     pub header_timeout: Duration,
     /// Longest idle time of a connection between requests.
     pub idle_timeout: Duration,

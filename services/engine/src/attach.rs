@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`plan`] | determines the segments to attach, without superseded ones |
 //! | [`timelines`] | registers timelines and sets their attributes |
-//! | this file | attaches segment by segment: first its timelines, then the locations of their rows |
+//! | this file | attaches segment by segment: first the timelines of a segment, then the locations of their rows |
 //!
 //! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; a
 //! repeated request attaches the remaining ones.
@@ -297,8 +297,8 @@ fn take_fields(
     Ok(())
 }
 
-/// Returns the id and the extent of the rows of each timeline with an identity. A timeline without identity was deleted
-/// and cannot be queried.
+/// Returns the id of each timeline that has an identity, with the extent of its rows. A timeline without an identity
+/// was deleted and cannot be queried.
 fn named(
     file: &TimelinesFile,
 ) -> std::result::Result<

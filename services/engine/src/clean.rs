@@ -41,7 +41,8 @@ pub struct CatalogCleaned {
 struct Terms {
     /// True if timelines with neither visible points nor attributes may be removed.
     empty: bool,
-    /// Timelines whose last point is older than this timestamp may be removed; `None` = silence removes no timeline.
+    /// Timelines whose last point is older than this timestamp may be removed; `None` = no timeline is removed because
+    /// it is silent.
     silent_before: Option<i64>,
     /// First visible timestamp; `i64::MIN` if all points are visible.
     visible_from: i64,

@@ -1,7 +1,7 @@
 //! Removal of the expired rows and cells of a wide table, in pages.
 //!
 //! Expired data is hidden from reads at once. The removal frees its bytes some time later, so that a wrong clock or a
-//! mistake in the settings can be corrected before.
+//! mistake in the settings can be corrected before then.
 
 use std::ops::ControlFlow;
 
@@ -23,12 +23,13 @@ pub struct RemovalProgress {
 }
 
 impl Engine {
-    /// Removes what has expired for at least [`Settings::purge_delay`](crate::engine::Settings::purge_delay). Calls `proceed` after each page of rows, which can end
-    /// the removal; a repeated removal begins at the start of the table. Returns `None` if `proceed` has ended it.
+    /// Removes rows and cells that expired at least [`Settings::purge_delay`](crate::engine::Settings::purge_delay)
+    /// ago. Calls `proceed` after each page of rows except the last. Returns `None` if `proceed` has ended the removal;
+    /// a repeated removal begins at the start of the table.
     ///
     /// # Errors
     ///
-    /// Returns an error of the rows if they cannot be read or written. A table that does not exist has nothing to remove.
+    /// Returns an error if rows cannot be read or written. A table that does not exist is not an error.
     pub fn remove_expired_rows(
         &self,
         table: TableId,

@@ -68,7 +68,7 @@ pub struct IndexUse {
 pub(crate) struct IndexReads(Mutex<BTreeMap<TableId, (u64, u64)>>);
 
 impl IndexReads {
-    /// Counts a scan that has read this number of entries.
+    /// Counts a scan that has read `entries` entries.
     pub(crate) fn count(&self, index: TableId, entries: u64) {
         let mut counts = self.0.lock();
         let (scans, read) = counts.entry(index).or_default();
@@ -303,7 +303,7 @@ impl Engine {
     }
 }
 
-/// Refuses a generated column, whose values the server assigns to rows and not to entries.
+/// Refuses a generated column: the server generates values for rows, but not for index entries.
 fn check_not_generated(column: &KeyColumnSpec) -> Result<()> {
     match column.source {
         KeySource::Generated(_) => Err(EngineError::Invalid(format!(

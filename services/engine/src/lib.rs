@@ -4,8 +4,8 @@
 //! its timelines in the catalog and goes to the store. A search combines the index with the spans of timelines from the
 //! store. A start restores the catalogs from their rows and from the identities in the journal.
 //!
-//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`mod@write`] checks the batch, converts
-//! it to a delta and commits it → the store acknowledges → the timelines become visible.
+//! Path of a write: the decoder resolves each timeline through [`resolve`]. Then [`mod@write`] checks the batch,
+//! converts it to a delta and commits it. When the store has acknowledged the delta, the timelines become visible.
 //!
 //! | module | operations |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | tables by model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
-//! | [`resolve`] | raw series key → timeline |
-//! | [`mod@write`] | batch → acknowledged points and rejects |
+//! | [`resolve`] | look-up of the timeline of a raw series key |
+//! | [`mod@write`] | write of a batch: acknowledged points and rejects |
 //! | `bounds` | timestamps that a table accepts |
 //! | [`time`] | trusted time of requests |
 //! | `line_order` | order of conflicting lines of one request |

@@ -175,7 +175,7 @@ impl Engine {
         durability: Option<Durability>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
-        // Deletes free space, so they are not refused while the disk is nearly full.
+        // A delete frees space, so it is not refused while the disk is nearly full.
         let durability = durability.unwrap_or(table.table().spec().durability);
         let id = table.table().points().id();
         self.rows
@@ -206,10 +206,10 @@ impl Engine {
         Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
-    /// Begins a scan of ranges of a path. `after` is the
-    /// [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the position of the last row of an earlier scan
-    /// with the same ranges; that row and all before it are skipped. `wanted` is the number of rows that the caller
-    /// expects to take, so that a short scan does not read ahead.
+    /// Begins a scan of `ranges` in the order of `path`. To continue an earlier scan of the same ranges, `after` is the
+    /// [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the last [position](ScannedRow::position) that
+    /// the earlier scan returned; the row at this position and all rows before it are skipped. `wanted` is the number
+    /// of rows that the caller expects to take, so that a short scan does not read ahead.
     pub fn scan_rows<'e>(
         &'e self,
         table: Arc<WideTable>,

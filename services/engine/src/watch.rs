@@ -157,7 +157,7 @@ struct DecodedDelta {
     ordinals: Vec<Option<Ordinal>>,
 }
 
-/// Recently decoded deltas, oldest first, so that many watchers need not decode each one again.
+/// Recently decoded deltas, oldest first, so that other watchers need not decode them again.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedDeltas(Mutex<Decoded>);
 

@@ -243,8 +243,8 @@ impl Engine {
     }
 }
 
-/// Checks the time-to-live. Entries of indexes have the time at which they expire from the time-to-live of cells or rows,
-/// so this cannot be changed while the table has indexes.
+/// Checks the time-to-live. While the table has indexes, also refuses a change between a time-to-live of cells and any
+/// other setting: an index entry expires with its row, or, if cells expire, with the oldest value in its key.
 fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     if wide.ttl.is_some_and(|ttl| ttl.after <= 0) {
         return Err(EngineError::Invalid(

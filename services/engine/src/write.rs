@@ -271,8 +271,8 @@ impl Engine {
     }
 
     /// Returns the timestamp before which points are refused, because they have expired. No points are refused while
-    /// the clock is in doubt, and for the purge delay after it was accepted only because it was steady. Points hidden
-    /// by a wrong clock become visible again, but refused points are lost.
+    /// the clock is in doubt, nor within the purge delay after the clock was accepted only because it was steady.
+    /// Points hidden by a wrong clock become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
             true => i64::MIN,
@@ -419,7 +419,8 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
     }
     let is_retryable = |index: usize| match &stored.retryable_rejects {
         Some(indexes) => indexes.contains(&index),
-        // Outcomes of earlier builds do not mark the retryable lines. Repeating one line too many does no harm.
+        // Outcomes of earlier builds do not mark the retryable lines. If one reject may be retryable, all are marked:
+        // sending a line again does no harm.
         None => stored.retryable > 0,
     };
     let rejects = stored.rejects.into_iter().enumerate();
@@ -558,7 +559,7 @@ struct TimelineIndexes {
 }
 
 impl TimelineIndexes {
-    /// Returns the index of a timeline, the next free one if it is new.
+    /// Returns the index of a timeline. A new timeline gets the next free index.
     fn of(&mut self, ordinal: Ordinal) -> u32 {
         let next = u32::try_from(self.ordinals.len()).expect("rows of a request are bounded by its body");
         if self.by_ordinal.is_empty() {

@@ -71,7 +71,7 @@ fn shared_bounds(left: &[f64], right: &[f64]) -> Vec<f64> {
     shared.copied().collect()
 }
 
-/// Maps each bucket to the index of the coarser bucket that contains it, with its count.
+/// Returns, for each bucket, the index of the coarser bucket that contains it, and the count of the bucket.
 fn mapped<'a>(histogram: &'a Histogram, bounds: &'a [f64]) -> impl Iterator<Item = (usize, f64)> + 'a {
     let mut to = 0;
     side_slots(&histogram.positive_spans, &histogram.positive_buckets).map(move |(index, count)| {

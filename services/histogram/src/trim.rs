@@ -151,7 +151,7 @@ impl Histogram {
     }
 }
 
-/// Computes the remaining part of a bucket with an infinite bound that contains the trim bound.
+/// Computes the remaining part of a bucket that has an infinite bound and contains the trim bound.
 ///
 /// The distribution within the bucket is unknown. With a finite lower bound, the observations are assumed to be
 /// above the trim bound. With an upper bound of at most 0, they are assumed to be below the trim bound. If the upper

@@ -1,5 +1,5 @@
-//! Common zero bucket of two histograms: as wide as the wider one, and widened further where its edge would
-//! cut a nonempty bucket.
+//! Common zero bucket of two histograms: as wide as the wider of their zero buckets, and widened further where its edge
+//! would cut a nonempty bucket.
 //!
 //! Widening one histogram can require widening the other, so both are widened in turn until their thresholds
 //! are equal.

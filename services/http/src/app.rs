@@ -246,8 +246,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Runs a search that stops if the client has disconnected or the time budget is used up. If the search was
-/// stopped and fails, returns the error of the watch.
+/// Runs a search that stops if the client has disconnected or the time budget is used up. If the search was stopped and
+/// fails, returns the error of `watch`.
 pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Result<T>) -> Result<T> {
     let ended = Cell::new(None);
     let found = search(&|| {

@@ -47,10 +47,10 @@ fn bears(token: &Secret, request: &Request) -> bool {
         && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
 }
 
-/// Refuses a request with an unsafe method from a page of another site. If the server has no token, the network
-/// location of the browser would be enough for access. If it has one, the browser would add a saved password to the
-/// request automatically.
-/// Safe methods need no check, because no response allows pages of other sites to read it.
+/// Refuses a request with an unsafe method from a page of another site. Without this check, such a page could use the
+/// network location of the browser if the server has no token, and a saved password, which the browser sends
+/// automatically, if the server has a token. Safe methods need no check, because no response allows pages of other
+/// sites to read it.
 pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
         return Ok(());

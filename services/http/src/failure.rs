@@ -65,7 +65,7 @@ pub(crate) enum QueryFault {
     Execution,
     /// The query timed out.
     Timeout,
-    /// The query was canceled.
+    /// The query was cancelled.
     Canceled,
 }
 
@@ -210,9 +210,9 @@ impl From<PatternError> for Failure {
     }
 }
 
-/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders. InfluxDB
-/// agents drop a batch after almost every 4xx status, so their dialects use 4xx only for requests that fail
-/// again when repeated. The exception is 429 in InfluxDB 2.
+/// Returns the HTTP status of an error code in a dialect. The choice follows the behaviour of senders. InfluxDB agents
+/// drop a batch after almost every 4xx status, so their dialects use 4xx only for requests that fail again when
+/// repeated. The exception is 429 in InfluxDB 2.
 pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native, Otlp, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {

@@ -156,7 +156,7 @@ impl Typed {
 }
 
 impl Context {
-    /// Walks the words like clap, ignoring errors.
+    /// Parses the words as clap does, but ignores errors.
     fn of(mut command: &Command, words: &[String]) -> Self {
         let mut path = Vec::new();
         let mut open: Option<&Arg> = None;

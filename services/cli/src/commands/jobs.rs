@@ -233,7 +233,8 @@ fn start(arguments: &RunArguments) -> Result<()> {
     output::print(&table(&response["jobs"]))
 }
 
-/// Prints a job each time it changes, until it has ended; in JSON only its end. Fails unless the job is done.
+/// Prints a job each time it changes, until it has ended. With `--json`, prints only the ended job. Fails unless the
+/// state of the ended job is `done`.
 pub(crate) fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
     let mut shown = String::new();
     loop {

@@ -14,8 +14,8 @@ use crate::client::TableArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Number of steps that the default step divides a range into. Rounding the step down to whole seconds
-/// increases the number.
+/// Number of steps into which a range is divided if `--step` is not given. The step is rounded down to whole seconds,
+/// so the actual number may be higher.
 const STEPS: i64 = 240;
 
 /// Arguments of `promql`.

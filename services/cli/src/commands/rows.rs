@@ -105,7 +105,7 @@ impl RowsTable {
     }
 }
 
-/// Rows of a scan.
+/// Arguments that select the rows of a scan.
 #[derive(Debug, Clone, Args)]
 struct RowSelection {
     #[command(flatten)]
@@ -114,7 +114,7 @@ struct RowSelection {
     /// NAME<=VALUE
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
-    /// Secondary index whose columns KEY restricts and whose order the rows have. Default: the primary key
+    /// Secondary index to scan instead of the primary key; it determines the columns of KEY and the order of the rows
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
     /// Condition on a column, such as total>5 or state!=open, or a JSON tree; rows must match all
@@ -126,7 +126,7 @@ struct RowSelection {
 }
 
 impl RowSelection {
-    /// Returns the body of a request. Reads the columns of the table or of the index.
+    /// Returns the body of a request. Requests the columns of the table or of the index from the server.
     fn body(&self, client: &Client) -> Result<Map<String, Value>> {
         let shape = TableShape::read(client)?;
         let mut body = match &self.index {

@@ -103,8 +103,8 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     }
 }
 
-/// Counts the rows of a wide table by an estimate, as a text such as `about 12,000 rows`. `path` is that of the count, and
-/// `bounds` its body.
+/// Returns the number of rows of a wide table, exact or estimated, as a text such as `about 12,000 rows`. `path` is the
+/// path of the count request, and `bounds` holds the members of its body.
 ///
 /// # Errors
 ///

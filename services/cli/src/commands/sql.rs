@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &SqlArguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns a parameter: JSON, or a text.
+/// Parses a parameter as JSON. A text that is not valid JSON becomes a string.
 fn param(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
@@ -146,7 +146,7 @@ fn cut_off(client: &Client, error: &std::io::Error) -> CliError {
     client.strange(&format!("the response was cut off: {error}"))
 }
 
-/// Copies a response, and ends its last line.
+/// Copies a response to standard output, and adds a line end if the response does not end with one.
 fn copy(client: &Client, reader: &mut dyn Read) -> Result<()> {
     struct Tail<W> {
         out: W,

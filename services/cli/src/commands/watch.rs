@@ -51,8 +51,8 @@ struct Event {
     data: String,
 }
 
-/// Starts the watch and prints each event. Fails at the end if no event arrived and data of an unknown name was
-/// requested.
+/// Starts the watch and prints each event. Fails at the end if no event except `ready` arrived and the request needs
+/// data of an unknown name.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::query(&arguments.timelines, &arguments.fields)?;

@@ -14,7 +14,7 @@ const GAP: usize = 2;
 const TEXT_MIN: usize = 16;
 /// Minimum width of a shortened timeline id. Ids are distinguished by their ends.
 const ID_MIN: usize = 11;
-/// Minimum width of the head of a column of times or numbers.
+/// Minimum width to which the heading of a column with times or numbers is shortened.
 const HEAD_MIN: usize = 8;
 /// Maximum width of the line that separates two blocks.
 const RULE_MAX: usize = 40;

@@ -19,11 +19,11 @@ pub(super) struct Body<'b> {
     pub(super) owed: Option<u64>,
 }
 
-/// Positions in the batch of the body's records.
+/// Mapping from the records of the body to their positions in the batch.
 enum Origins<'b> {
     /// The body is the batch.
     Same,
-    /// For each line of the body, the position in the batch of its source row.
+    /// For each line of the body, the position of its source row in the batch.
     Rows(&'b [usize]),
     /// First line of each record in the body, and position of the record in the batch; ascending in both.
     Chosen(Vec<(usize, usize)>),
@@ -73,8 +73,8 @@ impl<'b> Body<'b> {
 }
 
 impl LineOffsets<'_, '_> {
-    /// Returns the position in the batch of the record that begins with this line; `None` if no record begins there.
-    /// Lines count from 1.
+    /// Returns the position, within the batch, of the record that begins with this line of the body; `None` if no
+    /// record begins there. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<usize> {
         let at = line.checked_sub(1)?;
         match &self.body.origins {

@@ -111,7 +111,7 @@ pub(super) struct CsvPlan {
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) body: Vec<u8>,
-    /// For each line of the body, the position in the batch of its source row.
+    /// For each line of the body, the position of its source row in the batch.
     pub(super) starts: Vec<usize>,
     /// Rows that are not valid points: their position and the reason.
     pub(super) refused: Vec<(usize, String)>,

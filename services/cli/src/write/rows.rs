@@ -1,7 +1,7 @@
 //! `tideline rows import`: sends files to the import of rows of a running server.
 //!
-//! 1. `source` cuts each file into batches: CSV with its header line, lines of JSON, or Arrow streams of the rows of an
-//!    Arrow or Parquet file. Values are not parsed; the server converts them by the types of the table.
+//! 1. `source` cuts each file into batches: CSV with its header line, lines of JSON, or, for an Arrow or Parquet file,
+//!    its rows as Arrow streams. Values are not parsed; the server converts them by the types of the table.
 //! 2. Some batches are read ahead and sent in random order, because consecutive batches of a sorted file would all be
 //!    written to one key range of the table.
 //! 3. Connections send them in parallel under idempotency keys, and retry after random waits.

@@ -1,8 +1,8 @@
 //! Request bodies of any size, read while they arrive.
 //!
 //! A task takes the frames of the connection and passes them through a short queue to a blocking reader, so memory is
-//! bounded by the queue. The client must send at the same rate as for other bodies; the time in which the reader does
-//! not take frames does not count.
+//! bounded by the queue. The minimum rate at which the client must send is the same as for other bodies; time in which
+//! the reader takes no frames does not count.
 
 use std::io::{self, BufReader, Read};
 
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{BodyReader, Encoding, MinimumRate, Result, ZSTD_WINDOW_LOG_MAX, discard_rest};
 
-/// Number of frames between the connection and the reader. A frame has at most a few hundred KiB.
+/// Maximum number of frames queued between the connection and the reader. A frame has at most a few hundred KiB.
 const FRAMES_WAITING: usize = 4;
 /// Capacity of the buffer in front of a decompressor, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -27,7 +27,8 @@ struct Frames {
 impl BodyReader {
     /// Begins to read a body of any size, compressed by gzip, deflate or zstd as its `Content-Encoding` header states.
     /// The returned reader blocks: use it on a blocking thread, and drop it there. Its errors are those of the
-    /// connection, or of the encoding. If it is dropped early, up to 64 MiB of the rest are discarded.
+    /// connection, or of the encoding. If it is dropped early, up to 64 MiB of the remaining body are read and
+    /// discarded.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Tests of secondary indexes: online build with restarts, removal during a build, limits.
 //!
-//! Reads and writes through an index are tested by the models of the store and of SQL.
+//! Reads and writes through an index are covered by the model-based tests of `tideline-wide-table` and `tideline-sql`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ fn what_has_no_logarithm() {
     assert!(ln(-1.0).is_nan() && log2(f64::NAN).is_nan() && exp2(f64::NAN).is_nan());
 }
 
-/// Compares with `math.Log`, `math.Log2` and `math.Exp2` of Go 1.26 on x86-64.
+/// Compares the results with those of `math.Log`, `math.Log2` and `math.Exp2` of Go 1.26 on x86-64.
 #[test]
 fn they_are_gos() {
     for (number, natural, binary) in [

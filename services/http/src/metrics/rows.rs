@@ -58,7 +58,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
     put_indexes(figures, engine)
 }
 
-/// Function that returns one number of the use of an index.
+/// Function that returns one of the usage counters of an index.
 type IndexNumber = fn(&IndexUse) -> u64;
 
 /// Writes the use of the secondary indexes.

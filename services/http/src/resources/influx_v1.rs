@@ -28,7 +28,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::influx;
 use crate::stream::{self, ResponseWriter, WriteContext};
 
-/// Version of InfluxDB whose behavior these routes follow. Some clients require it.
+/// Version of InfluxDB whose behaviour these routes follow. Some clients require it.
 const VERSION: &str = "1.8.10";
 const VERSION_HEADERS: [(HeaderName, &str); 2] = [
     (HeaderName::from_static("x-influxdb-version"), VERSION),

@@ -289,9 +289,8 @@ impl Watch {
         }
     }
 
-    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops
-    /// the parts not yet sent and waits until the client reads on. The next step starts at the cursor of the
-    /// last sent part.
+    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops the parts
+    /// not yet sent and waits until the client reads again. The next step starts at the cursor of the last sent part.
     async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
         let mut sent = step.from();
         let mut is_slow = false;

@@ -137,8 +137,8 @@ pub(crate) struct PointQueryArguments {
 }
 
 impl PointQueryArguments {
-    /// Returns the query in JSON. `limit` is the maximum number of rows without `--limit`; the query of `--body`
-    /// is returned unchanged.
+    /// Returns the query in JSON. `limit` is the maximum number of rows if `--limit` is not given. The query of
+    /// `--body` is returned unchanged.
     pub(crate) fn json(&self, limit: Option<u64>) -> Result<String> {
         match &self.body {
             Some(path) => body(path),
@@ -243,7 +243,7 @@ fn function(text: &str) -> Value {
     }
 }
 
-/// Converts `--fill` to the filling of the API.
+/// Converts the value of `--fill` to the member `fill` of the API.
 fn fill(text: &str) -> Value {
     if let Some(time) = text.strip_prefix("previous:") {
         return json!({"previous": time});

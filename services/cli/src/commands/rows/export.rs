@@ -2,9 +2,9 @@
 //!
 //! A file is exported page by page into `FILE.partial`. After each page, `FILE.export` records the request, the token
 //! of the next page and the length of the partial file, so that a run with the same arguments continues where an
-//! interrupted run ended. At the end, the partial file is renamed to `FILE`. A Parquet file has its metadata at the
-//! end: its pages are collected as an Arrow stream and converted at the end. Without a file, one response is streamed
-//! to standard output.
+//! interrupted run ended. At the end, the partial file is renamed to `FILE`. The metadata of a Parquet file is at its
+//! end; therefore the pages are collected as an Arrow stream, which is converted after the last page. Without a file,
+//! one response is streamed to standard output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};

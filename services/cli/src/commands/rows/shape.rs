@@ -191,7 +191,7 @@ fn is_number(text: &str) -> bool {
     serde_json::from_str::<serde_json::Number>(text).is_ok()
 }
 
-/// Returns true if a declared name, with `*` and `?`, matches a name.
+/// Returns true if `name` matches `pattern`, a declared name that may contain `*` and `?`.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some(first) = pattern.chars().next() else {
         return name.is_empty();

@@ -104,7 +104,7 @@ impl Names {
         known.entry(table.to_owned()).or_insert_with(listed).clone()
     }
 
-    /// Returns a column of the result of a statement; an empty list after an error.
+    /// Runs a statement and returns the values of one column of its result; an empty list after an error.
     fn listed(&self, statement: &str, column: &str) -> Vec<String> {
         let response = self.client.post("/v1/sql", &json!({"statement": statement}));
         let response = response

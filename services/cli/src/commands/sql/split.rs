@@ -15,7 +15,7 @@ pub(super) struct Piece<'t> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Code,
-    /// Text or name that ends with this byte.
+    /// Quoted text or name. The byte is the quote that ends it.
     Quoted(u8),
     LineComment,
     Comment,

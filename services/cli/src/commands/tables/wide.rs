@@ -1,6 +1,6 @@
 //! Settings of wide tables on the command line: key columns with their modifiers, and declared columns.
 //!
-//! The server checks the settings; this module only recognizes their form, and shows them in the same form.
+//! The server checks the settings; this module only recognises their form, and shows them in the same form.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(crate) struct WideArguments {
     /// Time after which data of a wide table expires, such as 30d
     #[arg(help_heading = "Rows", long, value_name = "TIME")]
     ttl: Option<String>,
-    /// Data of a wide table that expires at once: row or cell
+    /// Unit in which data of a wide table expires: row or cell
     #[arg(help_heading = "Rows", long, value_name = "SCOPE", requires = "ttl")]
     ttl_of: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input

@@ -199,7 +199,7 @@ impl RowSender<'_> {
     }
 }
 
-/// Returns the start and end of each record, without empty lines, as the server counts them.
+/// Returns the start and end of each record. Empty lines are omitted, because the server does not count them.
 fn starts(framing: crate::write::record::Framing, bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut starts, mut at) = (Vec::new(), 0);
     while at < bytes.len() {

@@ -15,8 +15,8 @@ use crate::failure::{Failure, Result};
 use crate::resources::policies::amount;
 use crate::resources::{instant, span, whole_seconds};
 
-/// Returns the combined state of several jobs: the first of failed, running, paused, planned and cancelled
-/// that a job has, otherwise done.
+/// Returns the combined state of several jobs: the first of failed, running, paused, planned and cancelled that any of
+/// the jobs has, otherwise done.
 pub(super) fn together(jobs: &[Job]) -> JobState {
     let has = |state| jobs.iter().any(|job| from_state(job.state) == state);
     [

@@ -24,12 +24,12 @@ use crate::resources::jobs::{detail, done};
 
 /// Copy rows into a table with another key
 ///
-/// Starts the job `rekey`. Columns are matched by their names: a key column of one table can be another column of the
-/// other one. Every row is written as an update with the timestamps of the source. A repeated copy changes nothing, and
-/// newer values in the target stay; after an interruption, send the request again. Rows that the target cannot hold are
-/// counted, and the outcome of the job shows the first of them. The source stays unchanged; rows that clients write into
-/// it during the copy may be missing in the target, so write into both tables, or copy again when the clients have
-/// changed over.
+/// Starts the job `rekey`. Columns are matched by their names: a key column of one table can be a column outside the
+/// key of the other table. Every row is written as an update with the timestamps of the source. A repeated copy changes
+/// nothing, and newer values in the target stay; after an interruption, send the request again. Rows that the target
+/// cannot hold are counted, and the outcome of the job shows the first of them. The source stays unchanged; rows that
+/// clients write into it during the copy may be missing in the target, so write into both tables, or send the request
+/// again when all clients write into the target only.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
     params(RowsPath),
