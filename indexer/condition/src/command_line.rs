@@ -115,8 +115,8 @@ fn typed(domain: Domain, condition: &Condition) -> Option<String> {
     Some(format!("{key}{symbol}{value}"))
 }
 
-/// Splits a condition at its first symbol, or at the longest one if several begin there. `None` without a symbol or
-/// without a name before it.
+/// Splits a condition at its first symbol, or at the longest one if several begin there. Returns `None` if there is no
+/// symbol, or no name before the symbol.
 fn split(domain: Domain, text: &str) -> Option<(&str, &'static Symbol, &str)> {
     let all = || SYMBOLS.iter().flat_map(|symbols| symbols.iter());
     let (at, symbol) = text.char_indices().find_map(|(at, _)| {

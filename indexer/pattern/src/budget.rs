@@ -3,7 +3,7 @@
 use crate::error::shown;
 use crate::{PatternError, Result};
 
-/// Maximum total memory of a request's patterns, compiled and in use, in bytes. Some 400 simple patterns fit; they
+/// Maximum memory of all patterns of a request, compiled and in use, in bytes. About 400 simple patterns fit; they
 /// compile within a second.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 20;
 

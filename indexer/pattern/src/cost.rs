@@ -10,7 +10,7 @@ use regex_syntax::ast::{
 
 /// Fixed size of the automata of any expression.
 const BASE_BYTES: u64 = 2 << 10;
-/// Size of one automaton state: a byte of a literal, a branch or a loop takes one.
+/// Size of one automaton state. Each byte of a literal takes one state, and so does each branch and each loop.
 const STATE_BYTES: u64 = 96;
 /// Size of one character that is matched case-insensitively.
 const FOLDED_LITERAL_BYTES: u64 = 1_024;

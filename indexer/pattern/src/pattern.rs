@@ -1,7 +1,7 @@
 //! A regular expression that is checked on creation and compiled on first use.
 //!
-//! The whole text must match, so a frame, `\A(?:…)\z`, anchors the expression at both ends. [`Limits`] and the
-//! estimate in `cost` limit its memory before compilation.
+//! The whole text must match, so a frame, `\A(?:…)\z`, anchors the expression at both ends. Before compilation, the
+//! length of the expression and the size that `cost` estimates are checked against [`Limits`].
 
 use std::sync::{Arc, OnceLock};
 

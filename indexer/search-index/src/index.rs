@@ -26,7 +26,7 @@ pub(crate) const THREAD: &str = "indexer";
 
 /// Index over the catalogs of all tables, and its indexer thread.
 ///
-/// Dropping it closes it. All methods are thread-safe.
+/// Dropping the value closes the index. All methods are thread-safe.
 #[derive(Debug)]
 pub struct SearchIndex {
     shared: Arc<Shared>,

@@ -1,8 +1,8 @@
 //! Schema of the index, and the mapping from a timeline to the tokens of its document.
 //!
 //! A document has one indexed field with all its tokens, and one fast field with the key of the timeline. Nothing is
-//! stored, and neither positions nor frequencies are indexed. Tokens are bytes that begin with the table id. The
-//! terms of one table, and within it of one tag key, are therefore adjacent in the dictionary:
+//! stored, and neither positions nor frequencies are indexed. Tokens are bytes that begin with the table id. The terms
+//! of a table are therefore adjacent in the dictionary, and so are the terms of one tag key within a table:
 //!
 //! ```text
 //! table: u32 big-endian ‖ kind: u8 ‖ rest

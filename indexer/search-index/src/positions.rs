@@ -4,11 +4,11 @@
 //!
 //! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
 //!
-//! `indexed` is the set of ordinals with a document: hexadecimal digits of a roaring bitmap in its portable form, at
-//! most two bits of text per assigned ordinal. `edits` is a settled edit counter of the catalog: the documents contain
-//! all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and ordinal over all indexed
-//! timelines. It detects a catalog that lost timelines in a power failure, because its journal was not synced,
-//! and reused their ordinals. An index with another format is rebuilt from the catalog.
+//! `indexed` is the set of ordinals with a document, written as the hexadecimal digits of a roaring bitmap in its
+//! portable form. The digits take at most two bits per assigned ordinal. `edits` is a settled edit counter of the
+//! catalog: the documents contain all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and
+//! ordinal over all indexed timelines. It detects that the catalog lost timelines in a power failure, because its
+//! journal was not synced, and then reused their ordinals. An index with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) struct Position {
     pub(crate) indexed: RoaringBitmap,
     /// Edit counter that the documents reflect.
     pub(crate) edits: u64,
-    /// Part of `edits` that is still valid after a restart; see `CatalogReader::settled_edits`.
+    /// Settled edit counter, at most `edits`. It is still valid after a restart; see `CatalogReader::settled_edits`.
     pub(crate) edits_settled: u64,
     /// Ordinals in `indexed` whose document is outdated although no edit is recorded. Recomputed at each start.
     pub(crate) outdated: RoaringBitmap,

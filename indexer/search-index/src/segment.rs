@@ -33,14 +33,14 @@ use ranges::number_bits;
 
 /// Number of documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
-/// Maximum size of a partial `And` result, in documents of a segment, at which an upper bound skips the remaining
-/// nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document, verifying about
-/// 0.5 µs per document.
+/// If a partial result of an `And` has at most this number of documents of a segment, the evaluation of an upper bound
+/// skips the remaining nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document,
+/// verifying about 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
 /// Number of values that are tested between two checks of the stop signal. Testing them takes about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
-/// Maximum number of documents in posting lists that are collected in a sorted list. More are collected in a bitmap
-/// over the whole segment.
+/// Maximum total length of posting lists, in documents, up to which the documents are collected in a sorted list. The
+/// documents of longer lists are collected in a bitmap over the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
 /// Maximum number of values whose list lengths are sampled to estimate the total length for all values.
 const SAMPLED_VALUES: usize = 32;

@@ -68,8 +68,9 @@ struct NameOrder {
     new: Vec<Symbol>,
 }
 
-/// Slack of the two thresholds at which all names are sorted again instead of merged: more new names than sorted ones,
-/// or more than half of the sorted names without timelines.
+/// Slack of two thresholds. All names are sorted again, instead of merged, if the new names outnumber the sorted ones
+/// by more than this number, or if the number of sorted names exceeds twice the number of names with timelines by more
+/// than this number.
 const NEW_NAMES_MAX: usize = 1_024;
 
 impl NameCounts {

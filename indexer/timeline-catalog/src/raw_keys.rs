@@ -46,8 +46,8 @@ impl RawKeyCache {
         }
     }
 
-    /// Returns the ordinal that `key` was inserted with. `last` is the previous key and is set to `key` if it is
-    /// found.
+    /// Returns the ordinal that `key` was inserted with. `last` is the previous key. If `key` is found, `last` is set
+    /// to `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], last: &mut LastKey) -> Option<Ordinal> {
         let half = self.half(*last);

@@ -252,7 +252,7 @@ impl State {
         was_visible
     }
 
-    /// Makes a timeline visible that was loaded from its row.
+    /// Makes visible a timeline that was loaded from its row.
     pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: &Attributes) -> Result<()> {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {

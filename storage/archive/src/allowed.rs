@@ -49,8 +49,8 @@ impl fmt::Display for TargetPrefix {
 impl FromStr for TargetPrefix {
     type Err = ArchiveError;
 
-    /// Parses an address with the normalization of opened targets: the scheme is lower-cased, `..` and backslashes are
-    /// resolved.
+    /// Parses an address and normalizes it in the same way as opening a target does: the scheme is lower-cased, `..`
+    /// and backslashes are resolved.
     ///
     /// # Errors
     ///

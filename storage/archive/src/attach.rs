@@ -82,8 +82,8 @@ impl Archive {
         TimelinesFile::fetch(target, Arc::clone(copy), self.temporary()?)
     }
 
-    /// Reads the fields of the measurements of a segment from its files; needed if the description has no fields. Reads
-    /// the footers of files of one measurement, and the rows of shared files.
+    /// Reads the fields of each measurement from the files of a segment; needed if the description has no fields. Reads
+    /// the footer of each file of one measurement, and the rows of each shared file.
     ///
     /// # Errors
     ///

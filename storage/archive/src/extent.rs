@@ -1,9 +1,9 @@
 //! Location of a run of one timeline in the files of a segment.
 //!
 //! The local store keeps an extent instead of a chunk. An extent takes about twenty bytes per run of up to a few
-//! thousand points. Summaries of the numeric columns are stored with the extent: per hour, or per day if hours have
-//! few points. Finding a timeline in the archive therefore costs no request, nor does an aggregate over whole hours or
-//! days that have summaries. Both work while the target is not reachable.
+//! thousand points. Summaries of the numeric columns are stored with the extent: per hour, or per day if hours have few
+//! points. Therefore no request is needed to find a timeline in the archive, or to compute an aggregate over whole
+//! hours or days that have summaries. Both operations work while the target is not reachable.
 //!
 //! ```text
 //! format    1 byte    1; 2 with dense summaries; 3 with sparse summaries, which older builds reject
@@ -57,8 +57,8 @@ const FORMAT: u8 = 3;
 /// Widths of summary buckets, in nanoseconds. Cold chunks also use hours, so archiving hardly changes the cost of
 /// aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
-/// Maximum bytes of the summaries of an extent, unless they are dense. Larger summaries that are not dense (from about
-/// thirty fields on) are omitted, because they would be about as large as the rows.
+/// Maximum size of the summaries of an extent in bytes, unless they are dense. Larger summaries that are not dense are
+/// omitted, because they would be about as large as the rows. Runs reach this size with about thirty fields.
 pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {

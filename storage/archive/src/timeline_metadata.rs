@@ -12,7 +12,8 @@ pub trait TimelineMetadata: Send + Sync {
     /// Returns the attributes of a timeline as JSON; `None` if it has none.
     fn attributes(&self, id: TimelineId) -> Option<String>;
 
-    /// Returns the tag keys of the timelines of a measurement, sorted. A missing key costs an additional file.
+    /// Returns the tag keys of the timelines of a measurement, sorted. A tag key that is not in the result can cost an
+    /// additional file.
     fn tag_keys(&self, measurement: &str) -> Vec<String>;
 }
 

@@ -114,7 +114,7 @@ fn load(
     backend.load(segment, 0, rows).expect("load");
 }
 
-/// Measures an idle backend: time of an open, threads, memory and disk space.
+/// Measures an idle backend: time to open it, threads, memory and disk space.
 fn idle(what: &str, folder: &Path, open: &dyn Fn() -> FjallBackend) {
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let (threads_before, memory_before) = (threads(), resident());

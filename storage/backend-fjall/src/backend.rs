@@ -198,7 +198,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes all rows durable that were written to either store with [`Durability::Buffered`].
+    /// Makes durable all rows that were written to either store with [`Durability::Buffered`].
     fn sync_rows(&self) -> Result<()> {
         self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let commits = self.shard_state.lock().commits();

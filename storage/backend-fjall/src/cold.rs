@@ -202,7 +202,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Makes all rows of parts durable that were written with [`Durability::Buffered`].
+    /// Makes durable all rows of parts that were written with [`Durability::Buffered`].
     pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
         let number = self.shard_state.lock().commits();
         self.store.sync_rows()?;

@@ -1,4 +1,4 @@
-//! Copy of a data folder, in which fjall opens a store whose original must stay unchanged.
+//! Copy of a data folder. fjall opens a store in the copy if the original must stay unchanged.
 //!
 //! fjall writes to every folder that it opens. Tables hold almost all of the data and never change, so they are
 //! linked. Logs and small files are copied.
@@ -17,7 +17,7 @@ use crate::safety::{SAFETY, TABLES};
 use crate::store::STORE;
 use crate::wal::data_end;
 
-/// Folder outside the data folder that is removed when the value is dropped.
+/// Scratch folder, outside the data folder. Dropping the value removes the scratch folder.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -83,7 +83,7 @@ pub(crate) enum Journals {
     Left,
 }
 
-/// Copies the files that an open of a data folder or a cold folder may write, and links tables.
+/// Copies the files that may be written when a data folder or a cold folder is opened, and links tables.
 pub(crate) fn copy_root(from: &Path, to: &Path, journals: Journals) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for path in list(from)? {

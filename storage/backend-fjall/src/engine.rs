@@ -44,7 +44,7 @@ const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
 const WAL_BYTES_MAX: u64 = 128 << 20;
 /// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// Number of sequence numbers that an open uses up if an earlier build may have dropped keyspaces; see
+/// Number of sequence numbers that opening a database uses up if an earlier build may have dropped keyspaces; see
 /// [`Engine::pass_dropped_sequences`]. This takes a few milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
 /// Key of the manifest keyspace that never has a row.
@@ -135,7 +135,7 @@ impl Engine {
     /// fjall 3.1.13 reuses the folder number of a dropped keyspace. It computes the next sequence number without the
     /// number at which the drop was recorded. If a folder number has two records, the higher sequence number wins. So a
     /// new keyspace may count as dropped, and the next open removes it with its content. A drop takes one or two
-    /// numbers, and there are fewer keyspaces than the numbers used up here.
+    /// numbers. This function uses up more numbers than there are keyspaces.
     pub(crate) fn pass_dropped_sequences(&self) -> fjall::Result<()> {
         for _ in 0..PASSED_SEQUENCES {
             let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));

@@ -57,7 +57,7 @@ struct Slots {
     /// `None` until the first write.
     file: Option<File>,
     /// True if the file holds more than zeros. Otherwise the first write creates the file with its first mark in one
-    /// step, because an empty file could not be distinguished from a lost one.
+    /// step, because an empty file could not be distinguished from a file that lost its content.
     is_made: bool,
     counter: u64,
 }

@@ -4,11 +4,11 @@
 //! fjall's write-ahead log is not used, because dropping a keyspace neither rotates nor frees that log. Three rules
 //! make the files trustworthy:
 //!
-//! 1. Every frame stores how many bytes of its file were durable when it was written. So an intact frame after a bad
-//!    frame shows whether the bad frame had been durable. If so, the bad frame is *damage*; otherwise it is a *torn
+//! 1. Every frame stores how many bytes of its file were durable when the frame was written. So an intact frame after a
+//!    bad frame shows whether the bad frame had been durable. If so, the bad frame is *damage*; otherwise it is a *torn
 //!    write*.
-//! 2. After a failed write or sync nothing more is appended to that file. A failed sync leaves pages that can be read
-//!    but are not on the disk; `settle` replaces the file by a durable copy before it is used again.
+//! 2. After a failed write or sync, nothing more is appended to the file. A failed sync leaves pages that can be read
+//!    but are not on the disk; `settle` replaces the file by a durable copy before the file is used again.
 //! 3. Only the newest file of a shard may have a torn end. Each open settles this file, so all files before a new file
 //!    have sound ends.
 
@@ -134,7 +134,7 @@ pub(crate) struct ShardJournal {
     active: Option<ActiveFile>,
     /// Lowest sequence with which the next file may begin, if a cut was requested.
     cut: Option<SequenceNumber>,
-    /// Last acknowledged entry and its epoch: later appends to this epoch must be above it.
+    /// Last acknowledged entry and its epoch. Later entries of this epoch must have higher sequences.
     acknowledged: Option<(Epoch, SequenceNumber)>,
     broken: Option<Broken>,
     /// Newest file found in the folder, until it is settled.

@@ -16,7 +16,7 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(crate) const ROWS: &str = "rows";
 /// Keyspace of manifests, owners and ends of closed epochs.
 pub(crate) const MANIFEST: &str = "manifest";
-/// Keyspace of all parts of a tier. Exists from the first write to a part on.
+/// Keyspace of all parts of a tier, created before the first write to a part.
 pub(crate) const PARTS: &str = "parts";
 /// Key of the row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. The key has one byte, fewer than every
 /// prefix of a shard or partition. So no scan of a shard or partition returns the row.

@@ -4,7 +4,7 @@
 //! This crate adds features that fjall does not have:
 //!
 //! - journals that are freed file by file;
-//! - checks before each open, because an open of a damaged store could delete data;
+//! - checks before a store is opened, because fjall could delete data when it opens a damaged store;
 //! - a high-water mark, which detects lost acknowledged writes;
 //! - automatic reopening of a failed store.
 //!

@@ -15,8 +15,8 @@ pub struct FjallOptions {
     pub cache_bytes: u64,
     /// Block cache of cold segments, in bytes. Default 32 MiB.
     pub cold_cache_bytes: u64,
-    /// Folder of cold segments, which must exist. Prefer a folder on the disk to its mount point, so that a disk that
-    /// is not mounted is detected. Default `None`: `cold` inside the data folder.
+    /// Folder of cold segments, which must exist. Use a folder on the disk instead of the mount point of the disk, so
+    /// that a disk that is not mounted is detected. Default `None`: `cold` inside the data folder.
     ///
     /// To move the folder: stop the process, move the folder with its content, and set its new path.
     pub cold_dir: Option<PathBuf>,

@@ -5,10 +5,11 @@
 //!
 //! fjall flushes each keyspace separately. If a log has lost its end, one keyspace may be complete, and another may
 //! lack its last rows. Each batch therefore stores its number in the keyspaces of the manifest, of rows and, if it
-//! exists, of parts. If the numbers differ, rows are missing. Rows of buffered batches, which are not synced, may be
-//! missing. A commit is *promised* once it is acknowledged as durable. A buffered batch stores how many commits were
-//! durable when it was written; these commits were promised. A synced batch is written after all earlier commits are
-//! durable. The cold store has the same counts for its loads and for writes to its parts, but does not count in `rows`.
+//! exists, of parts. If the numbers differ, rows are missing. This is not a loss if the missing rows belong only to
+//! buffered batches that were not synced. A commit is *promised* once it is acknowledged as durable. A buffered batch
+//! stores how many commits were durable when it was written; these commits were promised. A synced batch is written
+//! after all earlier commits are durable. The cold store has the same counts for its loads and for writes to its parts,
+//! but does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +131,7 @@ impl ShardState {
             self.lacking = (count < promised)
                 .then(|| format!("commits {} to {promised} in the keyspace {keyspace}", count + 1));
         }
-        // Everything that an open finds is in tables, or in logs that were rewritten durably.
+        // Everything that is found when a store is opened is in tables, or in logs that were rewritten durably.
         self.durable = self.commits;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Store: one fjall database and its protection. The protection consists of the list of its keyspaces, checks before
-//! each open, a safety copy during an open, free space on its disk, and the detection and repair of failures.
+//! the database is opened, a safety copy while it is opened, free space on its disk, and the detection and repair of
+//! failures.
 //!
 //! Each tier has its own store. Stores share nothing, so a failure of one store does not affect the other.
 
@@ -263,7 +264,7 @@ impl Store {
         self.row_sync.lock().written += 1;
     }
 
-    /// Makes all buffered writes durable that were recorded before the call. Returns `Unknown` once after a reopening
+    /// Makes durable all buffered writes that were recorded before the call. Returns `Unknown` once after a reopening
     /// that may have lost some of them.
     pub(crate) fn sync_rows(&self) -> Result<()> {
         // Held until the end, so that the store is not reopened before the rows are synced.

@@ -38,7 +38,8 @@ const ITEM_HEADER_BYTES: usize = 20;
 /// Compression byte of an uncompressed item.
 const UNCOMPRESSED: u8 = 0;
 /// Exclusive upper bound of the step between the sequences of two batches. fjall numbers batches, loads and versions
-/// with one counter, so neighbours are close to each other. The checksum of a batch does not cover its sequence.
+/// with one counter, so the sequences of successive batches are close to each other. A batch after a larger step counts
+/// as damaged, because the checksum of a batch does not cover its sequence.
 const SEQUENCE_STEP_MAX: u64 = 1 << 32;
 /// Buffer size of reads, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -80,7 +81,7 @@ pub(crate) struct Damage {
     lost: Vec<LostPart>,
 }
 
-/// Part of a log that an open cannot use.
+/// Part of a log that cannot be used.
 #[derive(Debug)]
 struct LostPart {
     path: PathBuf,
@@ -267,7 +268,7 @@ impl Log {
         Ok(())
     }
 
-    /// Records a part that an open cannot use.
+    /// Records a part of a log that cannot be used.
     fn lose(&mut self, file: &File, path: &Path, bytes: Range<u64>) -> Result<()> {
         let found = search(file, bytes.clone()).map_err(at(path))?;
         if let Some(damage) = &mut self.damage {

@@ -27,7 +27,8 @@ pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Maximum bytes of name and detail of one manifest row.
 pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 
-/// Fixed range of timeline prefixes with one owner at a time. With a single process, shard 0 is the only one.
+/// Fixed range of timeline prefixes, owned by at most one process at a time. With a single process, shard 0 is the only
+/// shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
@@ -45,8 +46,8 @@ pub struct Lease {
     pub stamp_min: Stamp,
     /// Highest stamp that this owner may use until it renews the lease.
     pub stamp_max: Stamp,
-    /// Time for which the ownership is valid, counted from the start of the call. `None` = until the backend is closed,
-    /// because no other process can take the shard before.
+    /// Time for which the ownership is valid, counted from the start of the call. `None`: the ownership is valid until
+    /// the backend is closed, because no other process can take the shard until then.
     pub holds: Option<Duration>,
 }
 
@@ -231,8 +232,8 @@ pub enum Health {
         /// State of the reopening.
         reopening: Reopening,
     },
-    /// Less was recovered than had been acknowledged: read-only until an operator decides. `take` and `close_epoch`
-    /// work, so that a shard can be opened for reading, but they store nothing.
+    /// Recovery found less data than had been acknowledged. The backend is read-only until an operator decides. `take`
+    /// and `close_epoch` work, so that a shard can be opened for reading, but they store nothing.
     ReadOnly {
         /// Description of the missing data.
         reason: String,
@@ -251,7 +252,7 @@ pub struct Reopening {
     pub attempts: u32,
     /// Error of the last failed attempt.
     pub last_error: Option<String>,
-    /// Time until the next attempt; zero while one is running or due.
+    /// Time until the next attempt; zero while an attempt is running or due.
     pub next_in: Duration,
 }
 
@@ -268,7 +269,7 @@ pub struct Usage {
     pub journal_bytes: u64,
     /// Free bytes of the data disk.
     pub free_bytes: u64,
-    /// Free bytes of the disk of cold segments; the same number if both tiers share a disk.
+    /// Free bytes of the disk of cold segments and parts; equal to `free_bytes` if both tiers share a disk.
     pub cold_free_bytes: u64,
     /// Usage of the cache of hot segments, hot parts, rows and manifests.
     pub hot_cache: CacheUsage,
@@ -494,7 +495,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes all entries of the epoch that were appended so far durable.
+    /// Makes durable all entries of the epoch that have been appended so far.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! In-memory backend for tests, with two behaviors.
+//! In-memory backend for tests, with two behaviours.
 //!
 //! [`Character::Embedded`] behaves like the embedded engine, [`Character::Distributed`] like a cluster, including
 //! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. A [`MemoryDisk`]
@@ -124,7 +124,8 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             holds: None,
-            // Above every wall-clock time in microseconds, and enough for about 4,000 leases.
+            // This number is above every wall-clock time in microseconds, and 64-bit stamps suffice for about 4,000
+            // leases.
             stamps: 1 << 52,
             is_renewal_failing: false,
         }

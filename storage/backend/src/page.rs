@@ -28,8 +28,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Returns true if the limit is reached; false for an empty page. If a full page has another row to add, end it
-    /// with [`partial`](Self::partial).
+    /// Returns true if the limit is reached; false for an empty page. If the page is full and the range has another
+    /// row, end the page with [`partial`](Self::partial).
     pub fn is_full(&self) -> bool {
         !self.rows.is_empty() && (self.rows.len() >= self.limit.rows_max || self.bytes > self.limit.bytes_max)
     }

@@ -84,7 +84,7 @@ pub(crate) fn unpack(packed: &[u8], count: usize, width: usize, base: i64, block
 }
 
 /// Unpacks `count` differences of `width` bits, adds `base` to each, and computes their prefix sums. `first` is the
-/// value of slot 0, whose difference must be `base`.
+/// value of slot 0. The packed difference in slot 0 must be 0, so that the first sum is `first`.
 pub(crate) fn unpack_deltas(
     packed: &[u8],
     count: usize,

@@ -28,7 +28,8 @@ const POWERS: [f64; EXPONENT_MAX + 1] = [
 ];
 
 /// Rounding constant (1.5·2⁵²). Adding it to a double below 2⁵¹ in magnitude rounds the double to an integer, which the
-/// low mantissa bits then hold. The two instructions vectorise on every architecture.
+/// low mantissa bits then hold. This addition, and the subtraction of the bits of the constant, vectorise on every
+/// architecture.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 /// Exclusive upper bound of the magnitudes that [`ROUNDER`] can round.

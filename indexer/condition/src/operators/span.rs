@@ -12,8 +12,8 @@ use crate::literal::TimeSpan;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that first seen, last seen or a time attribute is in the time range. A timeline without points never passes a
-/// test of first or last seen.
+/// Test that `first_seen`, `last_seen` or a time attribute is in the time range. A timeline without points never passes
+/// a test of `first_seen` or `last_seen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within(pub TimeSpan);
 

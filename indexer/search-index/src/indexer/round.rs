@@ -118,8 +118,8 @@ impl Indexer {
             if position.edits <= attached.edits {
                 position.outdated -= edited;
             } else {
-                // The catalog lost its newest edits, with removed timelines or in a power failure, and later edits
-                // reuse their numbers.
+                // The catalog lost its newest edits when their timelines were removed, or in a power failure. Later
+                // edits reuse the numbers of the lost edits.
                 position.edits = attached.edits;
                 position.outdated |= edited & &position.indexed;
             }

@@ -104,7 +104,8 @@ impl OpenIndex {
             policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
             writer.set_merge_policy(Box::new(policy));
             // A new writer starts with the operation number of the last commit. A merge that starts from that commit
-            // would treat a delete with that number as already applied and restore the deleted documents.
+            // would treat a delete with that number as already applied and restore the deleted documents. The empty
+            // batch uses up the number.
             writer.run(Vec::new())?;
             self.writer = Some(writer);
         }

@@ -11,7 +11,8 @@ use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
 use crate::close_term::CloseTerm;
 use crate::mapping::{Keyed, Token, first_name};
 
-/// Maximum number of documents with all words of a phrase for which the word order is verified document by document.
+/// Maximum number of documents with all words of a phrase up to which the word order is verified document by document.
+/// If there are more, every distinct value of the property is tested instead.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
 /// Term prefixes of a property whose values can contain words.

@@ -1,9 +1,9 @@
 //! Cache of footers: the metadata that is needed before rows are read, consisting of page indexes, footer and block
 //! checksums.
 //!
-//! One request fetches the metadata of a file, because its offset is recorded. The metadata is cached decoded in memory
-//! and encoded on disk. Each cache has a size limit: memory evicts the least recently used entry, disk the oldest
-//! entry.
+//! One request fetches the metadata of a file, because the offset of the metadata is recorded. The metadata is cached
+//! decoded in memory and encoded on disk. Each cache has a size limit: the cache in memory evicts the least recently
+//! used entry, the cache on disk the oldest entry.
 //!
 //! A file from a build without block checksums is read once as a whole and compared with its SHA-256. The checksums of
 //! its blocks are computed at the same time and cached in memory and on disk, so that later partial reads can be

@@ -32,7 +32,7 @@ pub(super) enum Assessment {
     Lacking(Box<Lacking>),
 }
 
-/// Results of checks that the open need not repeat.
+/// Results of checks. Opening the folder uses them instead of repeating the checks.
 #[derive(Debug, Default)]
 pub(super) struct Sound {
     pub(super) hot: Option<Checked>,
@@ -58,7 +58,7 @@ pub(super) struct Lacking {
 /// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store that had
 /// content is missing.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
-    // A folder without a format is new, or it is refused later by the open.
+    // A folder without a format is new, or opening it fails later.
     let Some(format) = Format::read(folder)? else {
         return Ok(Assessment::Complete(Box::default()));
     };

@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Syncs and closes the journals and both stores. Returns the first failure, after all of them have been tried.
+    /// Syncs and closes the journals and both stores, even if one of them fails. Returns the first failure.
     pub(super) fn close(&self) -> Result<()> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());

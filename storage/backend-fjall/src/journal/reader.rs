@@ -41,8 +41,9 @@ impl Walk {
     }
 }
 
-/// Passes every frame before the first bad one within the first `length` bytes to `visit`, which may take the payload.
-/// Reads all `length` bytes. Needs memory for one buffer, one payload, and all bytes from the first bad frame on.
+/// Passes the intact frames within the first `length` bytes to `visit`, up to the first bad frame. `visit` may take the
+/// payload. Reads all `length` bytes. Needs memory for one buffer, one payload, and all bytes from the first bad frame
+/// on.
 pub(crate) fn walk(
     id: FileId,
     file: impl Read,

@@ -25,7 +25,7 @@ use crate::lost::LostFolder;
 pub(crate) struct Survey {
     /// Usable files in order, each with the result of its walk.
     pub(super) kept: Vec<(FileId, Walk)>,
-    /// Parts that an open would lose, in order.
+    /// Parts that are dropped if an operator accepts the loss, in order.
     lost: Vec<Lost>,
     /// Number of entries in the usable files.
     pub(crate) entries: u64,
@@ -179,9 +179,9 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
 /// sync.
 ///
 /// Only the bytes after the last known sync are doubtful. A durable copy of the doubtful bytes is written first. Then
-/// the file is truncated before them, and the same bytes are appended, so that their blocks are written again. Copying
-/// a whole journal would double the time of a start. The whole file is copied only if more than half of its intact
-/// bytes are doubtful, or if an earlier rewrite was interrupted.
+/// the file is truncated at the first doubtful byte, and the same bytes are appended, so that their blocks are written
+/// again. Copying a whole journal would double the time of a start. The whole file is copied only if more than half of
+/// its intact bytes are doubtful, or if an earlier rewrite was interrupted.
 pub(super) fn settle_end(folder: &Path, id: FileId) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);

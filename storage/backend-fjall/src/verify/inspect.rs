@@ -136,8 +136,8 @@ impl VerifyReport {
 }
 
 /// Returns the tables that a version file names, with their checksums; `None` if the file cannot be parsed. The layout
-/// is that of lsm-tree (`src/version/mod.rs`): levels of runs of tables, each table with number, kind of checksum,
-/// checksum, sequence.
+/// is that of lsm-tree (`src/version/mod.rs`): the file lists levels, a level lists runs, and a run lists tables. The
+/// entry of a table has its number, the kind of checksum, the checksum and a sequence.
 fn tables_in(version: &Path) -> Option<Vec<(u64, u128)>> {
     let reader = sfa::Reader::new(version).ok()?;
     let mut section = reader.toc().section(b"tables")?.buf_reader(version).ok()?;

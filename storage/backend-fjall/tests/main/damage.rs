@@ -1,4 +1,4 @@
-//! Damaged files: an open is refused or read-only, and a loss is never silent.
+//! Damaged files: opening the folder is refused or results in a read-only backend, and a loss is never silent.
 //!
 //! Bytes are flipped, zeroed and cut off at offsets spread over each kind of file. An accepted loss is checked against
 //! its report, and is not reported again.

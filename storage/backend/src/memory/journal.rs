@@ -91,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Frees the slots of `slot_entries` sequence numbers that are entirely below `to`.
+    /// Frees each slot that is entirely below `to`. A slot covers `slot_entries` consecutive sequence numbers.
     pub(super) fn forget(&mut self, to: SequenceNumber, slot_entries: u64) {
         let first_kept = SequenceNumber(to.0 / slot_entries * slot_entries);
         self.entries = self.entries.split_off(&first_kept);
