@@ -25,7 +25,8 @@ const ENTRY_VERSION: u8 = 1;
 /// Content of one fuzzing run.
 #[derive(Debug, Arbitrary)]
 enum Input {
-    /// Arbitrary bytes as an entry: unchanged, and after the header of an entry (model tag and version).
+    /// Arbitrary bytes. They are checked as an entry twice: unchanged, and after a valid header (model tag and
+    /// version).
     Entry(Vec<u8>),
     /// Rows of the catalog.
     Rows(Vec<Row>),

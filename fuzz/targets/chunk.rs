@@ -1,6 +1,7 @@
-//! Fuzz target: arbitrary bytes as a chunk of either version, with the checksum ignored. Opening and decoding return
-//! an error or a run, and never panic. A column with summaries has one per bucket. If a decoded run can be encoded,
-//! the new chunk decodes to the same run. Encoding uses the default options, then tight effort with hourly summaries.
+//! Fuzz target: arbitrary bytes as a chunk of either version, with the checksum ignored. Opening and decoding return an
+//! error or a run, and never panic. A column with summaries has one summary per bucket. If a decoded run can be
+//! encoded, the new chunk decodes to the same run. Encoding uses the default options, then tight effort with hourly
+//! summaries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

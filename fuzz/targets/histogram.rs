@@ -1,5 +1,5 @@
-//! Fuzz target: arbitrary bytes as a stored histogram. Decoding returns an error or a histogram that encodes to
-//! stable bytes. Its notation can be parsed; its arithmetic and text output never panic.
+//! Fuzz target: arbitrary bytes as a stored histogram. Decoding returns an error or a histogram that encodes to stable
+//! bytes. The text notation of this histogram can be parsed. Arithmetic and text output never panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

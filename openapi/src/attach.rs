@@ -1,4 +1,4 @@
-//! Attach: tables from the archive of another database.
+//! Bodies of requests that attach tables from the archive of another database.
 //!
 //! The request starts a job. By default, the progress of the job is streamed as NDJSON, one [`AttachProgress`] per
 //! line.

@@ -1,7 +1,7 @@
 //! Deletes of points and of timelines.
 //!
-//! A request must contain its selection, and a delete of points also both ends of its range, so that an omitted
-//! member cannot delete everything.
+//! A request must contain a selection of timelines. A delete of points must also contain both ends of the time range.
+//! An omitted member therefore cannot delete everything.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,6 +1,6 @@
 //! Error body of all routes except those of InfluxDB, Prometheus and OTLP.
 //!
-//! Clients decide by [`ErrorCode`], which is stable across versions; messages may change.
+//! Clients distinguish errors by [`ErrorCode`], which is stable across versions; messages may change.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -143,7 +143,7 @@ pub struct IndexDetail {
 }
 
 impl CreateIndex {
-    /// Converts the definition to the settings of the model. `type_of` returns the type of a column of the table.
+    /// Converts the definition to an [`IndexSpec`]. `type_of` returns the type of a column of the table.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Jobs: planned, running and past background work, and requests that control it.
 //!
-//! Names of job kinds are defined by [`JobKind`] of the model, so that API, metrics and command line use the same
+//! [`JobKind`] of `tideline-model` defines the names of job kinds, so that API, metrics and command line use the same
 //! names.
 
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ pub struct StartJobs {
     pub wait: Option<bool>,
 }
 
-/// Schema of [`JobKind`], with the names of the model.
+/// Schema of [`JobKind`], with the names that `tideline-model` defines.
 pub struct JobKindSchema;
 
 impl PartialSchema for JobKindSchema {

@@ -1,4 +1,4 @@
-//! Schemas of string enums that the model defines.
+//! Schemas of string enums that `tideline-model` defines.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 pub struct RekeyRows {
     /// Name of the target, a table of the model `wide` that exists.
     pub into: String,
-    /// True to accept a target whose key lacks columns of the source key: rows with the same other values become one
-    /// row. Default false.
+    /// True to accept a target whose key lacks columns of the source key. Rows with equal values of the target key then
+    /// become one row. Default false.
     #[serde(default)]
     pub merge: bool,
     /// True to wait for the end of the job. Default false.

@@ -67,7 +67,7 @@ pub struct SqlEnd {
     pub returned: u64,
     /// Token of the next page; `null` at the end. The last page of `COUNT(*)` has the whole count.
     pub next: Option<String>,
-    /// Reason why the page ended before the result. Omitted at its end.
+    /// Reason why the page ended before the end of the result. Omitted at the end of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<PageEnd>,
 }

@@ -151,7 +151,7 @@ pub struct TableSettings {
     pub policy: Option<PolicyChanges>,
 }
 
-/// Schema of [`TableModel`], with the names of the model.
+/// Schema of [`TableModel`], with the names that `tideline-model` defines.
 pub struct TableModelSchema;
 
 impl PartialSchema for TableModelSchema {

@@ -1,7 +1,7 @@
 //! Settings of wide tables: key columns with their modifiers, declared columns, versions.
 //!
-//! The types are separate from those of the model, so that a misspelt member or a column with two modifiers is refused,
-//! and so that numbers that the server assigns are not part of the API.
+//! The types are separate from those of `tideline-model`, so that a misspelt member or a column with two modifiers is
+//! refused, and so that numbers that the server assigns are not part of the API.
 
 use std::borrow::Cow;
 
@@ -50,12 +50,12 @@ pub struct WideSettings {
     /// Time after which data expires: it is hidden at once, and its bytes are freed later. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<DurationText>,
-    /// Data that expires at once. Default `row`.
+    /// Unit in which data expires: whole rows or single versions. Default `row`.
     #[serde(default)]
     pub ttl_of: TtlOf,
 }
 
-/// Data that expires at once.
+/// Unit in which data expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TtlOf {
@@ -93,7 +93,8 @@ pub struct WideChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub version_guard: Option<Option<DurationText>>,
-    /// Time after which data expires; `null` = never. A longer time shows expired data again that was not removed yet.
+    /// Time after which data expires; `null` = never. If the time is extended, expired data that was not removed yet is
+    /// visible again.
     #[serde(
         default,
         deserialize_with = "present",
@@ -101,7 +102,7 @@ pub struct WideChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub ttl: Option<Option<DurationText>>,
-    /// Data that expires at once.
+    /// Unit in which data expires: whole rows or single versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_of: Option<TtlOf>,
 }
@@ -121,7 +122,7 @@ pub struct WideView {
     pub allow_rising_key: bool,
     /// Time after which data expires; `null` = never.
     pub ttl: Option<DurationText>,
-    /// Data that expires at once.
+    /// Unit in which data expires: whole rows or single versions.
     pub ttl_of: TtlOf,
 }
 
@@ -249,7 +250,7 @@ pub struct RowColumn {
     pub column_type: ColumnType,
 }
 
-/// Schema of [`ColumnType`], with the names of the model.
+/// Schema of [`ColumnType`], with the names that `tideline-model` defines.
 pub struct ColumnTypeSchema;
 
 impl PartialSchema for ColumnTypeSchema {
@@ -286,7 +287,7 @@ impl ToSchema for KeyOrderSchema {
 }
 
 impl WideSettings {
-    /// Converts to the settings of the model.
+    /// Converts the settings to a [`WideSpec`].
     ///
     /// # Errors
     ///
@@ -314,7 +315,7 @@ impl WideSettings {
 }
 
 impl WideChanges {
-    /// Applies the changes to settings of the model.
+    /// Applies the changes to a [`WideSpec`].
     ///
     /// # Errors
     ///
@@ -391,7 +392,7 @@ impl KeyColumn {
             }
     }
 
-    /// Converts to the settings of the model.
+    /// Converts the column to a [`KeyColumnSpec`].
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Pages of the columns of rows with many columns.
 //!
-//! Columns are returned in the order of their names. If a row has more columns than a page, the page includes the name
-//! of the next column. A client can therefore continue, and the server keeps no state. Reading a page of a large row
-//! reads only the stored fragments with the columns of the page.
+//! Columns are returned in the order of their names. If a row has more columns than fit in a page, the page contains
+//! the name of the next column. The client continues at this column, so the server keeps no state. Reading a page of a
+//! large row reads only the stored fragments with the columns of the page.
 
 use tideline_engine::rows::{ColumnSpan, Mutation};
 use tideline_engine::{Engine, WideTable};
@@ -67,8 +67,8 @@ impl ColumnPages {
         name >= self.from.as_str() && self.to.as_deref().is_none_or(|to| name < to)
     }
 
-    /// Reads the columns of rows by their stored keys and passes each row, as JSON, to `take`; `None` for a row that
-    /// does not exist. Returns the number of rows that exist.
+    /// Reads the requested columns of the rows with the given stored keys. Passes each row to `take` as JSON, or `None`
+    /// if the row does not exist. Returns the number of rows that exist.
     ///
     /// # Errors
     ///
@@ -116,7 +116,8 @@ impl ColumnPages {
         Ok(found)
     }
 
-    /// Appends the first columns of a row, by name, as JSON. Adds the name of the next column if the row has more.
+    /// Appends the first columns of a row as JSON, sorted by name. If the row has more columns, also appends the name
+    /// of the next one.
     fn write_row(
         &self,
         table: &WideTable,

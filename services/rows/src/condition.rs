@@ -76,7 +76,7 @@ struct RowRecord<'r, 'm> {
     matcher: &'r RowMatcher,
     layout: &'r KeyLayout,
     key: &'r [u8],
-    /// Values of the key columns, decoded when a condition tests one.
+    /// Values of the key columns. They are decoded when the condition first tests a key column.
     values: OnceCell<Vec<KeyValue<'r>>>,
     row: Option<&'r Mutation<'m>>,
 }

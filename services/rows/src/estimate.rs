@@ -2,14 +2,14 @@
 //!
 //! 1. Rows are counted until the limit of exact counts is reached. If the ranges end before the limit, the count is
 //!    exact.
-//! 2. Otherwise, the ranges are the first strata of a sample. A stratum is estimated by random descents: the keys of a
-//!    range form a tree by their half bytes. A descent chooses one of the `n` branches at each node, and ends at a
-//!    range of at most [`LEAF_ROWS`] rows, which is counted. The count multiplied by all `n` on the path is an unbiased
-//!    estimate (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
-//! 3. The stratum with the largest standard error is split into its branches, until the error is small or the effort is
-//!    used up. The error of a stratum is assumed to be at least a quarter of its estimate, because a few descents can
-//!    agree by chance. The interval is the sum of the estimates ± 3 standard errors. Its lower end is at least the
-//!    number of rows that were counted.
+//! 2. Otherwise, the ranges are the first strata of a sample. The keys of a range form a radix tree over half bytes. A
+//!    stratum is estimated by random descents in this tree. A descent chooses one of the `n` branches of each node,
+//!    ends at a range of at most [`LEAF_ROWS`] rows, and counts its rows. The count multiplied by the `n` of every node
+//!    on the path is an unbiased estimate (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
+//! 3. The stratum with the largest standard error is repeatedly replaced by its branches, until the total standard
+//!    error is small or the limit of the effort is reached. The error of a stratum is assumed to be at least a quarter
+//!    of its estimate, because a few descents can agree by chance. The interval is the sum of the estimates ± 3
+//!    standard errors. Its lower end is at least the number of rows that were counted.
 //!
 //! The interval describes the spread of the samples. It is not a guarantee: if a dense range is under a rarely chosen
 //! branch, the true count can be outside the interval. Random numbers are seeded by the request, so that a repeated
@@ -27,14 +27,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Result, RowsError};
 use crate::read::Scan;
 
-/// Maximum number of rows of a range at which a descent ends and counts the rows.
+/// Maximum number of rows of a leaf. A descent ends at a leaf and counts its rows.
 const LEAF_ROWS: usize = 64;
 /// Number of descents into a stratum.
 const DESCENTS: usize = 4;
 /// Minimum standard error of a stratum, as a share of its estimate. Without a minimum, a few descents that agree by
 /// chance would give an error of 0.
 const STRATUM_ERROR_MIN: f64 = 0.25;
-/// Maximum depth of a descent, in branches. At this depth, a descent ends regardless of the number of rows.
+/// Maximum depth of a descent, in branches. A descent that reaches this depth ends, and counts its range as one row.
 const DEPTH_MAX: usize = 64;
 /// Number of strata after which no stratum is split. This limit bounds the memory of an estimate.
 const STRATA_MAX: usize = 512;
@@ -158,7 +158,8 @@ impl Scan {
 }
 
 impl Sampler<'_> {
-    /// Counts the rows of all ranges; returns false if the limit was reached before their end.
+    /// Counts the matching rows of all ranges. Returns the count, and false if the limit was reached before the end of
+    /// the ranges.
     fn count(&mut self, limit: u64) -> Result<(u64, bool)> {
         let mut count = 0;
         for range in &self.scan.ranges.ranges {
@@ -227,7 +228,7 @@ impl Sampler<'_> {
         Ok(0)
     }
 
-    /// Estimates the rows of branches by one random descent.
+    /// Estimates the number of matching rows in branches by one random descent.
     fn descend(&mut self, branches: &[KeyRange]) -> Result<f64> {
         let mut factor = branches.len() as f64;
         let mut range = branches[self.below(branches.len())].clone();
@@ -243,7 +244,8 @@ impl Sampler<'_> {
         Ok(factor)
     }
 
-    /// Reads the first rows of a range. If it has more than [`LEAF_ROWS`] rows, also determines its branches.
+    /// Reads the first rows of a range. If the range has at most [`LEAF_ROWS`] rows, counts the matching ones;
+    /// otherwise determines the branches of the range.
     fn node(&mut self, range: &KeyRange) -> Result<Node> {
         let rows = self.read(range, Direction::Ascending, LEAF_ROWS + 1)?;
         if rows.len() <= LEAF_ROWS {
@@ -344,7 +346,7 @@ impl Sampler<'_> {
     }
 }
 
-/// Returns the number of half bytes that two keys have in common.
+/// Returns the length of the common prefix of two keys, in half bytes.
 fn common_halves(one: &[u8], other: &[u8]) -> usize {
     let bytes = one
         .iter()

@@ -1,8 +1,8 @@
 //! Explanations of reads: access path, ranges, estimated rows, and advice on the key.
 //!
-//! An explanation plans the read in the same way as the read itself. It therefore refuses every request that the read
-//! refuses, except a scan of the whole table, which is reported in the result. Sizes are averages over the first rows
-//! of the result.
+//! A read is planned in the same way for its explanation and for its execution. An explanation therefore refuses every
+//! request that the read refuses, except a scan of the whole table, which is reported in the result. Sizes are averages
+//! over the first rows of the result.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::selection::Selection;
 const MEASURED_ROWS: u64 = 200;
 /// Average length of keys, in bytes, above which shorter keys are advised.
 const KEY_BYTES_ADVISED: f64 = 1_024.0;
-/// Average length of keys, in bytes, up to which their share in a row gives no advice.
+/// Average length of keys, in bytes, up to which no advice is given on their share in a row.
 const KEY_BYTES_SMALL: f64 = 64.0;
 /// Share of the key in a row above which shorter keys are advised.
 const KEY_SHARE_ADVISED: f64 = 0.5;

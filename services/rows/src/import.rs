@@ -60,8 +60,8 @@ pub enum ImportSource {
 pub struct ImportSettings {
     /// Settings of the writes.
     pub write: WriteSettings,
-    /// Names of table columns by the names of file columns; `None` for file columns that are ignored. Columns that are
-    /// not in the map keep their names.
+    /// Maps the name of a file column to the name of a table column, or to `None` if the file column is ignored. File
+    /// columns that are not in the map keep their names.
     pub map: BTreeMap<String, Option<String>>,
     /// True if a record changes only the columns that it contains, false if it replaces the row.
     pub is_update: bool,

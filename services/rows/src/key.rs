@@ -64,7 +64,7 @@ pub(crate) fn parse_value(
 }
 
 /// Returns the ranges of stored keys selected by a prefix and bounds. If neither is given, `everything` must be true;
-/// `member` is the name of the request member that sets it.
+/// `member` is the name of the request member that sets `everything`.
 ///
 /// # Errors
 ///

@@ -117,8 +117,8 @@ pub fn get_stored(
     Ok(())
 }
 
-/// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns
-/// the number of rows that exist.
+/// Reads rows by their stored keys. Passes each row to `take` as JSON, or `None` if the row does not exist. Returns the
+/// number of rows that exist.
 ///
 /// # Errors
 ///
@@ -181,14 +181,14 @@ pub struct ScanTerms<'a> {
     pub allow_scan: bool,
 }
 
-/// Columns of rows that a result needs, in addition to those of its filter.
+/// Columns of a row that the result needs, in addition to the columns of the filter.
 #[derive(Debug, Clone, Copy)]
 pub enum NeededColumns<'a> {
     /// The newest values of these columns.
     Named(&'a [String]),
     /// The newest values of all columns.
     All,
-    /// The whole stored row, for example its versions.
+    /// The whole stored row, for example because versions are returned.
     Stored,
 }
 
@@ -289,7 +289,7 @@ impl Scan {
     }
 
     /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
-    /// keys, ignoring the bucket.
+    /// keys without the bucket.
     ///
     /// # Errors
     ///
@@ -511,7 +511,8 @@ impl Scan {
     }
 }
 
-/// Deletes the rows of a prefix and bounds: in one journal entry, or page by page if the table has indexes.
+/// Deletes the rows that a prefix and bounds select. In a table without indexes, one journal entry deletes all rows; in
+/// a table with indexes, the rows are deleted page by page.
 ///
 /// # Errors
 ///

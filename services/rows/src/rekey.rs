@@ -1,8 +1,8 @@
 //! Copy of the rows of a table into a table with another key.
 //!
-//! Columns are matched by name: a column of one key can be a column of the rows of the other table. Each row is written
-//! as an update with the times of the source, so a repeated copy changes nothing, and newer values that clients write
-//! into the target meanwhile stay.
+//! Columns are matched by name: a key column of one table can be an ordinary column of the other table. Each row is
+//! written as an update with the version times of the source. A repeated copy therefore changes nothing, and newer
+//! values that clients write to the target during the copy are kept.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct RekeyProgress {
     pub written: u64,
     /// Number of rows that the target cannot hold.
     pub refused: u64,
-    /// Key and reason of the first of them.
+    /// Key of the first refused row, and the reason.
     pub first_refusal: Option<String>,
 }
 
@@ -42,7 +42,8 @@ pub struct Rekey {
     into: Arc<WideTable>,
     /// For each logical key column of the target, the column of the source.
     key: Vec<KeyOrigin>,
-    /// Numbers of the logical key columns of the source that become columns of the rows, with their names there.
+    /// Logical key columns of the source that become ordinary columns of the target: the number in the source key, and
+    /// the stored name in the target.
     demoted: Vec<(usize, ColumnName<'static>)>,
 }
 
@@ -56,8 +57,8 @@ enum KeyOrigin {
 }
 
 impl Rekey {
-    /// Plans a copy. `merge` accepts a target whose key lacks columns of the source key, so that several rows can become
-    /// one.
+    /// Plans a copy. If `merge` is true, the key of the target may lack columns of the source key; several source rows
+    /// can then become one row.
     ///
     /// # Errors
     ///
@@ -123,8 +124,8 @@ impl Rekey {
         &self.into
     }
 
-    /// Copies all rows. Calls `step` after each batch; false ends the copy. Returns the progress, and true if all rows
-    /// were read.
+    /// Copies all rows. Calls `step` after each batch; the copy ends if `step` returns false. Returns the progress, and
+    /// true if all rows were read.
     ///
     /// # Errors
     ///
@@ -291,7 +292,7 @@ impl Converted {
     fn to_write<'w>(&self) -> RowWrite<'w> {
         RowWrite {
             key: self.key.clone(),
-            // Rows are independent, so one that is refused keeps no other from being written.
+            // Each row is a partition of its own, so a refused row does not prevent other rows from being written.
             partition: self.key.len(),
             time: self.time,
             action: Action::Update(Update {

@@ -150,7 +150,8 @@ impl TableColumns {
         }
     }
 
-    /// Returns the number of the column that holds a value of a named column; `None` if it was not requested.
+    /// Returns the number of the table column in which a value of the row column `name` is stored; `None` if the row
+    /// column was not requested.
     fn number_of(&self, name: &str, value: &CellValue<'_>) -> Result<Option<usize>> {
         let own = self
             .numbers

@@ -1,7 +1,7 @@
 //! Page tokens: the position of a scan, bound to its request.
 //!
-//! A token is the merge key of the last row (its key in the order of the scan), preceded by a digest of the request and
-//! of the key. The server keeps no state for a token, so tokens survive restarts.
+//! A token contains the merge key of the last row, that is the key of the row in the scan without its bucket. A digest
+//! of the request and of the merge key precedes it. The server keeps no state for a token, so tokens survive restarts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -40,8 +40,8 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Maximum size in bytes of all returned rows of an entry that are stored with an idempotency key. If the returned rows
-/// are larger, the outcomes are stored without them.
+/// Maximum total size, in bytes, of the returned rows of an entry that are stored with an idempotency key. If the total
+/// is larger, the outcomes are stored without the returned rows.
 const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 
 /// Settings of a write.

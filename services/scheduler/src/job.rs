@@ -26,13 +26,13 @@ pub struct Job {
     pub by_hand: bool,
     /// Reason for the work, for users.
     pub reason: String,
-    /// Time when the work was first planned or requested, trusted nanoseconds since the epoch.
+    /// Time when the work was first planned or requested, by the trusted clock, in nanoseconds since the epoch.
     pub created: i64,
-    /// Earliest start, trusted nanoseconds since the epoch; `None` = only on request.
+    /// Earliest start by the trusted clock, in nanoseconds since the epoch; `None` = only on request.
     pub due: Option<i64>,
-    /// Time of the start, trusted nanoseconds since the epoch; `None` = not started.
+    /// Time of the start by the trusted clock, in nanoseconds since the epoch; `None` = not started.
     pub started: Option<i64>,
-    /// Time of the end, trusted nanoseconds since the epoch; `None` = not ended.
+    /// Time of the end by the trusted clock, in nanoseconds since the epoch; `None` = not ended.
     pub finished: Option<i64>,
     /// Start of the time range of the job, nanoseconds since the epoch; `None` = no specific range.
     pub from: Option<i64>,
@@ -40,7 +40,7 @@ pub struct Job {
     pub to: Option<i64>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data. For work whose amount is known only at its end: the actual amount.
+    /// Planned amount of data. If the amount is known only when the job ends, it is then replaced by the actual amount.
     pub total: Amount,
     /// Progress so far.
     pub done: JobProgress,
@@ -74,7 +74,7 @@ pub enum JobState {
     Done,
     /// The job failed. Planned work is planned again and waits before its next attempt.
     Failed,
-    /// The job ended early: it was cancelled, overtaken by other changes, or interrupted by the end of the process.
+    /// The job ended early: it was cancelled, made obsolete by other changes, or interrupted by the end of the process.
     Cancelled,
 }
 

@@ -1,9 +1,9 @@
 //! Journal of jobs: past jobs, served schedules, paused kinds and the next job id. The journal survives restarts.
 //!
 //! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. A round
-//! is a job kind that usually finds nothing to do; an unrequested round is written only at its end, and not if it found
-//! nothing. After a crash, a job that was running is recorded as interrupted, and planned work is planned again. A
-//! schedule is *served* when a scheduled time has passed and none of its work is due any more.
+//! is a job kind that usually finds nothing to do; an unrequested round is written only at its end, and only if it
+//! found something to do. After a crash, a job that was running is recorded as interrupted, and planned work is planned
+//! again. A schedule is *served* when a scheduled time has passed and none of its work is due any more.
 //!
 //! | row | content |
 //! |---|---|
@@ -70,7 +70,7 @@ impl Edit {
 struct TableState {
     /// Trusted timestamp up to which each schedule was served.
     served: BTreeMap<StoredKind, i64>,
-    /// Content of `served` in the last row of the table: the timestamps that a restart would read.
+    /// Content of `served` in the stored row of the table. A restart reads these timestamps.
     #[serde(skip)]
     stored: BTreeMap<StoredKind, i64>,
     paused: BTreeSet<StoredKind>,
@@ -140,8 +140,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns an id that was never used. The caller stores the row of [`Journal::ids_to_set_aside`], if there is
-    /// one.
+    /// Returns an id that was never used. The caller must then store the row that [`Journal::ids_to_set_aside`]
+    /// returns, if it returns one.
     pub(crate) fn next_id(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -174,11 +174,12 @@ impl Journal {
         row(table_name(table), &*state)
     }
 
-    /// Records a job that started or ended, or a waiting restore. Returns the edit that stores it and removes past jobs
-    /// while more than `history` jobs are recorded. Jobs that have not ended are always kept.
+    /// Records a job that started or ended, or a waiting restore. Removes past jobs until at most `history` jobs are
+    /// recorded; jobs that have not ended are always kept. Returns the edit that stores the job and removes the rows of
+    /// the removed jobs.
     ///
-    /// The oldest past job of the most frequent kind is removed first, so that a hundred folds do not displace the only
-    /// migration.
+    /// The oldest past job of the kind with the most past jobs is removed first, so that a hundred folds do not
+    /// displace the only migration.
     pub(crate) fn keep(&mut self, mut job: Job, history: usize) -> Edit {
         for text in [&mut job.outcome, &mut job.error].into_iter().flatten() {
             *text = text.chars().take(TEXT_CHARS_MAX).collect();
@@ -225,8 +226,8 @@ impl Journal {
             .collect()
     }
 
-    /// Records that a schedule was served. Returns the timestamp in the last row of the table; `None` if the row has
-    /// none.
+    /// Records that a schedule was served. Returns the timestamp of this schedule in the stored row of the table;
+    /// `None` if the row has none.
     pub(crate) fn serve(&mut self, table: TableId, kind: JobKind, now: i64) -> Option<i64> {
         let state = self.tables.entry(table).or_default();
         state.served.insert(StoredKind(kind), now);

@@ -5,8 +5,8 @@
 //! history. The runner has one thread and runs one job at a time, at a rate that leaves resources to writers and
 //! readers. Jobs can be listed, run, paused, resumed and cancelled.
 //!
-//! *Trusted* times are those of the store's trusted clock: the wall clock, limited by monotonic time. While the wall
-//! clock deviates too far, the clock is *in doubt* and nothing expires.
+//! *Trusted* times are readings of the store's trusted clock, which follows the wall clock as long as the wall clock
+//! agrees with monotonic time. While the wall clock deviates too far, the clock is *in doubt* and nothing expires.
 //!
 //! | module | holds |
 //! |---|---|

@@ -87,7 +87,8 @@ pub struct SegmentCounts {
     pub retired: u64,
 }
 
-/// Timestamps up to which the schedules of (table, job kind) pairs were served, trusted nanoseconds since the epoch.
+/// Timestamps up to which the schedules of (table, job kind) pairs were served, by the trusted clock, in nanoseconds
+/// since the epoch.
 pub type Served = HashMap<(TableId, JobKind), i64>;
 
 /// Settings of plans.
@@ -142,7 +143,7 @@ pub enum Mode {
     /// No details.
     #[default]
     Plain,
-    /// The points stay in the cold tier in addition to their files.
+    /// The points are written to files and also stay in the cold tier.
     Copied {
         /// True if the segments must first become one segment without deleted points.
         folded: bool,
@@ -206,7 +207,7 @@ pub struct Unplanned {
     pub table: Option<JobTable>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Time of the start, trusted nanoseconds since the epoch.
+    /// Time of the start by the trusted clock, in nanoseconds since the epoch.
     pub started: i64,
     /// Duration of the work.
     pub lasting: Duration,
@@ -266,7 +267,7 @@ impl Planned {
     }
 }
 
-/// Sorts a plan: work that may begin first, then by urgency, then by age of the data.
+/// Sorts a plan: due work before other work, then by urgency, then by the age of the data.
 pub(crate) fn sort(plan: &mut [Planned], now: i64) {
     plan.sort_by_key(|work| (!work.is_due(now), work.urgency, work.range.start));
 }
@@ -278,7 +279,7 @@ impl TableState {
         found.map_or(&Schedule::Continuous, |(_, schedule)| schedule)
     }
 
-    /// Returns the table in the form that jobs hold.
+    /// Returns the id and the name of the table, as stored in jobs.
     pub(crate) fn named(&self) -> JobTable {
         JobTable {
             id: self.id,

@@ -48,7 +48,7 @@ impl Overview {
         found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
     }
 
-    /// Plans the work of all models: due work first, then by urgency, then by age of the data.
+    /// Plans the work of all models. Sorts due work before other work, then by urgency, then by the age of the data.
     pub(crate) fn plan(&self, served: &Served, settings: &PlanSettings) -> Vec<Planned> {
         let plans = self.surveys.iter().map(|survey| survey.plan(served, settings));
         let mut planned: Vec<Planned> = plans.flatten().collect();

@@ -25,8 +25,9 @@ const RETRY_MIN: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(600);
 /// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
-/// Minimum time between two stored served times of a schedule, in nanoseconds, unless work was done. It bounds the
-/// writes of a schedule that runs every minute and never has work. A restart may catch up on times within it.
+/// Minimum interval, in nanoseconds, after which the served time of a schedule is stored again if no work was done. The
+/// interval limits the writes for a schedule that runs every minute and never has work. After a restart, scheduled
+/// times after the stored time count as not served.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Waiting or running job.
@@ -58,7 +59,7 @@ enum Backoff {
     CancelledUntil(i64),
 }
 
-/// Failures of a unit of work, in a row.
+/// Consecutive failures of a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RepeatedFailure {
     /// Number of failures in a row.
@@ -243,7 +244,7 @@ impl JobQueue {
             .find(|entry| entry.id == id)
     }
 
-    /// Records a success: ends the wait of the work, and notes its table and kind, so that the next served time of
+    /// Records a success: ends the wait of the work, and records its table and kind, so that the next served time of
     /// their schedule is stored.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.backoff_key());
@@ -291,7 +292,7 @@ impl JobQueue {
         wait
     }
 
-    /// Records a cancel. The work waits for the next time of its schedule, or for an hour without a schedule.
+    /// Records a cancel. The work waits for the next time of its schedule. Without a schedule, it waits for an hour.
     pub(crate) fn cancelled(&mut self, entry: &Entry, overview: &Overview, monotonic: Duration) {
         let table = entry.work.table.and_then(|id| overview.table(id));
         let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.kind)).ok());

@@ -28,7 +28,7 @@ use crate::runner::{Shared, State};
 use crate::scheduler::Scheduler;
 use crate::throttle::JobCommand;
 
-/// Running requested job. If it is dropped without an end, it is recorded as failed.
+/// Running requested job. If the value is dropped before [`end`](Self::end) is called, the job is recorded as failed.
 pub struct RequestedJob {
     shared: Arc<Shared>,
     begun: Arc<RunningRequest>,

@@ -33,7 +33,8 @@ struct RowsSurvey {
     now: Option<i64>,
 }
 
-/// Removals per time-to-live of a table: expired data occupies at most a tenth more time than it lives.
+/// Number of removals per time-to-live of a table, within the limits of [`REMOVAL_EVERY`]. Expired data is therefore
+/// removed within about a tenth of its time-to-live.
 const REMOVALS_PER_TTL: i64 = 10;
 /// Minimum and maximum interval between two removals, in nanoseconds.
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;

@@ -302,7 +302,8 @@ impl State {
             job: job.clone(),
             began: monotonic,
         });
-        // A round mostly finds nothing to do, so it gets a row only at its end, and not if it found nothing.
+        // A round mostly finds nothing to do, so a row is written only at its end, and only if it found something to
+        // do.
         let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()

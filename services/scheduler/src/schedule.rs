@@ -150,7 +150,7 @@ pub(crate) fn begins(schedule: &Schedule, since: [Option<i64>; 3], now: i64, rea
     if timetable.is_continuous() {
         return Some(ready);
     }
-    // A clock that was set back leaves timestamps of the future; they are ignored.
+    // Timestamps in the future were recorded before the clock was set back; they are ignored.
     let since = since.into_iter().flatten().filter(|at| *at <= now).max();
     // Work that becomes ready later waits for the first scheduled time from then on.
     let since = since.max((ready > now).then(|| ready.saturating_sub(1)));

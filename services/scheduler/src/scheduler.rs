@@ -227,9 +227,10 @@ impl Scheduler {
         job
     }
 
-    /// Cancels a job. A job run by a request stops between two steps; its completed steps stay. A running rewrite
-    /// leaves everything unchanged. Other running work cannot be interrupted and completes. The same work does not
-    /// start again before the next time of its schedule, or for an hour without a schedule.
+    /// Cancels a job. A job run by a request stops between two steps; its completed steps remain in effect. A running
+    /// rewrite leaves everything unchanged. Other running work cannot be interrupted and runs to its end. The same work
+    /// does not start again before the next time of its schedule; without a schedule, it does not start again for an
+    /// hour.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`plan`] | planner: facts → work, one file for each kind of jobs, and the preview of a policy |
+//! | [`plan`] | planner: derives work from facts, with one file for each kind of jobs; preview of a policy |
 //! | `perform` | execution of one unit of work |
 //! | `moves` | work that reads and writes segments |
 //! | `seals` | seals of the store, as jobs |
@@ -38,7 +38,7 @@ use crate::run::Run;
 /// Maintenance of series tables.
 pub(crate) struct Series {
     work: Arc<dyn SeriesWork>,
-    /// Time when each segment was first found with deletes, trusted nanoseconds since the epoch.
+    /// Time when each segment was first found with deletes, by the trusted clock, in nanoseconds since the epoch.
     deletes_since: Mutex<HashMap<SegmentId, i64>>,
 }
 

@@ -15,7 +15,7 @@ use tideline_engine::model::Clock;
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
 /// Interval between readings of the clock while a job waits. A command takes effect at once.
 const CLOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Bytes that a table may read at once after an idle time, as a duration at its rate.
+/// Credit of a table after an idle time: it may read at once as many bytes as its rate allows in this duration.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Data that a job has read and written so far.

@@ -51,8 +51,8 @@ pub struct Config {
     /// Bytes of memory for all budgets and requests. `None`: 60 % of the memory of the control group or
     /// machine.
     pub memory_max: Option<u64>,
-    /// Bytes of unsealed points at which they are sealed. `None`: derived from the number of timelines and the
-    /// memory.
+    /// Total size of the unsealed points, in bytes, at which they are sealed. `None`: derived from the number of
+    /// timelines and the memory.
     pub head_bytes_max: Option<u64>,
     /// Bytes of memory for the identities of a table. `None`: half of the memory of the control group or machine.
     pub identity_bytes_max: Option<u64>,
@@ -102,8 +102,8 @@ pub struct Resolved {
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// Longest time that a stopping server waits for running requests. Together with the time to close, a stop takes less
-/// than 5 s.
+/// Longest time that a stopping server waits for running requests. A stop takes less than 5 s, including the time to
+/// close the database.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Default for Config {

@@ -32,8 +32,8 @@ pub(crate) fn raise_limit() -> Option<u64> {
     }
 }
 
-/// Returns the number of connections that may be open, given the limit of open files and the number that the store may
-/// open.
+/// Returns the number of connections that may be open: `wanted`, or fewer if the limit of open files leaves too few
+/// descriptors after those that the store may open.
 pub(crate) fn connections_max(wanted: usize, limit: Option<u64>, store_files_max: usize) -> usize {
     let Some(limit) = limit else {
         return wanted;

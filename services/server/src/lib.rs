@@ -3,9 +3,9 @@
 //! `main.rs` is the binary `tideline`: the command line of this server and of the commands in `tideline-cli`.
 //!
 //! Apart from tests and benchmarks, this is the only crate that uses a concrete backend. The crate connects store,
-//! engine and HTTP service, and contains no logic about data. Order of a start: configuration → logging → listen → open
-//! the store → open the engine → start background work → serve. Order of a stop: refuse new connections → finish
-//! running requests → cancel background work → close the engine → exit.
+//! engine and HTTP service, and contains no logic about data. A start has these steps: read the configuration, start
+//! logging, listen, open the store, open the engine, start background work, serve requests. A stop has these steps:
+//! refuse new connections, finish running requests, cancel background work, close the engine, exit.
 //!
 //! | module | holds |
 //! |---|---|

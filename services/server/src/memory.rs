@@ -87,8 +87,8 @@ fn group_bytes(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// Returns the lowest limit of a group and its ancestors. In a container the path may be the path on the host; then
-/// only the mount itself has the file. `None` without a limit.
+/// Returns the lowest limit of a group and its ancestors. In a container, the path may be the path on the host; then
+/// only the root of the mount contains the file. `None` without a limit.
 fn lowest(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let around = group.ancestors().take_while(|group| group.starts_with(mount));
@@ -149,7 +149,7 @@ mod tests {
             bytes: GIB,
             source: MemorySource::ControlGroup,
         };
-        // Inside a container the group of the process is the mount itself.
+        // Inside a container, the group of the process is the root of the mount.
         let mount = "sys/fs/cgroup/memory/memory.limit_in_bytes";
         assert_eq!(limit(&[MACHINE, groups, (mount, "1073741824\n")]), group);
         let own = "sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes";

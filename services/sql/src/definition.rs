@@ -11,7 +11,7 @@ use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, T
 
 use crate::statement::quoted;
 
-/// Returns the column type for a type in SQL.
+/// Returns the column type that an SQL type denotes.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn type_of(data_type: &DataType) -> Result<ColumnType, String> {
     })
 }
 
-/// Returns the name of a type in SQL.
+/// Returns the SQL name of a column type.
 pub fn type_name(column_type: ColumnType) -> &'static str {
     match column_type {
         ColumnType::String => "VARCHAR",

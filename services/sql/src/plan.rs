@@ -2,10 +2,10 @@
 //!
 //! 1. The conditions that are joined by `AND` are grouped by column. On key columns, `=` and `IN` give lists of values,
 //!    and other comparisons give bounds.
-//! 2. The longest access path is chosen: whole keys if every key column has a list; otherwise the ranges of the longest
-//!    prefix of key columns with lists, with bounds on the next column; otherwise the whole table, if that is allowed.
-//!    A secondary index is used if the conditions restrict more of its key columns than of the primary key, or if only
-//!    the index has the required order.
+//! 2. The access path that uses the most key columns is chosen: whole keys if every key column has a list; otherwise
+//!    the ranges of the longest prefix of key columns with lists, with bounds on the next column; otherwise the whole
+//!    table, if that is allowed. A secondary index is used if the conditions restrict more of its key columns than of
+//!    the primary key, or if only the index has the required order.
 //! 3. Conditions that the path does not guarantee become the filter.
 //! 4. `ORDER BY` must be the order in which the path returns its rows, or the reverse order.
 

@@ -1,7 +1,7 @@
 //! Batches of Arrow streams and Parquet files.
 //!
-//! The Arrow reader allocates the sizes that a message declares. These sizes are therefore checked first, and only
-//! complete messages are passed to the reader. Parquet files are read in small batches, and the size of their row
+//! The Arrow reader allocates as much memory as a message declares. The declared sizes are therefore checked first, and
+//! only complete messages are passed to the reader. Parquet files are read in small batches, and the size of their row
 //! groups is checked.
 
 use std::io::{self, Read};
@@ -250,7 +250,7 @@ impl<R: Read> Messages<R> {
         self.read_exactly(body)
     }
 
-    /// Appends up to `bytes` of the input to the message. Memory grows with the bytes that arrive.
+    /// Appends at most the next `bytes` bytes of the input to the message. Memory is allocated as the bytes arrive.
     fn read(&mut self, bytes: u64) -> io::Result<u64> {
         let read = (&mut self.input).take(bytes).read_to_end(&mut self.message)?;
         Ok(read as u64)

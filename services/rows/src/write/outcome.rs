@@ -1,6 +1,7 @@
 //! Outcomes of a write, one per row, and their stored form for idempotency keys.
 //!
-//! An outcome holds the key of its row as it was given or assigned.
+//! The outcome of a written row contains its complete key: the key of the request, or the stored key if the server
+//! assigned the id or if the key has decimal columns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -50,7 +51,8 @@ pub(super) fn outcomes_of(
     outcomes: &[EngineOutcome],
     integers: RowIntegers,
 ) -> Vec<RowOutcome> {
-    // A stored decimal number has lost its trailing zeros, so the stored key is returned.
+    // A decimal number is stored without trailing zeros, so the stored key can differ from the key of the request and
+    // is returned instead.
     let mut logical = table.layout().logical().iter();
     let has_decimals = logical.any(|column| column.kind == KeyKind::Decimal);
     let selection = Selection::all(integers);

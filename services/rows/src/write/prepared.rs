@@ -1,6 +1,7 @@
 //! Changes of a row, parsed by the types of the table.
 //!
-//! The time of the write is not known here, so the action for the engine is built when the row is written.
+//! The time of the write is not known when a row is parsed, so the action for the engine is built when the row is
+//! written.
 
 use hashbrown::HashSet;
 use tideline_engine::model::{ColumnType, Timestamp};
@@ -106,7 +107,8 @@ impl Prepared {
     }
 }
 
-/// Parses the columns of a row, sorted by name, each with its values, newest version first.
+/// Parses the columns of a row. Returns them sorted by name; the values of a column are sorted from the newest to the
+/// oldest version.
 fn columns_of(
     engine: &Engine,
     table: &WideTable,

@@ -21,7 +21,7 @@ pub struct ArchiveState {
     pub behind: i64,
     /// Number of failures in a row: the maximum over moves into files and removals from the cold tier.
     pub failures: u32,
-    /// Time of the next attempt while moves fail, trusted nanoseconds since the epoch.
+    /// Time of the next attempt while moves fail, by the trusted clock, in nanoseconds since the epoch.
     pub tried_again: Option<i64>,
     /// Last job that moved points into files, with any outcome.
     pub last_job: Option<Job>,
@@ -92,7 +92,8 @@ impl Scheduler {
 /// Points of a table that wait to be archived.
 struct Waiting<'a> {
     now: i64,
-    /// Time when the first of these points became old enough, trusted nanoseconds; `None` = no points wait.
+    /// Time when the first of these points became old enough, by the trusted clock, in nanoseconds since the epoch;
+    /// `None` = no points wait.
     since: Option<i64>,
     /// Time of the last successful move, or of the policy change if that is later.
     progress: Option<i64>,
@@ -107,7 +108,7 @@ fn stalled(waiting: &Waiting<'_>) -> Option<String> {
     let since = waiting.since?;
     let waited = waiting.now.saturating_sub(since).max(0);
     let fails = waiting.failures >= STALLED_FAILURES;
-    // A timestamp of the future is from a clock that was set back.
+    // A timestamp in the future was recorded before the clock was set back.
     let progress = waiting.progress.filter(|at| *at <= waiting.now);
     let idle = waiting.now.saturating_sub(since.max(progress.unwrap_or(since)));
     let is_idle = waiting.is_due && idle > STALLED_AFTER;

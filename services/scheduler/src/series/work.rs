@@ -17,7 +17,7 @@ pub trait SeriesWork: Send + Sync + 'static {
     /// Returns the facts of all series tables now.
     fn facts(&self) -> Facts;
 
-    /// Returns the facts, and from the same moment the unsealed points of a table before each of the timestamps that
+    /// Returns the facts and, as of the same moment, the unsealed points of a table before each of the timestamps that
     /// `before` returns.
     ///
     /// # Errors

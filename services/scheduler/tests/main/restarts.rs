@@ -107,7 +107,7 @@ fn a_schedule_that_never_has_work_is_stored_as_served_every_hour() {
     work.log();
     work.scheduler().run_due();
     assert_eq!(work.log(), ["Catalog"]);
-    // A restart reads what was stored, so the hour does not begin again with it.
+    // A restart reads the stored served time, so the interval of an hour does not begin again at the restart.
     work.tables.lock()[0].segments.clear();
     work.advance(HOUR / 4);
     let before = row();

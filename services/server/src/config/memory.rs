@@ -110,7 +110,7 @@ impl Config {
         }
     }
 
-    /// Returns the bytes of the newest journal entries that are kept for watches.
+    /// Returns the maximum total size, in bytes, of the newest journal entries that are kept in memory for watches.
     pub(super) fn recent_bytes_max(&self) -> usize {
         let share = usize::try_from(self.memory_max_bytes() / RECENT_PART).unwrap_or(usize::MAX);
         self.engine.store.log.tail_bytes_max.min(share)
@@ -123,8 +123,8 @@ impl Config {
         self.memory_max.unwrap_or_else(granted)
     }
 
-    /// Returns the memory of a machine whose default of `memory.max` equals the current value. The default head size is
-    /// derived from that memory.
+    /// Returns the memory size, in bytes, for which the default of `memory.max` equals the current value. The default
+    /// head size is derived from this memory size.
     pub(super) fn memory_basis_bytes(&self) -> u64 {
         match self.memory_max {
             Some(max) => max / MEMORY_PERCENT * 100,

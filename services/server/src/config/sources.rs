@@ -206,8 +206,8 @@ impl Collector<'_> {
     }
 }
 
-/// Returns the most similar key: few different letters, or a similar name in another section. `None` if no key is
-/// similar enough.
+/// Returns the known key that is most similar to `path`, compared by its whole path or by its name in another section.
+/// `None` if no key is similar enough.
 fn nearest(path: &str) -> Option<&'static Key> {
     let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |key: &Key| {

@@ -51,9 +51,8 @@ pub(crate) fn fleet(seed: u64, hosts: u32, now: Timestamp) -> Fleet {
     })
 }
 
-/// Posts the fleet's history, then new rows as they are due, until the progress is stopped. Failed writes are
-/// retried, so that the fleet has no gaps. On a folder that already contains the same hour, the newest values
-/// win.
+/// Posts the fleet's history, then new rows as they are due, until the progress is stopped. Failed writes are retried,
+/// so that the fleet has no gaps. If the folder already contains points of the same hour, the new values replace them.
 pub(crate) fn simulate(mut fleet: Fleet, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
     let hosts = fleet.hosts().len();
     let batch_steps = (BATCH_ROWS as usize / hosts).max(1);

@@ -1,7 +1,8 @@
 //! Choice between the primary key and the secondary indexes.
 //!
-//! An index that is being built is not used. A row without a value in an index column has no entry, so an index serves a
-//! statement only if the conditions test each of its columns: no condition is true for a column without a value.
+//! An index that is being built is not used. A row without a value in an index column has no entry. An index is
+//! therefore used only if, for each index column outside of the primary key, one of the conditions is false for all
+//! rows without a value in that column.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use tideline_engine::rows::ColumnName;
 use super::{Access, order};
 use crate::statement::{ColumnTest, Comparison, Predicate, Select};
 
-/// Returns the path that reads the fewest rows among those that return the requested order. Without such a path, returns
-/// the path of the primary key, so that the refusal describes it.
+/// Returns the path with the most restricted key columns among those that return the rows in the requested order. If
+/// there is no such path, returns the path of the primary key, so that the error message describes it.
 pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Access {
     if primary.is_whole_key() {
         return primary;

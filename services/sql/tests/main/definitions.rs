@@ -81,8 +81,8 @@ fn values_of_all_types_are_written_and_compared() {
         "d": "12345678901234567890.0123456789", "j": {"type": "json", "value": [{"type": "json", "value": 1}]},
         "t": "2026-11-20T12:00:00.500Z", "free": {"type": "binary", "value": "AQ=="}});
     let mut found = database.rows("SELECT * FROM t WHERE id = 1");
-    // The document itself has the form of a typed value, so the expected row has the typed form. A document in the
-    // plain form is converted to it.
+    // The document itself has the form of a typed value, so the expected row contains it in the typed form. If the
+    // found row contains it in the plain form, it is converted to the typed form.
     if found[0]["j"].is_array() {
         found[0]["j"] = json!({"type": "json", "value": found[0]["j"]});
     }

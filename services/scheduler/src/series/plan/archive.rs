@@ -182,7 +182,7 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     if late.saturating_mul(LATE_PARTS) >= there {
         return None;
     }
-    // A timestamp of the future is from a clock that was set back; it is ignored.
+    // A timestamp in the future was recorded before the clock was set back; it is ignored.
     let written = of(true).filter_map(|segment| segment.archived.filter(|at| *at <= now));
     let until = written.max()?.saturating_add(LATE_EVERY);
     (until > now).then(|| Waits {
@@ -226,8 +226,8 @@ pub struct ArchiveProgress {
     pub copied: Amount,
     /// Points that are old enough for files but are not in a file yet, except those in `late`.
     pub waiting: Amount,
-    /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch; `None` = no points
-    /// wait.
+    /// Time when the first waiting points became old enough, by the trusted clock, in nanoseconds since the epoch;
+    /// `None` = no points wait.
     pub waiting_since: Option<i64>,
     /// Late points that wait until there are more of them, or until a week has passed.
     pub late: Amount,

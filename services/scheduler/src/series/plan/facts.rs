@@ -10,7 +10,8 @@ use tideline_engine::time::TrustedNow;
 
 use crate::maintenance::{Amount, Served, TableState};
 
-/// Level of the narrowest cold window, a day: its number of doublings of the base window.
+/// Level of the narrowest cold window, which is a day wide: the number of times that the width of the base window is
+/// doubled.
 pub const COLD_LEVEL: u8 = 3;
 
 /// State of the store at one moment.
@@ -68,13 +69,15 @@ pub struct SegmentFacts {
     pub values: u64,
     /// Number of encoded bytes.
     pub bytes: u64,
-    /// Range of the segment's writes.
+    /// Range of the writes whose points are in the segment.
     pub written: WriteSpan,
-    /// Time when its files were written, trusted nanoseconds since the epoch; `None` = no files, or unknown.
+    /// Time when the files of the segment were written, by the trusted clock, in nanoseconds since the epoch; `None` =
+    /// no files, or unknown.
     pub archived: Option<i64>,
     /// True if the points of the segment are also in files, which replace the segment when it leaves the cold tier.
     pub is_copied: bool,
-    /// Time until which policies leave the segment in its tier, trusted nanoseconds since the epoch; `None` = not held.
+    /// Time until which policies leave the segment in its tier, by the trusted clock, in nanoseconds since the epoch;
+    /// `None` = not held.
     pub stays_until: Option<i64>,
     /// True if the segment may hold deleted points.
     pub has_deletes: bool,
@@ -87,12 +90,12 @@ pub struct SegmentFacts {
 pub struct History {
     /// Timestamp up to which the schedule of a (table, job kind) pair was served.
     pub served: Served,
-    /// Time when a segment was first found with deletes, trusted nanoseconds since the epoch.
+    /// Time when a segment was first found with deletes, by the trusted clock, in nanoseconds since the epoch.
     pub deletes_since: HashMap<SegmentId, i64>,
 }
 
 impl Amount {
-    /// Returns the total of some segments; the timelines are the largest number in one of them.
+    /// Returns the total of the given segments. The number of timelines is the largest number in one segment.
     pub fn of<'a>(segments: impl IntoIterator<Item = &'a SegmentFacts>) -> Self {
         let mut amount = Self::default();
         let mut windows = Vec::new();
@@ -135,8 +138,8 @@ impl TableFacts {
         segment.last >= self.visible_from(now)
     }
 
-    /// Returns the start of a day before which all points are old enough for the cold tier; `None` = the policy has no
-    /// `hot_ttl`.
+    /// Returns the start of the day that contains the timestamp `hot_ttl` before now. All points before this start are
+    /// old enough for the cold tier. `None` = the policy has no `hot_ttl`.
     pub(super) fn cold_before(&self, facts: &Facts) -> Option<i64> {
         let age = self.policy.hot_ttl?;
         Some(cold_boundary(facts.now().saturating_sub(age), facts.window_nanos))
@@ -205,8 +208,8 @@ impl SegmentFacts {
         self.stays_until.is_some_and(|until| until > now)
     }
 
-    /// Returns the part before a timestamp: points, values and bytes are estimated as if the points were spread evenly;
-    /// everything else stays.
+    /// Returns the part of the segment before a timestamp. Points, values and bytes are estimated as if the points were
+    /// spread evenly; all other members are unchanged.
     pub(super) fn before(&self, at: i64) -> Self {
         let span = i128::from(self.last) - i128::from(self.first) + 1;
         let part = (i128::from(at) - i128::from(self.first)).clamp(0, span);
@@ -225,7 +228,7 @@ impl SegmentFacts {
     }
 }
 
-/// Returns the window of at least this level around a window.
+/// Returns the narrowest window of at least this level that contains a window.
 pub(super) fn widened(window: Window, level: u8) -> Window {
     let mut wide = window;
     while wide.level < level {

@@ -36,8 +36,9 @@ pub const SEGMENTS_LASTING_MIN: usize = 300;
 /// Minimum ratio of the output of a join to its largest input, so that a large window is not rewritten for a little
 /// late data.
 const JOIN_GROWTH: u64 = 2;
-/// Doublings of the width of a window by one join: eight neighbours at once. Until 64 neighbours are one window, a byte
-/// is then rewritten twice, instead of six times if windows were joined in pairs.
+/// Number of times that one join doubles the width of a window: eight neighbours are joined at once. A byte is then
+/// rewritten twice until 64 neighbours have become one window. If windows were joined in pairs, it would be rewritten
+/// six times.
 const JOIN_LEVELS: u8 = 3;
 /// A joined window spans at most 1/8 of the age at which its points move or expire, because points may stay longer by
 /// that span. A day is always allowed.

@@ -9,8 +9,8 @@ use super::writes::Inputs;
 use super::{Claimed, begins, work};
 use crate::maintenance::{Mode, Planned, Urgency};
 
-/// Maximum time until the start of a move that claims its segments before folds and purges, in nanoseconds. Such a move
-/// also does the work of a fold or purge.
+/// A move that starts within this time, in nanoseconds, claims its segments before folds and purges. The move also does
+/// the work of a fold or purge.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Kind of move.
