@@ -93,7 +93,7 @@ fn measure(version: &str, names: usize, template: &Template, decode: Decode, run
     );
 }
 
-/// Returns series with eight labels each that cycle through `names` metric names.
+/// Returns series with eight labels each. Consecutive series cycle through `names` metric names.
 fn series(names: usize) -> Vec<Series> {
     let one = |place: usize| {
         let labels = [

@@ -166,8 +166,8 @@ pub(crate) fn last_of_each_name<N: AsRef<[u8]>>(names: &[N]) -> Option<Vec<usize
     if !order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
         return None;
     }
-    // The sort is stable: within a run of equal names, the first entry is the first position and the last entry the
-    // last value.
+    // The sort is stable: within a run of equal names, the first entry is the index of the first value, and the last
+    // entry is the index of the last value.
     let mut kept: Vec<(usize, usize)> = order
         .chunk_by(same)
         .filter_map(|run| Some((*run.first()?, *run.last()?)))

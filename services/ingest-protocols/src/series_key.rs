@@ -1,8 +1,8 @@
 //! Raw series keys of the form `measurement[,tag=value…]`, by which decoders identify a timeline.
 //!
-//! In line protocol, the bytes are exactly those before the first unescaped space of a line. The engine therefore
-//! caches by the bytes, and [`parse`] runs only for new keys. The JSON decoders build keys with [`write()`]; the keys
-//! of Prometheus series have another encoding, see [`parse`].
+//! In line protocol, the key is exactly the bytes before the first unescaped space of a line. The engine therefore uses
+//! these bytes as cache key, and [`parse`] runs only for new keys. The JSON decoders build keys with [`write()`]; the
+//! keys of Prometheus series have another encoding, see [`parse`].
 //!
 //! # Escaping
 //!

@@ -15,7 +15,7 @@ const TAG: &str = "db";
 
 /// Returns true if the default table has a timeline whose tag `db` is `database`.
 pub fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
-    // Names are sorted, so the first name with a prefix is the prefix itself if it exists.
+    // Names are sorted, so the first name with the prefix `database` is `database` itself if that name exists.
     let first = NameSelection {
         prefix: database,
         after: None,

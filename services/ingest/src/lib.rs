@@ -1,4 +1,4 @@
-//! Write path of all protocols: target → decode → write → outcome.
+//! Write path of all protocols: finds the target, decodes the body, writes the points and returns the outcome.
 //!
 //! A service passes a [`WriteRequest`] and a decompressed body to [`write()`], and encodes the [`Outcome`] in its
 //! protocol. The crate does not depend on HTTP: it has no status codes, headers or response bodies.

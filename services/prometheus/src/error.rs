@@ -1,4 +1,4 @@
-//! Errors of requests that are detected before anything is read.
+//! Request errors that are detected before any data is read.
 
 use tideline_engine::condition::PatternError;
 

@@ -1,9 +1,9 @@
 //! Escaping of metric and label names for clients that support only plain names.
 //!
 //! A metric or label may have any name. A name is plain if it consists of ASCII letters, digits and `_` (for metrics
-//! also `:`) and does not begin with a digit. The text format quotes a name that is not plain, which older scrapers
-//! cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept` header requests. In the
-//! path of a request, a name that is not plain is escaped by [`Escaping::Values`].
+//! also `:`) and does not begin with a digit. The text format quotes a name that is not plain. Older scrapers cannot
+//! parse quoted names; they receive an escaped name, in the escaping that their `Accept` header requests. In the path
+//! of a request, a name that is not plain is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,8 +25,8 @@ pub(crate) enum Escaping {
 
 impl Escaping {
     /// Reads the parameter `escaping` of an `Accept` header. The media types are examined in descending order of
-    /// quality, up to the first that Prometheus would respond with; the last parameter found counts. Without the
-    /// parameter, the default is returned.
+    /// quality, up to and including the first one in which Prometheus would respond. If several examined types have the
+    /// parameter, the last one counts. Without the parameter, the default is returned.
     pub(crate) fn from_accept(accept: &str) -> Self {
         let mut kinds: Vec<Accepted<'_>> = accept.split(',').map(Accepted::read).collect();
         kinds.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -184,8 +184,8 @@ impl SeriesView<'_> {
                 }),
             );
             check_count(all.values().map(|of| of.exemplars.len()).sum())?;
-            // Counting restarts for each selector: exemplars that several selectors find are in the map only
-            // once.
+            // The counter restarts for each selector, because exemplars that several selectors find are stored in the
+            // map only once.
             count.store(0, Ordering::Relaxed);
         }
         let series = |(labels, of): (Labels, HeldExemplars<'_>)| SeriesExemplars {

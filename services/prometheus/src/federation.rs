@@ -238,7 +238,8 @@ fn put_buckets(
     put("_count", None, histogram.count);
 }
 
-/// Writes a line. A series without `instance` gets an empty one, so that the scraper does not add its own.
+/// Writes a line. A series without the label `instance` gets an empty one; otherwise the scraper would add its own
+/// label `instance`.
 fn put_sample(
     (name, suffix): (&str, &str),
     (labels, bound): (&Labels, Option<&str>),

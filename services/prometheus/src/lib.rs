@@ -37,14 +37,14 @@
 //! | module | content |
 //! |---|---|
 //! | [`view`] | [`SeriesView`], extended by the other modules |
-//! | [`names`] | metric name → fields of measurements |
-//! | `matching` | matchers → conditions of the search index |
-//! | `scope` | selection → timelines |
+//! | [`names`] | resolution of metric names to fields of measurements |
+//! | `matching` | conversion of matchers to conditions of the search index |
+//! | `scope` | selection of timelines by matchers |
 //! | [`listing`] | lists of series, label names, label values |
 //! | [`cardinality`] | number of series, names and labels |
 //! | [`source`] | samples of series, for PromQL |
 //! | [`transfer`] | page-by-page transfer of encoded samples |
-//! | `samples`, `steps` | runs of points → samples or windows of series |
+//! | `samples`, `steps` | conversion of runs of points to samples or windows of series |
 //! | `series_merge` | merge of series with several timelines |
 //! | `page` | page of a transfer |
 //! | `held_bytes` | accounting of held bytes against the budget and the memory account |

@@ -119,7 +119,7 @@ mod tests {
             matcher(MatchOp::Regex, ".*"),
             matcher(MatchOp::Regex, "h1.*"),
             matcher(MatchOp::NotRegex, &long),
-            // Short, but large when compiled.
+            // This expression is short, but large when compiled.
             matcher(MatchOp::Regex, r"\pL{50}"),
         ];
         let split = Split::new(&matchers);

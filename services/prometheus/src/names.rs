@@ -76,8 +76,8 @@ fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
         for field in fields {
             if let Some((id, kind)) = schema.field_of(measurement, field)
                 && let Some(part) = part_of(field, kind)
-                // `histogram` has the name of the measurement only with histograms; with numbers it is named like
-                // other fields.
+                // A field `histogram` has the name of the measurement only if it holds histograms; if it holds numbers,
+                // it is named like other fields.
                 && is_named(name, measurement, field, kind)
             {
                 metric.take(part, id);

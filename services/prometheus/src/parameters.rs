@@ -26,7 +26,7 @@ const TIME_MAX_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 pub struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Parses parameters from form-encoded parts. The form of the body must precede the query string of the URL.
+    /// Parses parameters from form-encoded parts. The form-encoded body must precede the query string of the URL.
     pub fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let pairs = parts.into_iter().flat_map(form_urlencoded::parse);
         Self(
@@ -62,8 +62,8 @@ impl Parameters {
         parse_time(self.text(name)).map_err(|problem| wrong(name, problem))
     }
 
-    /// Reads the range from `start` to `end` in milliseconds, both inclusive. Missing ends default to the first and
-    /// last supported time.
+    /// Reads the range from `start` to `end` in milliseconds, both inclusive. A missing `start` defaults to the first
+    /// supported time, a missing `end` to the last one.
     pub(crate) fn range(&self) -> Result<(i64, i64)> {
         let start = self.optional_time("start")?.unwrap_or(TIME_MIN);
         let end = self.optional_time("end")?.unwrap_or(TIME_MAX);

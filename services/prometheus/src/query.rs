@@ -20,7 +20,7 @@ use crate::view::SeriesView;
 
 /// Maximum of range ÷ step: enough for the minutes of a week or the hours of a year.
 const STEPS_MAX: i64 = 11_000;
-/// Maximum number of warnings of an evaluation, and of infos, that a response lists.
+/// Maximum number of warnings of an evaluation that a response lists. The same maximum applies to infos.
 const NOTES_MAX: usize = 10;
 
 /// Parameters of a query, except for its expression.

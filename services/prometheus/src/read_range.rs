@@ -1,7 +1,7 @@
 //! Time range that an expression reads, and the selectors of an expression. The time range determines whether the query
 //! runs in the cold pool.
 //!
-//! Both are found by walking the syntax tree; nothing is evaluated.
+//! The time range and the selectors are found by walking the syntax tree; nothing is evaluated.
 
 use tideline_promql::Matcher;
 use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, VectorSelector};
@@ -9,7 +9,8 @@ use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, Vecto
 use crate::parameters::{TIME_MAX, TIME_MIN};
 
 /// Returns the first and last timestamp that an expression reads when evaluated over `span`, in milliseconds; `None` if
-/// the expression reads no samples. A range or offset that must be computed first counts as all time.
+/// the expression reads no samples. If a range or an offset must be computed first, the expression counts as reading
+/// all time.
 pub(crate) fn read_range(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
     let walk = SelectorWalk {

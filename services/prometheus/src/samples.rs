@@ -120,8 +120,8 @@ impl Gathered {
         self.series.iter().map(SampleBuffer::bytes).sum()
     }
 
-    /// Removes the samples before `start`, after all runs of a timeline have been added. Before that, it sets the reset
-    /// hints of the histograms, because a hint depends on earlier samples.
+    /// Sets the reset hints of the histograms, which depend on earlier samples, and then removes the samples before
+    /// `start`. All runs of the timeline must have been added.
     pub(crate) fn forget_before(&mut self, start: i64) {
         for series in &mut self.series {
             series.note_resets();

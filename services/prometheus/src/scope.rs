@@ -83,7 +83,7 @@ impl<'m> Selection<'m> {
         let found = view
             .engine()
             .select(view.table, &Condition::And(conditions), &is_over);
-        // If the watch stopped the search, its reason is returned.
+        // If the watch stopped the search, the error of the watch is returned.
         view.check()?;
         let found = found.map_err(|error| crate::failure::of_engine(&error))?;
         selection.ordinals = found.iter().map(Ordinal).collect();

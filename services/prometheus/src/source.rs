@@ -29,7 +29,7 @@ use crate::view::SeriesView;
 /// the first wanted one is a reset.
 pub(crate) const BEFORE_HISTOGRAMS: i64 = 300_000;
 
-/// Name, in memory-limit errors, of the buffers for samples of the timelines being read.
+/// Description, in memory-limit errors, of the sample buffers of the timelines being read.
 pub(crate) const GATHERED: &str = "bytes of samples gathered from timelines at once";
 
 /// Series of a table, for the evaluation of an expression.
@@ -203,8 +203,8 @@ impl<'r> Reading<'r> {
         is_numbers && self.shared[at].iter().all(|shared| !shared)
     }
 
-    /// Computes the window results of a timeline's series and passes them to the evaluator. A timeline that needs its
-    /// samples is added to `doubtful` and read again later. Returns true in both cases.
+    /// Computes the window results of a timeline's series and passes them to the evaluator. A timeline whose windows
+    /// cannot be computed without samples is added to `doubtful` and read again later. Returns true in both cases.
     fn steps(
         &self,
         found: &Found,
@@ -278,8 +278,9 @@ impl<'r> Reading<'r> {
         })
     }
 
-    /// Calls `hand_on` for each metric of a timeline with a function that returns its labels. `hand_on` returns
-    /// `None` if the metric has no data or the timeline was removed.
+    /// Calls `hand_on` for each metric of a timeline, with a function that returns the labels of the series (`None` if
+    /// the timeline was removed). Stops at the first error that `hand_on` returns; `None` means that there is no data
+    /// to pass.
     fn deliver(
         &self,
         found: &Found,

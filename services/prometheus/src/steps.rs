@@ -36,7 +36,7 @@ pub(crate) struct Steps {
     segments: Vec<Segment>,
     /// Last millisecond so far.
     last: Option<i64>,
-    /// True if the last timeline had timestamps that are not whole milliseconds, in a read with summaries.
+    /// True if a read of the last timeline with summaries found timestamps that are not whole milliseconds.
     pub(crate) has_fractions: bool,
 }
 

@@ -10,8 +10,8 @@ use tideline_query::{Budget, Cancel, Querier, Watch};
 use crate::failure;
 use crate::time::NANOS_PER_MILLI;
 
-/// Prometheus view of a table, for one request. It is bounded by a budget of time and sizes, which starts when the
-/// view is created, and is cancelled when the client disconnects.
+/// Prometheus view of a table, for one request. A budget of time and sizes limits the view; the time starts when the
+/// view is created. The view is cancelled when the client disconnects.
 ///
 /// Calls block.
 ///

@@ -247,7 +247,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Returns an error if the matching of operands that are not both vectors has labels or fill values.
+    /// Returns an error if a matching has labels or fill values although its operands are not both vectors.
     fn no_matching(&self, matching: Option<VectorMatching>, at: TextRange) -> Result<(), ParseError> {
         let matching = matching.unwrap_or_default();
         if !matching.labels.is_empty() {

@@ -10,7 +10,7 @@
 //! | `budget` | limits on samples and memory |
 //! | `grid` | evaluation timestamps |
 //! | `column` | a series over a grid |
-//! | `selector`, `range_call`, `window`, `subquery` | samples to columns |
+//! | `selector`, `range_call`, `window`, `subquery` | conversion of samples to columns |
 //! | `call`, `labels_call`, `sort`, `histogram_call`, `info` | functions |
 //! | `binary`, `matching`, `set` | operators |
 //! | `merge` | merging of series with equal labels |

@@ -1,5 +1,5 @@
-//! Hash of labels, by which `limit_ratio` selects series. The hash equals Prometheus', so both select the same
-//! series.
+//! Hash of labels, by which `limit_ratio` selects series. The hash equals that of Prometheus, so `limit_ratio` selects
+//! the same series as in Prometheus.
 //!
 //! The algorithm is XXH64 with seed 0 over Prometheus' in-memory representation of labels: each text after its length.
 //! A length below 255 takes one byte. A longer one takes the byte 255 and three bytes, little-endian.

@@ -32,7 +32,8 @@ pub(crate) struct Lexer<'a> {
     open_parentheses: usize,
     is_in_braces: bool,
     brackets: Brackets,
-    /// True if any brackets so far contained a number, a duration or, before the first number, a right parenthesis.
+    /// True if brackets so far contained a number or a duration. A right parenthesis before the first number in
+    /// brackets counts as well.
     has_duration: bool,
     has_colon: bool,
 }

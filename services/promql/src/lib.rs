@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`annotations`] | [`Annotations`]: warnings and infos of a query result |
 //! | [`ast`] | the expression tree |
-//! | [`parse`](parse()) | parser and type checks: text to expression |
-//! | [`pretty`](pretty()), [`to_json`] | expression to indented text or JSON; one line: `Display` of [`ast::Expr`] |
+//! | [`parse`](parse()) | parser and type checks of expressions |
+//! | [`pretty`](pretty()), [`to_json`] | expression as indented text or JSON; its `Display` writes one line |
 //! | [`function`] | the function table: names, argument types, result types |
 //! | [`labels`] | [`Labels`], the identity of a series |
 //! | [`matcher`] | [`Matcher`], a condition on one label |

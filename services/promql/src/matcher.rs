@@ -67,8 +67,8 @@ impl Matcher {
         pattern.filter(|pattern| !pattern.as_str().contains(pattern::NO_BOUNDARY))
     }
 
-    /// Compiles the regular expression, unless the expression is only a list of texts, so that
-    /// later calls of [`matches`](Self::matches) are fast.
+    /// Compiles the regular expression, so that later calls of [`matches`](Self::matches) are fast. Does nothing if the
+    /// expression is only a list of texts.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Parser: text to expression, by precedence climbing over the tokens of [`lex`](crate::lex).
+//! Parser: converts a text to an expression, by precedence climbing over the tokens of [`lex`](crate::lex).
 //!
 //! | module | parses |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `duration` | durations and duration expressions |
 //! | `number` | values of number literals |
 //!
-//! The first error ends parsing. Messages of syntax errors equal those of Prometheus: if several rules are active,
-//! the message is that of the innermost rule that has its own.
+//! The first error ends parsing. Messages of syntax errors equal those of Prometheus: if several rules are active, the
+//! innermost rule with a message of its own determines the message.
 //!
 //! Neither deep nesting nor long chains of operators can overflow the stack: see [`DEPTH_MAX`].
 

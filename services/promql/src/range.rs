@@ -44,7 +44,7 @@ pub struct Window<'a> {
     pub end: i64,
     /// Width of the range, in milliseconds. The start is excluded.
     pub width: i64,
-    /// Samples included outside the range.
+    /// Samples outside the range that the window contains in addition.
     pub extent: Extent,
     /// Timestamps of the floats, in milliseconds.
     pub times: &'a [i64],
@@ -60,7 +60,7 @@ pub struct Window<'a> {
     pub histogram_starts: &'a [i64],
 }
 
-/// Samples included outside a range.
+/// Samples outside a range that a window contains in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
     /// No samples outside the range.

@@ -203,9 +203,8 @@ impl Accumulator {
         }
     }
 
-    /// Adds a summary of values of one timeline and type, all of which are in the window. Supported only by
-    /// functions that [take summaries](Function::takes_summaries). Summaries of a timeline may be added in any
-    /// order.
+    /// Adds a summary of values of one timeline and type. All these values must be in the window. Supported only by
+    /// functions that [take summaries](Function::takes_summaries). Summaries of a timeline may be added in any order.
     pub fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
         match self {
             Self::Count(counts) => counts[window] += summary.count,

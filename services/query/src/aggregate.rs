@@ -109,8 +109,8 @@ pub(crate) fn run(
     })
 }
 
-/// Writes the groups, either from states that were already scanned or batch by batch. Returns the cost of all
-/// scans.
+/// Writes the groups: from the states of the first scan if `ranked` has them, otherwise by scanning batch by batch.
+/// Returns the cost of all scans.
 fn write_groups(
     context: &Context<'_>,
     ranked: Ranked,

@@ -74,8 +74,8 @@ impl CalendarWindow {
     }
 
     /// Returns the starts of the windows that overlap a range, followed by the end of the last window, in ascending
-    /// order. The first start is at or before the start of the range, and the last end is at or after its end. Costs
-    /// one time zone lookup per window.
+    /// order. The first start is at or before the start of the range, and the end of the last window is at or after the
+    /// end of the range. Costs one time zone lookup per window.
     pub(crate) fn bounds(&self, range: TimeRange) -> Arc<[i64]> {
         let mut number = self.number(range.start) - 1;
         let mut bounds = vec![self.begin(number)];

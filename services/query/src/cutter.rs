@@ -85,7 +85,8 @@ impl Cutter {
         }
     }
 
-    /// Passes summaries of a field to its accumulators; returns the number of known summaries.
+    /// Passes summaries of a field to its accumulators; returns the number of summaries passed. An unknown summary is
+    /// skipped.
     pub(crate) fn take_summaries(
         &self,
         field: FieldId,

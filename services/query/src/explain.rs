@@ -69,7 +69,7 @@ impl Explanation {
     }
 }
 
-/// Plans a query. Returns the errors that running it would return before reading points.
+/// Plans a query. Returns the errors that the query would return before it reads points.
 pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanation> {
     let (mut plan, columns, timelines) = match &query.shape {
         Shape::Rows(shape) => {

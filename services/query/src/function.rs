@@ -45,11 +45,11 @@ use tideline_engine::model::ValueKind;
 ///
 /// **Histograms.** For native histograms only `count`, `first` and `last` are available.
 ///
-/// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the
-/// value at h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. The result is
-/// exact for up to [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one window
-/// (integers beyond 2⁵³ count as the nearest double). For more values, each of the values next to h is
-/// estimated within 1/512 of itself, and the [summary](crate::Summary::estimated) names the column.
+/// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the value at
+/// h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. The result is exact for up to
+/// [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one window (integers beyond 2⁵³
+/// count as the nearest double). For more values, the value at each rank next to h is estimated with a relative error
+/// of at most 1/512, and the [summary](crate::Summary::estimated) names the column.
 ///
 /// **Differences.** `delta` is the last value of a timeline in the window minus its first, summed over the timelines of
 /// the group. A decrease is not treated as a counter reset. If the values are integers and the sum does not fit a

@@ -21,7 +21,7 @@ pub(crate) struct Group {
     pub(crate) measurement: u32,
     /// Timeline of the group, if the group is a single timeline.
     pub(crate) timeline: Option<Selected>,
-    /// Tags of the group; empty before the group is named, and unless groups are formed by tags.
+    /// Tags of the group; empty until the group is named. Always empty if groups are not formed by tags.
     pub(crate) tags: Vec<(String, String)>,
     /// Timeline whose tags name the group.
     example: Ordinal,

@@ -208,8 +208,8 @@ struct TierReader<'a> {
     tier: Tier,
     /// Values after this timestamp are certain to be in the tier; `None` = no value is certain.
     certain_after: Option<i64>,
-    /// Reader of the range from the start of the newest segment of the tier; without a segment, of all time. The range
-    /// has all fields of nearly all timelines.
+    /// Reader of the range that begins at the start of the newest segment of the tier, or of all time if the tier has
+    /// no segment. In nearly all timelines, all fields have a value in this range.
     newest: ScanReader<'a>,
     /// Earlier time ranges, split at the starts of the older segments, newest first.
     older: Vec<TimeRange>,

@@ -117,7 +117,7 @@ impl Scope {
         let ordinals: Vec<Ordinal> = match selector {
             Selector::Condition(condition) => {
                 let found = engine.select(table, condition, &|| watch.check().is_err());
-                // If the watch stopped the search, return its reason.
+                // If the watch stopped the search, the error of the watch is returned.
                 watch.check()?;
                 let found = found?;
                 limit(found.len())?;
@@ -296,7 +296,7 @@ impl Scope {
         Ok(columns)
     }
 
-    /// Returns the field and the kind of its values for each field of each measurement of the scope.
+    /// Returns each field of each measurement in the scope, with the kind of its values.
     pub(crate) fn kinds(&self, table: &Table) -> Vec<(FieldId, ValueKind)> {
         let types = self.types(table).into_iter();
         types

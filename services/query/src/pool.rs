@@ -147,7 +147,7 @@ impl ColdPool {
 }
 
 thread_local! {
-    /// Query of cold points of this thread; `None` if the thread runs none.
+    /// Query of cold points that this thread runs; `None` if the thread runs none.
     static ADMITTED: RefCell<Option<Admitted>> = const { RefCell::new(None) };
 }
 

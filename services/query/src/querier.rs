@@ -217,8 +217,9 @@ impl Querier {
         Ok(summary)
     }
 
-    /// Runs `work` with a [`Scan`], which reads the points of a range for other evaluators, such as PromQL.
-    /// `work` runs in the pool of the range, under a watch that may cover several scans.
+    /// Runs `work` with a [`Scan`], which reads the points of a range for other evaluators, such as PromQL. `work` runs
+    /// in the cold pool if the range reaches cold or archived segments, otherwise in the hot pool. Several scans may
+    /// share the watch.
     ///
     /// # Errors
     ///

@@ -118,7 +118,8 @@ impl Windows {
 
     /// Cuts ascending timestamps of the range at the window boundaries. Replaces the content of `segments`.
     ///
-    /// A window with as many timestamps as the previous one costs two comparisons, any other a galloping search.
+    /// A window with as many timestamps as the previous one costs two comparisons; any other window costs a galloping
+    /// search.
     pub fn cut(&self, times: &[i64], segments: &mut Vec<Segment>) {
         segments.clear();
         if times.is_empty() {
@@ -178,8 +179,8 @@ fn fixed(range: TimeRange, mut spec: WindowSpec) -> Result<(Borders, u64)> {
     Ok((Borders::Fixed { spec, first }, count))
 }
 
-/// Cuts timestamps into segments. `follow` maps a window (negative before the first), its end and the next
-/// timestamp to the window of that timestamp and its end.
+/// Cuts timestamps into segments. `follow` receives a window (negative before the first), the end of that window and
+/// the next timestamp. It returns the window that contains this timestamp, and the end of that window.
 fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64) -> (i64, i64)) {
     let (mut start, mut guess) = (0, 1);
     let (mut window, mut bound) = (-1, i64::MIN);
@@ -196,7 +197,8 @@ fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64
     }
 }
 
-/// Returns the widest windows of one width that have a start at every bound, except bounds at the limits of `i64`.
+/// Returns the widest windows of equal width for which every bound is the start of a window. Bounds at the limits of
+/// `i64` are ignored.
 fn common_grid(bounds: &[i64]) -> Grid {
     let inner = bounds
         .iter()

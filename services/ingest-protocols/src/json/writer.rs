@@ -136,7 +136,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
                 out.extend_from_slice(name.as_bytes());
             });
         }
-        // The fields of a known shape are unique, so duplicates are only checked for a new shape.
+        // The fields of a known shape are unique, so only the fields of a new shape are checked for duplicates.
         if let Some(group) = self.groups.find(&self.shape) {
             return Ok(group);
         }

@@ -3,9 +3,9 @@
 //! # Algorithm
 //!
 //! 1. Finds the raw series key: all bytes up to the first unescaped space. Tags are not parsed here.
-//! 2. Guesses that the fields are those of a known group. Candidates are the group that last followed the group of the
-//!    previous line, the group of the previous line itself, and the last group of this measurement. Field names are
-//!    compared in place, and values are parsed directly into the columns.
+//! 2. Guesses that the fields are those of a known group. Candidates are, in this order: the group that most recently
+//!    followed the group of the previous line, the group of the previous line itself, and the most recent group of this
+//!    measurement. Field names are compared in place, and values are parsed directly into the columns.
 //! 3. If the guess fails, removes the pushed values and parses the fields one by one. Finds the group by a hash of
 //!    names and types, or opens a new one.
 //! 4. Parses the timestamp and the line end, resolves the timeline, and completes the row. If a step fails, the pushed
@@ -81,7 +81,7 @@ struct Guess<'a> {
     measurement: &'a [u8],
     /// Field names, each with its equals sign.
     fields: Vec<&'a [u8]>,
-    /// Group of the line that last followed a line of this group.
+    /// Group that most recently followed this group: the group of the line after the most recent line of this group.
     next: usize,
 }
 
@@ -93,7 +93,7 @@ struct Decoder<'a, 'r, R> {
     groups: Groups,
     /// One guess per group, in the order of `groups`.
     guesses: Vec<Guess<'a>>,
-    /// Last group of each raw measurement.
+    /// Most recent group of each raw measurement.
     latest: HashMap<&'a [u8], usize>,
     /// Group of the last valid line.
     previous: usize,

@@ -89,7 +89,7 @@ impl OpenGroup {
     }
 
     /// Reserves memory for more rows. A large group grows in larger steps, because repeated doubling would leave freed
-    /// buffers of about the same total size.
+    /// buffers with about the total size of the group.
     pub(super) fn make_room(&mut self, items_expected: usize, rows_left: usize) {
         let rows = self.rows.rows();
         let more = match rows {

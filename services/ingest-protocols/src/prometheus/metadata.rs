@@ -66,7 +66,8 @@ pub(crate) struct MetadataList {
     beyond: MetricMetadata,
 }
 
-/// Maximum number of families of one body. An entry takes about a hundred bytes even if its line is short.
+/// Maximum number of families of one body whose metadata is kept; metadata of further families is discarded. An entry
+/// takes about a hundred bytes even if its line is short.
 const FAMILIES_MAX: usize = 65_536;
 
 impl MetadataList {

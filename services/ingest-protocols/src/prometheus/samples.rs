@@ -39,7 +39,7 @@ const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
 /// Reject reason of an item over the limit for the size of the body.
 const TOO_MANY_ITEMS: &str = "too many samples for the size of the request";
 
-/// Maximum size of a text line that a reject shows, in bytes.
+/// Maximum number of bytes of a text line that a reject shows; a longer line is truncated.
 const EXCERPT_BYTES: usize = 100;
 
 /// Metric name, with its index in each group.

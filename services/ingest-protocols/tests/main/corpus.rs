@@ -8,7 +8,8 @@ use tideline_model::{Precision, Timestamp, Value};
 
 use crate::support::{NumberingResolver, Row, rows};
 
-/// Intentional deviations from the corpus, which follow InfluxDB 1: key of the case and reason.
+/// Keys of the cases in which the decoder intentionally deviates from the corpus and follows InfluxDB 1, with the
+/// reasons.
 const DEVIATIONS: [(&str, &str); 5] = [
     (
         "2be024ca70163a7068b08f5e8ef57ffa",

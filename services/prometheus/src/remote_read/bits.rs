@@ -106,7 +106,7 @@ impl Xor {
     /// Maximum number of leading zeros that five bits can hold.
     const LEADING_MAX: u32 = 31;
 
-    /// Starts after a number that was written in full.
+    /// Creates an encoder for the numbers after `value`, which was written in full.
     pub(crate) fn after(value: f64) -> Self {
         Self {
             before: value.to_bits(),

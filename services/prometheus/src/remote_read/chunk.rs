@@ -215,7 +215,8 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
 
 /// Writes whole thousandths in few bits, and other values in full after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
-    /// Largest number of thousandths in four bytes. It is stored plus one, because 0 marks a value in full.
+    /// Largest number of thousandths in four bytes. A number of thousandths is stored plus one, because 0 marks a value
+    /// in full.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;
     let thousandths = (bound * 1e3).round();
     if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1e3)) && thousandths / 1e3 == bound {

@@ -1,7 +1,7 @@
 //! Memory limits of selections, exemplars and lists, and the limit of a list of series. The bytes of samples must be
 //! released afterwards.
 //!
-//! Most requests run with a budget that is too small and with a sufficient one.
+//! Most requests run twice: with a budget that is too small, and with a sufficient one.
 
 use tideline_model::Value;
 use tideline_prometheus::SeriesView;

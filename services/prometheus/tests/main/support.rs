@@ -125,7 +125,7 @@ impl World {
         assert_eq!(outcome.expect("written").rejects, []);
     }
 
-    /// Seals, and moves all segments to the cold tier; all points must be of one day.
+    /// Seals the points and moves all segments to the cold tier; all points must be of one day.
     pub(crate) fn seal_and_move(&self) {
         self.engine.seal().expect("sealed");
         let store = self.engine.store();

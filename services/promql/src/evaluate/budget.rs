@@ -183,11 +183,11 @@ impl Drop for ColumnReservation<'_> {
     }
 }
 
-/// Cost in samples of an output series beyond the number of input series: its labels and its entries in
-/// lookup tables.
+/// Cost, in samples, of the labels and the lookup-table entries of an output series. Only output series in excess of
+/// the number of input series have this cost.
 const SERIES_COST: usize = 64;
 
-/// Bytes of a series' labels that have no extra cost.
+/// Number of bytes of a series' labels without extra cost; further bytes have a cost.
 const LABELS_FREE: usize = 1 << 10;
 
 /// Cost of the output series of an operation. The budget holds this cost only when all series are complete, so

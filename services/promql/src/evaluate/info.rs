@@ -217,8 +217,9 @@ impl Targets {
         Self { by_name }
     }
 
-    /// Selects, for each name and target, the info series with the newest sample at a step. Fails if two series have
-    /// samples with the same timestamp, unless an earlier series has a newer sample.
+    /// Selects, for each name and target, the info series with the newest sample at a step. The series are compared in
+    /// their order. Fails if the sample of a series has the same timestamp as the newest sample of the preceding
+    /// series.
     fn at(&self, infos: &[Column], step: usize) -> Result<Current<'_>> {
         let mut current = Vec::with_capacity(self.by_name.len());
         for targets in self.by_name.values() {

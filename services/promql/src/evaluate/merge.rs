@@ -34,8 +34,8 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// Merges series with equal labels at the position of the first. Fails if two have a value at the same
-    /// step.
+    /// Merges each set of series with equal labels into one series at the position of the first of them. Fails if two
+    /// of them have a value at the same step.
     pub(super) fn merged_always(&self, columns: Vec<Column>) -> Result<Vec<Column>> {
         let mut positions: HashMap<Labels, usize> = HashMap::with_capacity(columns.len());
         let mut groups: Vec<Vec<Column>> = Vec::with_capacity(columns.len());
@@ -118,7 +118,7 @@ struct Growing {
     labels: Labels,
     drops_name: bool,
     builder: ColumnBuilder,
-    /// Number of samples that the values count as.
+    /// Total size of the values, in samples.
     values: usize,
 }
 

@@ -234,8 +234,8 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns a series with a 1 at each step without a sample of any series; no series if there is
-    /// no such step.
+    /// Returns a series with the value 1 at each step at which no series has a sample; no series if there is no such
+    /// step.
     fn absences(&self, columns: &[Column], ranged: &Node<'_>) -> Result<Vec<Column>> {
         let matchers = match &ranged.kind {
             Kind::Range(range) => range.selector.matchers,

@@ -86,7 +86,7 @@ pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (below(upper) - below(lower)) / count
 }
 
-/// Returns the number of observations below a bound; `None` if no bucket's upper bound is above it.
+/// Returns the number of observations below a bound; `None` if no bucket has an upper bound above `bound`.
 fn count_below(bound: f64, buckets: &[Bucket]) -> Option<f64> {
     let mut start = if buckets[0].upper <= 0.0 {
         f64::NEG_INFINITY

@@ -163,7 +163,7 @@ pub fn histogram_fraction(lower: f64, upper: f64, histogram: &Histogram, notes: 
     (below(upper) - below(lower)) / histogram.count
 }
 
-/// Returns the number of observations below a bound; `None` if no bucket's upper bound is above it.
+/// Returns the number of observations below a bound; `None` if no bucket has an upper bound above `bound`.
 fn count_below(bound: f64, histogram: &Histogram) -> Option<f64> {
     let mut count = 0.0;
     for mut bucket in histogram.buckets() {

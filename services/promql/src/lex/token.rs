@@ -177,7 +177,7 @@ impl TokenKind {
             )
     }
 
-    /// Returns the name of a token, written as `text`, in an error message.
+    /// Returns the name of a token for an error message. `text` is the token as written in the query.
     pub(crate) fn describe(self, text: &str) -> String {
         match self {
             Self::End => "end of input".to_owned(),

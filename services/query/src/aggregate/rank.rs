@@ -1,11 +1,11 @@
 //! Ranking: selects and orders the groups by the value of a function over the whole range.
 //!
 //! All groups are first scanned in a single window, regardless of the windows of the result. If summaries can replace
-//! points, a thousand timelines cost a thousand cells and few reads. Then the tags of the groups that can win are
-//! resolved, and only the winners are scanned in the windows of the result.
+//! points, a thousand timelines cost a thousand cells and few reads. Then the tags of the groups that can be among the
+//! winners are resolved, and only the winners are scanned in the windows of the result.
 //!
 //! The first scan provides the result if the result has a single window and its columns include the rank value. In
-//! addition, all groups must win, or the other columns must cost no extra reads.
+//! addition, all groups must be winners, or the other columns must cost no extra reads.
 
 use tideline_engine::Table;
 use tideline_engine::model::Value;

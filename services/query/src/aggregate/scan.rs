@@ -68,8 +68,8 @@ pub(super) struct AggregateScan<'a> {
 }
 
 impl<'a> AggregateScan<'a> {
-    /// Prepares a scan of columns in windows. Summaries replace points if every column supports it and there is no
-    /// filter.
+    /// Prepares a scan of columns in windows. Summaries replace points if every column supports summaries and there is
+    /// no filter.
     pub(super) fn new(
         context: &'a Context<'a>,
         query: &'a PointQuery,

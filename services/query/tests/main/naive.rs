@@ -148,7 +148,7 @@ struct Seen {
     timeline: usize,
     time: i64,
     value: Value,
-    /// Last earlier value of the same timeline in the range that is not NaN.
+    /// Preceding value of the same timeline in the range; NaN values are skipped.
     before: Option<Value>,
 }
 

@@ -15,7 +15,8 @@ struct Cell {
     points: Vec<f64>,
 }
 
-/// Computes `integral` or `time_weighted_mean` of a field, by the start of each window with a point or a line.
+/// Computes `integral` or `time_weighted_mean` of a field for each window that contains a point or a part of a line.
+/// The key of the map is the start of the window.
 pub(crate) fn areas(
     members: &[&Timeline],
     field: &str,

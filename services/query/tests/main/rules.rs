@@ -197,7 +197,7 @@ fn a_counter_steps_into_the_window_of_its_later_point() {
     let rows = world.run(&query).expect("answered").rows();
     let expected = [
         (0, vec![signed(3)]),
-        // The step 13 → 20 crosses the window boundary; 20 → 2 is a counter reset.
+        // The step from 13 to 20 crosses the window boundary; the step from 20 to 2 is a counter reset.
         (2 * SECOND, vec![signed(7 + 2)]),
         (4 * SECOND, vec![signed(3)]),
     ];

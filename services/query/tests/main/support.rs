@@ -118,7 +118,7 @@ impl World {
         self.engine.seal().expect("sealed");
     }
 
-    /// Seals, and moves the storage windows that `chosen` selects by number to the cold tier.
+    /// Seals the points, and then moves the storage windows for whose numbers `chosen` returns true to the cold tier.
     pub(crate) fn seal_and_move(&self, mut chosen: impl FnMut(i64) -> bool) {
         self.seal();
         let store = self.engine.store();
@@ -329,8 +329,8 @@ static SEED: LazyLock<u64> = LazyLock::new(|| tideline_testkit::seed("query"));
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Returns a random sequence of the run's seed; equal numbers return equal sequences. Prints the seed, so that
-    /// a failure can be replayed with `TIDELINE_SEED`.
+    /// Creates the random sequence with the number `sequence` from the seed of the test run; equal numbers yield equal
+    /// sequences. Prints the seed, so that a failure can be replayed with `TIDELINE_SEED`.
     pub(crate) fn new(sequence: u64) -> Self {
         println!("sequence {sequence} of TIDELINE_SEED={}", *SEED);
         Self(Self(SEED.wrapping_add(sequence)).next())

@@ -1,4 +1,4 @@
-//! Tests that standard readers decode the output of the writer. The tests also cover nulls, metadata, empty results,
+//! Tests of the writer: standard readers must decode its output. The tests also cover nulls, metadata, empty results,
 //! refused values and the limits of batches and row groups.
 
 use arrow_array::cast::AsArray;

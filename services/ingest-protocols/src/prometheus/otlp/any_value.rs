@@ -16,13 +16,14 @@ use super::attributes::key_value;
 use crate::reject::{Reason, quote, too_large};
 use crate::series_key::NAME_BYTES_MAX;
 
-/// Maximum nesting of lists and maps.
+/// Maximum nesting of lists and maps; a value with deeper nesting is rejected.
 const DEPTH_MAX: usize = 16;
 
 /// Tag of a string value.
 const STRING: u8 = 0x0a;
 
-/// Returns a string value with its encoded length in front; `None` for other values and other encodings.
+/// Returns a string value with its encoded length in front. Returns `None` for a value of another type, and for a
+/// message that contains more than this one field.
 #[inline]
 pub(super) fn string(value: &[u8]) -> Option<&[u8]> {
     let (tag, spelt) = value.split_first()?;

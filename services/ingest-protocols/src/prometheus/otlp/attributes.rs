@@ -125,7 +125,7 @@ impl Plan {
 struct OuterLabel {
     name: Vec<u8>,
     value: Vec<u8>,
-    /// True if an attribute of the same name takes precedence.
+    /// True if a nonempty attribute of the data point with the same name takes precedence over this label.
     is_promoted: bool,
 }
 
@@ -364,7 +364,7 @@ impl<'s> Labels<'s> {
         Ok(Ok(()))
     }
 
-    /// Encodes labels with those of a resource and scope.
+    /// Encodes the labels of attributes together with those of the resource and scope.
     fn put(&mut self, mut merged: LabelMap, outer: Vec<OuterLabel>) {
         for label in outer {
             let has = merged.get(&label.name).is_some_and(|value| !value.is_empty());
@@ -481,7 +481,8 @@ impl Service {
         }
     }
 
-    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Labels with an empty value are omitted.
+    /// Returns the labels `job` and `instance`. `job` is `namespace/name`, or the name alone if there is no namespace.
+    /// Labels with an empty value are omitted.
     fn labels(self) -> impl Iterator<Item = (&'static [u8], Vec<u8>)> {
         let job = self.name.map(|name| match self.namespace {
             Some(namespace) => [&*namespace, b"/", &*name].concat(),

@@ -30,7 +30,7 @@ const NO_RECORDED_VALUE: u64 = 1;
 /// Maximum number of exemplars of a data point; further ones are dropped. Senders keep about as many as there are
 /// buckets.
 const EXEMPLARS_MAX: usize = 1_024;
-/// Maximum number of quantiles of a summary.
+/// Maximum number of quantiles of a summary; a summary with more quantiles is rejected.
 const QUANTILES_MAX: usize = 1_024;
 /// Maximum number of characters of the labels of an exemplar. Above this number, only the ids are kept, as in
 /// Prometheus.

@@ -1,5 +1,5 @@
-//! Heap of `topk` and `bottomk`. If equal values compete at the limit, the heap's structure determines which
-//! ones stay. The structure is therefore identical to Prometheus' (Go's `container/heap`).
+//! Heap of `topk` and `bottomk`. If not all of several equal values fit within the limit, the structure of the heap
+//! determines which of them stay. The structure is therefore identical to that of Prometheus (Go's `container/heap`).
 
 use super::super::sort::by_falling_value;
 

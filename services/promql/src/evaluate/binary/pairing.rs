@@ -20,7 +20,8 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::math;
 
-/// Maximum number of pairs of a group for which the labels of all pairs are computed in advance.
+/// Maximum number of pairs of a group whose labels are computed in advance. If a group has more pairs, the labels are
+/// computed pair by pair.
 const PAIRS_KEPT: usize = 1 << 16;
 
 /// Number of steps processed between two checks for timeout and cancellation.
@@ -76,8 +77,8 @@ impl Group<'_> {
 #[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which the operator has a result, even if a filter dropped the value. `None` means not
-    /// tracked.
+    /// Steps at which the operator has a result, even if a filter dropped the value. `None` means that the steps are
+    /// not tracked.
     met: Option<Marks>,
 }
 
@@ -142,7 +143,8 @@ impl<'a> Pairing<'a> {
     }
 
     /// Computes the labels of all pairs; returns no labels for more than [`PAIRS_KEPT`] pairs. The flag is true if
-    /// results of different series of the "many" side may conflict at a step. Their steps must then be tracked.
+    /// results of different series of the "many" side may conflict at a step. The steps of the results must then be
+    /// tracked.
     fn labels_of(&self, group: Group<'_>) -> Result<(Vec<Labels>, bool)> {
         if group.pair_count() > PAIRS_KEPT {
             return Ok((Vec::new(), true));
