@@ -94,7 +94,8 @@ impl Load {
         let mut silent = 0;
         while !stop.load(Ordering::Relaxed) && silent < 3 {
             let places = self.next_places(writer);
-            // Recorded before sending, because a concurrent reader may receive these points before the response.
+            // The points are recorded before they are sent, because a concurrent reader may receive them before the
+            // response.
             self.ledger().note(&places, Fate::Unknown);
             match self.send(client, &places, &mut random) {
                 Ok(fate) => {

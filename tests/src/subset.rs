@@ -1,8 +1,8 @@
 //! Comparison of a response with an expected subset: members that are not listed may have any value.
 //!
 //! - An object must have every expected member; other members are ignored.
-//! - An array must have as many elements as expected, each matching the expected element at its index. With
-//!   `"..."` as the last expected element, it may be longer.
+//! - An array must have as many elements as expected, each matching the expected element at its index. With `"..."` as
+//!   the last expected element, the array may be longer.
 //! - Numbers are compared by value: `1` equals `1.0`. They are equal within a relative difference of 1e-12.
 //! - A text in angle brackets is a pattern: `<any>`, `<text>`, `<number>`, `<positive>`, `<array>`,
 //!   `<object>`, `<absent>` (only as a member), and `<has …>` for a text that contains these words.

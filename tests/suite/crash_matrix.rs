@@ -26,8 +26,8 @@ use tideline_tests::{rounds, seed};
 
 use case::{Blow, Case, Prepared};
 
-/// Steps of all kinds of work. Before `delete.apply` is the same point as after `delete.append`, so it is
-/// tested only once.
+/// Steps of all kinds of work. The side before `delete.apply` is the same point as the side after `delete.append`, so
+/// only one of the two is tested.
 const STEPS: [&str; 28] = [
     "delete.append",
     "delete.apply",
@@ -58,7 +58,7 @@ const STEPS: [&str; 28] = [
     "expire.edit",
     "expire.drop",
 ];
-/// Steps of attaching the archive of another database; `upgrade::attach` kills at both sides of each.
+/// Steps of attaching the archive of another database; `upgrade::attach` kills before and after each step.
 const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
 /// Kinds of work that share the steps of a compaction.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
@@ -90,8 +90,9 @@ fn every_step_of_the_code_is_in_the_matrix() {
     let mut unknown = BTreeSet::new();
     let mut found = 0;
     let known = STEPS.iter().chain(&ATTACH).chain(&crate::row_faults::STEPS);
-    // Source folders, each with the kinds of work that calls pass as a variable; the matrix must have the step of
-    // such a call for each of these kinds. The suite `crash` covers crashes during appends to the log.
+    // Source folders. Some calls pass the kind of work as a variable; for these calls, each folder lists the possible
+    // kinds, and the matrix must have the step of the call for each listed kind. The suite `crash` covers crashes
+    // during appends to the log.
     let rooms = [
         ("storage/series-store/src", &REWRITES[..]),
         ("storage/log/src", &["delete"]),

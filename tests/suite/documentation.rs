@@ -250,7 +250,7 @@ fn check_answer(shown: &str, got: &Value, place: &str) {
     }
 }
 
-/// Converts a shown value into a pattern: `…` matches anything, and at the end of a list all further entries.
+/// Converts a shown value into a pattern: `…` matches anything; at the end of a list, it matches all further entries.
 fn to_pattern(shown: &Value) -> Value {
     match shown {
         Value::String(text) if text == "…" => json!("<any>"),

@@ -48,7 +48,7 @@ fn long_modules_have_a_header_of_several_lines() {
 /// Checks that texts and names contain none of the listed words, which a reader from outside would not understand.
 #[test]
 fn texts_and_names_are_plain() {
-    // Split, so that this file does not match.
+    // The words are split, so that this file does not match.
     let words = [
         ["who", "ever"],
         ["some", "body"],
@@ -121,7 +121,7 @@ fn modules_and_tests_lie_where_one_looks_for_them() {
 
 #[test]
 fn nothing_is_parked() {
-    // Concatenated, so that this file does not match.
+    // The marks are concatenated, so that this file does not match.
     let marks = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),

@@ -102,7 +102,7 @@ fn check(client: &Client, rows: &Rows, context: &str) {
     }
 }
 
-/// Checks that the index has exactly the entries of these rows, in its order.
+/// Checks that the index has exactly the entries of these rows, in the order of the index.
 fn check_index(client: &Client, rows: &Rows, context: &str) {
     let scan = json!({"index": "by_s", "allow_scan": true, "columns": ["s"], "limit": 10_000});
     let page = client.post_json("/v1/tables/events/rows/scan", &scan);

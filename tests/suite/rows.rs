@@ -77,7 +77,7 @@ fn an_index_whose_build_is_killed_again_and_again_gets_every_row() {
         .expect_status(201);
     let mut server = server;
     for round in 0..5_u64 {
-        // A write during the build, then a kill at an arbitrary moment of it.
+        // Writes during the build of the index, then kills the server at an arbitrary moment of the build.
         put(&server.client(), round..round + 1, "two");
         wait::pause(Duration::from_millis(20 * round));
         server.kill();

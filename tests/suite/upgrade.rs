@@ -243,7 +243,8 @@ fn check_points(client: &Client, table: &str, expected: &Timelines, context: &st
     let rows = reading::rows(client, table, json!({})).expect("a response");
     let wanted: usize = expected.values().map(|timeline| timeline.points.len()).sum();
     assert_eq!(rows.len(), wanted, "{context}: points of {table}");
-    // There are as many rows as points, each equal to its point and none twice, so that every point is stored once.
+    // Every point is stored once if there are as many rows as points, each row equals its point, and no row occurs
+    // twice.
     let mut seen = std::collections::BTreeSet::new();
     for row in &rows {
         let identity = (row.measurement.clone(), row.tags.clone());

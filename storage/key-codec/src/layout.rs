@@ -4,9 +4,9 @@
 //! logical column itself, or a column that is computed from logical columns to spread load or to combine values.
 //! [`KeyLayout`] is the compiled form of the declarations. It
 //!
-//! - checks them, and refuses keys that send all writes to the same end of the table;
+//! - checks the declarations, and refuses keys that send all writes to the same end of the table;
 //! - encodes logical values as a stored key, and decodes and verifies a stored key;
-//! - plans scans: the ranges of stored keys that hold the rows of a prefix and of bounds on the next logical column;
+//! - plans scans: computes the ranges of stored keys for a prefix and bounds on the next logical column;
 //! - computes the partition of a key, and the points at which an empty table can be split.
 //!
 //! | stored column | holds | used for | equality | range |

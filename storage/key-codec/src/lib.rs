@@ -14,7 +14,7 @@
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | log |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, one bucket per leading bits of the id |
-//! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
+//! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a separate bucket |
 //!
 //! The missing numbers are reserved and have never been used. Rows of wide tables, feeds and indexes are stored in
 //! parts, not in a key space: a part is dropped as a whole.
@@ -75,7 +75,7 @@ pub mod space {
 pub const CHUNK_KEY_BYTES: usize = 24;
 
 /// The only bucket of every key space, because one process owns the only shard. A distributed store would use the
-/// number of the row's shard, which is a range of timeline prefixes.
+/// number of the shard that stores the row. A shard is a range of timeline prefixes.
 const SINGLE_SHARD_BUCKET: u16 = 0;
 
 /// Derives the id of a timeline: the first 8 bytes of the MD5 of its source, then the xxh3-64 of its identity.
@@ -170,7 +170,7 @@ pub const LISTS_BUCKET: u16 = u16::MAX;
 pub enum SegmentList {
     /// Files of the segment.
     Files = 1,
-    /// Names of the descriptions of other databases' files whose points are in the segment.
+    /// Names of descriptions that other databases wrote, if the points of the described files are in the segment.
     Replaces = 2,
 }
 

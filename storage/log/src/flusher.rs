@@ -1,7 +1,7 @@
 //! Flusher: writes frozen generations to segments and rows, and publishes them.
 //!
 //! 1. Each model writes its share of the generation, invisible to readers, and rows for all other state that only the
-//!    journal holds. All rows are synced at once.
+//!    journal holds. One sync makes all rows durable.
 //! 2. Publish: one edit of the manifest adds the output of all models and moves the cursor of the journal. Once the
 //!    edit is durable, the readers of each model switch from the generation in memory to the published data.
 //! 3. Delete the flushed journal.
@@ -145,8 +145,8 @@ impl Worker {
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
                 drop(progress);
-                // The next start then counts only the stopped time as part of a jump of the clock, and the trusted time
-                // does not go back.
+                // With the time stored now, the next start counts only the stopped time as part of a jump of the clock,
+                // and the trusted time does not go back.
                 log.store_clock();
                 return;
             }

@@ -4,8 +4,8 @@
 //!
 //! 1. [`LogThreads::commit`] sends a [`LogEntry`] to the committer. The committer collects the waiting entries into a
 //!    group, numbers them, appends them to the backend's journal, lets each model apply its entries, and replies. It
-//!    syncs the journal before the replies if an entry of the group requests it, and at most about a second later
-//!    otherwise.
+//!    syncs the journal before the replies if an entry of the group requests a sync, and otherwise at most about a
+//!    second later.
 //! 2. When a [`LogModel`] reports that its active generation is full or old, the committer freezes the active
 //!    generations of all models at one sequence. A new generation begins in memory and in the journal.
 //! 3. The flusher lets each model write its frozen generation. It then publishes the output of all models with one edit

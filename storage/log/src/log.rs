@@ -167,7 +167,7 @@ impl Log {
         }
     }
 
-    /// Returns the error of a call whose thread ended without a reply.
+    /// Returns the error for a call to a thread that has ended without a reply.
     pub(crate) fn ended(&self) -> LogError {
         self.check_threads().err().unwrap_or(LogError::Closed)
     }

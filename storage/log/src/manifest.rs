@@ -20,7 +20,7 @@ pub mod stored;
 
 use stored::{sequence, table};
 
-/// Shared rows of the manifest in one version. A shared value is immutable.
+/// Rows of one version of the manifest that all models share. A value in an `Arc` is never changed.
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
     /// Version of the shard's manifest.
@@ -122,10 +122,11 @@ pub struct Cursor {
     pub next_segment: u64,
     /// Next table id.
     pub next_table: u32,
-    /// Trusted time when it was last stored, nanoseconds since the epoch. A start compares the wall clock with it.
+    /// Last stored trusted time, nanoseconds since the epoch. A start compares the wall clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_now: Option<i64>,
-    /// Trusted time at which a jumped clock was last trusted only because it was steady, nanoseconds since the epoch.
+    /// Time, by the trusted clock, at which a jumped wall clock was last accepted only because it was steady;
+    /// nanoseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_settled: Option<i64>,
     /// Id that distinguishes this database from others with files in the same target. Created with the first
@@ -153,7 +154,7 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Gives an id to each index of the settings that has none yet. Returns true if the cursor has changed.
+    /// Assigns an id to each index in `spec` that does not have an id yet. Returns true if the cursor has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
         let indexes = spec.wide.iter_mut().flat_map(|wide| &mut wide.indexes);
         let mut has_new = false;

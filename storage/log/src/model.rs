@@ -62,7 +62,7 @@ pub trait LogModel: Send + Sync {
 
     /// Writes the generations that end at or before `end` to the backend, invisible to readers. Also writes all other
     /// state of the model up to `end` that only the journal holds. Rows may be written as buffered: the flusher syncs
-    /// the rows of all models at once, and then calls [`Flushed::synced`]. Returns `None` if the flush has nothing to
+    /// the rows of all models together, and then calls [`Flushed::synced`]. Returns `None` if the flush has nothing to
     /// publish and nothing to do after the sync. Called again after a failure.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ pub trait LogModel: Send + Sync {
 
 /// Generation that was written to the backend and is not published yet.
 pub trait Flushed {
-    /// Called once all rows written by the flush are durable. Not called if the sync failed; the next flush then writes
-    /// the rows again.
+    /// Does the work that must wait until all rows written by the flush are durable. Not called if the sync failed; the
+    /// next flush then writes the rows again.
     ///
     /// # Errors
     ///

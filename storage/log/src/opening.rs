@@ -3,7 +3,7 @@
 //! 1. *Begin*: take the shard in a new epoch, so that writes still sent by an older process are refused. Read the
 //!    manifest and the remembered requests. Each model then reads its own rows.
 //! 2. *Replay*: pass each entry of an older epoch at or above the published cursor to its model. Sequences continue
-//!    after the highest one found, even if the table of that entry was dropped.
+//!    after the highest sequence found, even if it belongs to an entry of a dropped table.
 //! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
 //!    reads precede it.
 //! 4. *Start* the threads. The flusher frees the parts that no manifest row referenced in step 1. A crash leaves these
@@ -411,8 +411,8 @@ impl LogThreads {
     /// # Errors
     ///
     /// `Misconfigured` if the backend is read-only; the error of the backend if it cannot cut the journal;
-    /// [`LogError::Append`] if the flush fails, which is retried in the background; [`LogError::Closed`] if the threads
-    /// are stopped; [`LogError::Failed`] if a thread has panicked.
+    /// [`LogError::Append`] if the flush fails, and the flush is then retried in the background; [`LogError::Closed`]
+    /// if the threads are stopped; [`LogError::Failed`] if a thread has panicked.
     pub fn flush(&self) -> Result<()> {
         self.log.check_not_read_only()?;
         let end = self.committer.freeze()?;

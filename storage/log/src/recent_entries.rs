@@ -171,8 +171,8 @@ impl Entries {
         }
     }
 
-    /// Evicts everything because a sequence was used twice: earlier builds reused sequences after a dropped table and a
-    /// crash. No earlier cursor can be served, not even one right after the newest entry.
+    /// Evicts everything because a sequence was used twice: earlier builds reused sequences after a crash that followed
+    /// the drop of a table. No earlier cursor can be served, not even one right after the newest entry.
     fn skip_reused(&mut self) {
         self.kept.clear();
         self.bytes = 0;

@@ -56,8 +56,8 @@ struct Outcome {
     version: u64,
     /// True if the row of this outcome is durable.
     saved: bool,
-    /// True if there may be a row with this key, of this outcome or of an earlier one. It is deleted after the
-    /// eviction.
+    /// True if there may be a row with this key, written for this outcome or for an earlier one. The row is deleted
+    /// after the eviction of the outcome.
     has_row: bool,
 }
 
@@ -197,7 +197,8 @@ impl Requests {
                 .iter_mut()
                 .filter(|(_, outcome)| !outcome.saved)
                 .map(|(key, outcome)| {
-                    // The outcome may be evicted before its row is durable, and a failed write may have written it.
+                    // The outcome may be evicted before its row is durable, and a write that fails may have written the
+                    // row.
                     outcome.has_row = true;
                     ((*key, outcome.version), outcome.at, outcome.bytes.clone())
                 })

@@ -37,7 +37,7 @@ impl Stamps {
     /// `Unavailable` if the lease covers no higher stamp until it is renewed.
     pub fn next(&self) -> Result<Stamp> {
         let max = self.ownership.stamp_max().0;
-        // A wall clock beyond the lease is ignored.
+        // A wall clock above the highest stamp of the lease is ignored.
         let wall = u64::try_from(self.clock.now().nanos() / 1_000).unwrap_or(0);
         let wall = if wall <= max { wall } else { 0 };
         let mut next = 0;

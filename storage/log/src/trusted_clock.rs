@@ -55,7 +55,7 @@ pub const TOLERANCE: Duration = Duration::from_secs(3_600);
 /// Monotonic time for which a jumped wall clock must keep its distance before it is accepted. One day, so that
 /// an operator has time to notice the doubt and correct the clock.
 pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
-/// Slew limit: the trusted time gains at most one part in this many on monotonic time.
+/// Slew limit: the trusted time runs faster than monotonic time by at most one part in this number.
 pub const SLEW_PARTS: i64 = 100;
 
 /// Largest forward jump of the wall clock that is attributed to a machine that was off or suspended: a weekend and some
@@ -113,7 +113,7 @@ pub struct TrustedNow {
     /// Time for expiry: the trusted time, but at most [`TOLERANCE`] after the newest stored timestamp. `None` while the
     /// clock is in doubt or nothing is stored: then nothing expires.
     pub expire_now: Option<Timestamp>,
-    /// Reason why the wall clock is not trusted; `None` while it is.
+    /// Reason why the wall clock is not trusted; `None` while it is trusted.
     pub doubt: Option<ClockDoubt>,
     /// True if a clock was ever accepted. Otherwise `now` is only a lower bound of the time and is not stored.
     pub is_set: bool,
@@ -170,7 +170,7 @@ impl TrustedClock {
     /// unknown.
     pub fn new(stored: StoredClock, floor: Timestamp, wall: Timestamp, monotonic: Duration) -> Self {
         let stopped = |stored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*stored));
-        // A stored time before the floor came from a wrong clock, so a wall clock after the floor is better.
+        // A stored time before the floor came from a wrong clock, so a wall clock after the floor is preferred.
         let is_right = |stored: &i64| Timestamp::from_nanos_clamped(*stored) >= floor || wall < floor;
         let compared = stored.now.filter(is_right);
         let now = compared

@@ -104,7 +104,7 @@ impl PointGroup {
 /// Accounted bytes of a value, without the content of a string or histogram.
 const VALUE_BYTES: usize = 8;
 
-/// Values of one field, without gaps: one per row of a group, or one per row of a run that has the field.
+/// Values of one field, without gaps: one for each row of a group, or one for each row with the field in a run.
 #[derive(Debug, Clone)]
 pub enum ColumnData {
     /// See [`ValueType::Float`].

@@ -72,8 +72,8 @@ impl CompensatedSum {
     /// Computes four sums in parallel, each over every fourth number. Returns the sums and the remaining numbers, at
     /// most three.
     ///
-    /// The sums equal those of [`Self::add`] bit for bit while all are finite. Infinite and NaN sums may have a NaN as
-    /// compensation. Takes about three quarters of the time of [`Self::add`].
+    /// The sums equal those of [`Self::add`] bit for bit while all sums are finite. Infinite and NaN sums may have a
+    /// NaN as compensation. Takes about three quarters of the time of [`Self::add`].
     pub fn sum_in_parallel(numbers: &[f64]) -> ([Self; LANES], &[f64]) {
         let mut lanes = [Self::default(); LANES];
         let (fours, rest) = numbers.as_chunks::<LANES>();

@@ -38,7 +38,7 @@ pub enum JobKind {
     SweepArchive,
     /// Update of the table settings stored at the targets that hold files of the table.
     WriteSettings,
-    /// Addition of the rows of a wide table to an index that was created later.
+    /// Addition of the rows of a wide table to an index that was created after the rows.
     BuildIndex,
     /// Removal of the expired rows and cells of a wide table.
     RemoveExpired,

@@ -258,19 +258,20 @@ pub struct WideSpec {
 pub struct RowTtl {
     /// Time in nanoseconds between a write and its expiry, at least 1.
     pub after: i64,
-    /// Data that expires at once.
+    /// Data that expires together.
     #[serde(default)]
     pub of: TtlScope,
 }
 
-/// Data that expires at once.
+/// Data that expires together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TtlScope {
-    /// A row with all its columns, counted from its last write.
+    /// A row with all its columns; the time counts from the last write of the row.
     #[default]
     Row,
-    /// Each version of a column, counted from its own time; the row, counted from its last write.
+    /// Each version of a column; the time counts from the timestamp of the version. Also the row; the time counts from
+    /// the last write of the row.
     Cell,
 }
 
@@ -323,7 +324,7 @@ pub enum IndexScope {
     /// All rows of the table in one order.
     #[default]
     Global,
-    /// The rows of each partition in an order of their own. Entries begin with the columns of the partition.
+    /// The rows of each partition in a separate order. Entries begin with the columns of the partition.
     Local,
 }
 

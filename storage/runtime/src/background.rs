@@ -23,7 +23,8 @@ thread_local! {
     static SLICE_STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the calling thread a background thread until it ends; without privileges it cannot raise its priority again.
+/// Makes the calling thread a background thread until the thread ends. Without privileges, the thread cannot raise its
+/// priority again.
 ///
 /// On systems that cannot lower the priority of a single thread, only [`yield_core`] has an effect.
 pub fn enter() {

@@ -92,8 +92,9 @@ impl SeriesStore {
         self.shared().state.read().manifest.common.cursor.origin
     }
 
-    /// Returns the names of all descriptions (files that describe an archived segment) whose points are in a table: as
-    /// attached segments, as segments of this database, or merged into other segments.
+    /// Returns the names of the descriptions of all archived segments whose points are in a table. A description is a
+    /// file that describes one archived segment. The points are in attached segments, in segments that this database
+    /// archived, or merged into other segments.
     ///
     /// # Errors
     ///
@@ -118,7 +119,8 @@ impl SeriesStore {
         self.shared().files_of(segment)
     }
 
-    /// Attaches a described segment to a table. Returns `None` if its files are already attached or `slots` is empty.
+    /// Attaches a described segment to a table. Returns `None` if the files of the segment are already attached or
+    /// `slots` is empty.
     ///
     /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to
     /// the segment. Blocks until the load is done.
@@ -126,7 +128,7 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::Clash`] as in [`check_attach`](Self::check_attach); [`StoreError::NoCommonWindow`] if no window
-    /// contains its points; [`StoreError::TableDropped`]; the errors of the backend and of
+    /// contains the points of the segment; [`StoreError::TableDropped`]; the errors of the backend and of
     /// [`tideline_log::Log::edit`]. An error of `slots` is returned as [`StoreError::Backend`].
     pub fn attach(
         &self,

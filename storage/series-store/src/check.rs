@@ -46,8 +46,8 @@ pub struct Checked {
     pub journal_timelines: BTreeMap<TableId, JournalTimelines>,
     /// Fields of all tables.
     pub fields: u64,
-    /// Descriptions of the damage found, one sentence each, with its location. The content of a segment is read only
-    /// up to its first damage.
+    /// Descriptions of the damage found. Each is one sentence that contains the location of the damage. The content of
+    /// a segment is read only up to its first damage.
     pub findings: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl Checked {
     }
 }
 
-/// Check of a journal entry of another model. Returns a description of the damage as error.
+/// Function that checks a journal entry of another model. If the entry is damaged, it returns a description as error.
 pub type CheckEntry<'a> = dyn FnMut(&Bytes) -> std::result::Result<(), String> + 'a;
 
 /// Performs the check. Damage is recorded as a finding; the check continues where possible. `other` is called with

@@ -78,9 +78,9 @@ pub enum RewriteCause {
     Fold,
     /// The points are old enough for the next tier.
     Migrate,
-    /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments
-    /// of the tier of the rewrite. Points at and after it become segments of the current tier of the inputs (of the
-    /// coldest if the inputs are in several tiers). No output spans the timestamp.
+    /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments of
+    /// the tier of the rewrite. Points at and after the timestamp become segments of the current tier of the inputs, or
+    /// of the coldest tier if the inputs are in several tiers. No output spans the timestamp.
     Cut(i64),
     /// Deletes have to be applied.
     Purge,
@@ -89,7 +89,8 @@ pub enum RewriteCause {
     /// The points are also written into files, but stay in the cold tier for a while. Applies to one cold segment
     /// without deleted points.
     Copy,
-    /// An operator requests archived points in the cold tier until this time, in trusted nanoseconds since the epoch.
+    /// An operator requests archived points in the cold tier until this time of the trusted clock, in nanoseconds since
+    /// the epoch.
     Restore(i64),
 }
 
@@ -145,8 +146,8 @@ pub struct Rewritten {
 
 /// Throttle of a rewrite, which can also cancel it.
 pub trait Throttle {
-    /// Called with the cost so far after every timeline, and while files are completed. May wait. `Break` cancels the
-    /// rewrite and leaves everything unchanged.
+    /// Receives the cost so far. Called after every timeline, and while files are completed. May wait. `Break` cancels
+    /// the rewrite and leaves everything unchanged.
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()>;
 }
 
@@ -461,8 +462,8 @@ impl Shared {
         Ok(found.len() as u64)
     }
 
-    /// Resolves edits in doubt, frees segments without readers and their files, and removes deletes that are applied
-    /// to all older segments and heads.
+    /// Resolves edits in doubt, frees segments that have no readers, removes the files of these segments, and removes
+    /// deletes that are applied to all older segments and heads.
     fn free(&self) -> Result<()> {
         self.settle_doubts();
         self.reclaim_retired();
@@ -582,9 +583,9 @@ impl Shared {
         }
     }
 
-    /// Returns the names of the descriptions of other databases whose points are in the inputs. The described files may
-    /// outlive the inputs; a database that attaches the output ignores these descriptions. For descriptions of this
-    /// database, the segment ids are sufficient.
+    /// Returns the names of descriptions that other databases wrote, if the points of the described files are in the
+    /// inputs. The described files may outlive the inputs; a database that attaches the output ignores these
+    /// descriptions. For descriptions of this database, the segment ids are sufficient.
     fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for part in inputs.iter().flat_map(|input| input.parts()) {
@@ -652,8 +653,8 @@ fn is_refused(error: &StoreError) -> bool {
     }
 }
 
-/// Returns the narrowest window that contains the windows of all inputs; outside the hot tier at least a cold window.
-/// Returns `None` without inputs, or if the inputs are on both sides of the epoch.
+/// Returns the narrowest window that contains the windows of all inputs. For a tier other than the hot tier, the result
+/// is at least a cold window. Returns `None` without inputs, or if the inputs are on both sides of the epoch.
 fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
     let mut windows = inputs.iter().map(|segment| segment.window);
     let mut target = windows.next()?;

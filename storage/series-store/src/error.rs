@@ -41,7 +41,7 @@ pub enum StoreError {
     /// The name is in use.
     #[error("table {0} already exists")]
     TableExists(TableName),
-    /// Source tags cannot change while the table has points, because they are part of every timeline id.
+    /// Source tags cannot change while the table has points, because every timeline id depends on the source tags.
     #[error("source_tags of table {0} are fixed since its first write")]
     SourceTagsFixed(TableName),
     /// The default table cannot be dropped.

@@ -1,8 +1,8 @@
 //! In-memory latest values of timelines, in addition to the head.
 //!
-//! For each timeline, the newest row of every shape is kept. The newest value of a field is the newest among the
-//! shapes that have it. A timeline that was first written in this process is *complete*: memory holds all its latest
-//! values. A timeline from before a restart is completed from its newest chunks on first access.
+//! For each timeline, the newest row of every shape is kept. The newest value of a field is the newest of its values in
+//! these rows. A timeline that was first written in this process is *complete*: memory holds all its latest values. A
+//! timeline from before a restart is completed from its newest chunks on first access.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,8 +64,8 @@ struct Shard {
     timelines: Pages<TimelineLatest>,
 }
 
-/// Latest values of one timeline. There may be millions of instances, and a write changes one per row; the data for a
-/// row with one number fits one cache line.
+/// Latest values of one timeline. There may be millions of instances, and a write changes one instance per row; the
+/// data for a row with one number fits one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct TimelineLatest {

@@ -33,7 +33,7 @@ pub use files::{FilesList, SegmentFiles};
 pub use totals::SegmentTotals;
 pub use writes::{WriteRank, WriteSpan};
 
-/// Manifest as of an edit of tables or segments. Immutable, and shared by all snapshots that pin it.
+/// Manifest after an edit of tables or segments. Immutable, and shared by all snapshots that pin it.
 #[derive(Debug, Clone, Default)]
 pub struct ManifestState {
     /// Rows that all models share. The cursor and the job rows in the log may be newer.
@@ -69,13 +69,13 @@ pub struct Segment {
     pub last: i64,
     /// Number of timelines with a chunk.
     pub timelines: u64,
-    /// Number of chunks; of extents in an archive segment.
+    /// Number of chunks, or of extents in an archive segment.
     pub chunks: u64,
     /// Number of points.
     pub points: u64,
     /// Number of field values.
     pub values: u64,
-    /// Bytes of keys and values as passed to the backend; of the files in an archive segment.
+    /// Bytes of keys and values as passed to the backend, or bytes of the files of an archive segment.
     pub bytes: u64,
     /// Number of leading bits of timeline ids that select the bucket of a chunk; `0` for one bucket.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -109,8 +109,8 @@ pub struct Segment {
     /// its tier. Set by a restore request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
-    /// Names of the descriptions of files that other databases wrote and whose points are in this segment. The files
-    /// may outlive this segment.
+    /// Names of descriptions that other databases wrote, if the points of the described files are in this segment. The
+    /// files may outlive this segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
     /// Separate list of these names, stored with the segment. Used in place of `replaces` if the names are too many for

@@ -230,7 +230,7 @@ pub(crate) fn concat(run: &mut Run, next: &Run) {
             }
         }
     }
-    // Columns that `next` does not have are absent in its rows.
+    // Columns that `next` lacks have no value in the appended rows.
     for column in &mut run.columns {
         if !next.columns.iter().any(|other| key(other) == key(column)) {
             append_presence(

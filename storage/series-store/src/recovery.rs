@@ -63,7 +63,7 @@ impl Recovery {
         let log = Opening::begin(backend, clock, settings.log.clone())?;
         let backend = log.backend().as_ref();
         let manifest = ManifestState::of(log.manifest().clone(), log.rows())?;
-        // Collected before any load starts, because a running load must not be mistaken for an orphan.
+        // Orphans are collected before any load starts, because a running load must not be mistaken for an orphan.
         let segments = manifest.segments.values().flat_map(BTreeMap::values);
         let named: HashSet<SegmentId> = segments
             .flat_map(|segment| segment.parts())
@@ -219,7 +219,7 @@ struct Guard {
     /// True if the backend is read-only. The backend itself has then reported the missing data.
     is_read_only: bool,
     accept_loss: bool,
-    /// Remaining counts, per table with a loss that the operator has accepted.
+    /// Remaining counts of each table with a loss that the operator has accepted.
     lost: Vec<(TableId, TableCounts)>,
 }
 

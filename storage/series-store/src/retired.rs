@@ -11,7 +11,7 @@ use tideline_backend::SegmentRef;
 
 use crate::manifest::{Segment, SegmentFiles};
 
-/// Files of segments without readers that still have to be removed at their target.
+/// Files that still have to be removed at their targets. The segments of these files have no readers.
 #[derive(Debug, Default)]
 pub(crate) struct FilesToRemove(Mutex<Removal>);
 

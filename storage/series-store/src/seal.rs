@@ -38,7 +38,8 @@ use crate::window::{Window, choose_tiers, cold_boundary};
 /// Segment size used to choose the group. A segment from one head is always treated as small, because its load is
 /// short.
 const SMALL: u64 = 0;
-/// Maximum number of tables whose counts are stored in one edit, because a table row may take up to 64 KiB.
+/// Maximum number of tables whose counts are stored in one edit. The number is limited because a table row may take up
+/// to 64 KiB.
 const COUNTS_PER_EDIT: usize = 32;
 
 /// Head that was written to segments which are not yet in the manifest.
@@ -55,14 +56,14 @@ pub(crate) struct Sealed {
     begun: Instant,
 }
 
-/// Rows written for journal content other than points.
+/// Rows written for the content of the journal, except the points.
 #[derive(Default)]
 struct WrittenRows {
     schemas: Vec<(Arc<Table>, Vec<WrittenRow>)>,
     deletes: Vec<SequenceNumber>,
 }
 
-/// Writes a frozen head to segments, and the rows for the other content of its journal.
+/// Writes the points of a frozen head to segments, and the other content of its journal to rows.
 pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
     let (started, begun) = (shared.log.trusted_now().now.nanos(), Instant::now());
     let mut segments = Vec::new();
@@ -137,7 +138,7 @@ impl Flushed for Sealed {
     }
 }
 
-/// Writes rows for the journal content of a head other than points.
+/// Writes rows for the content of the journal of a head, except the points.
 fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     let mut schemas = Vec::new();

@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 200;
 /// Report of a completed seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SealReport {
-    /// Start time, in trusted nanoseconds since the epoch.
+    /// Start time by the trusted clock, in nanoseconds since the epoch.
     pub started: i64,
     /// Duration of the seal.
     pub duration: Duration,

@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
 /// Bucket width of cold summaries in nanoseconds. The windows of dashboards over long ranges are multiples of an
 /// hour.
 const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
-/// Number of largest machines that are recorded per segment.
+/// Number of machines recorded per segment: those with the most bytes.
 const LARGEST_SOURCES: usize = 4;
 
 /// Returns the maximum number of rows per chunk of a tier.

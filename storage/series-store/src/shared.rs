@@ -32,9 +32,9 @@ use crate::store::TimelineDirectory;
 use crate::tables::Table;
 use crate::window::Window;
 
-/// Number of doublings of the base window that a group of a tier spans. A wider window has its own group. With the
-/// default base window, the backend handles a day of hot data or about a month of cold data as one unit, and decades
-/// take a few hundred units.
+/// Returns the level of the windows that groups of a tier span: the number of doublings of the base window. A wider
+/// window has its own group. With the default base window, the backend handles a day of hot data or about a month of
+/// cold data as one unit, and decades take a few hundred units.
 const fn group_level(tier: Tier) -> u8 {
     match tier {
         Tier::Hot => 3,
@@ -42,9 +42,9 @@ const fn group_level(tier: Tier) -> u8 {
     }
 }
 
-/// Size in bytes from which a segment has its own group. Loads of one group are serialized, and a seal should not wait
-/// for a long move. The threshold of the cold tier is higher because that tier keeps its data for years and should
-/// have few groups.
+/// Returns the size in bytes from which a segment has its own group. Loads of one group are serialized, and a seal
+/// should not wait for a long move. The threshold of the cold tier is higher because that tier keeps its data for years
+/// and should have few groups.
 const fn bytes_alone(tier: Tier) -> u64 {
     match tier {
         Tier::Hot => 64 << 20,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) counters: Counters,
-    /// Journal entries of deletes, by sequence, whose rows must be written before the journal is removed.
+    /// Journal entries of those deletes whose rows must be written before the journal is removed, by sequence.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
     /// Segments claimed by running rewrites, drops and evictions.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
@@ -253,8 +253,8 @@ impl Shared {
             state.deletes.done(&state.manifest, frozen_to)
         };
         for (table, sequences) in done {
-            // Removes the rows first. Until the delete is removed from the state, it still masks points; without its
-            // row, it does not return after a restart.
+            // Removes the rows first. Until the delete is removed from the state, the delete still masks points;
+            // without its row, the delete does not return after a restart.
             let rows: Vec<_> = sequences
                 .iter()
                 .map(|sequence| deletes::row(table, *sequence, None))
@@ -352,14 +352,14 @@ impl Shared {
             return;
         }
         for RetiredSegment { place, files } in self.retired.take_free() {
-            // Reads the file list before the segment, which stores it, is reclaimed.
+            // Reads the file list first, because the list is stored in the segment, which is reclaimed below.
             let files = files.map(|files| self.files_at(place, &files));
             self.forget_lists(place.segment);
             if let Err(error) = self.backend.reclaim(place) {
                 tracing::warn!(%error, ?place, "failed to reclaim a segment; the next start retries");
             }
             match files {
-                // Not removed here, because a target may be slow and seals may wait for this thread.
+                // The files are not removed here, because a target may be slow and seals may wait for this thread.
                 Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
                 Some(Err(error)) => tracing::warn!(
                     %error, ?place,

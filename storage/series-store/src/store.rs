@@ -311,9 +311,9 @@ impl SeriesStore {
         self.shared.survey()
     }
 
-    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` derives from the
-    /// survey. The counts are of the same heads as the survey. If there are points old enough to be counted, the call
-    /// takes about half as long as a seal of the table.
+    /// Returns the survey. For each timestamp that `before` derives from the survey, also returns the counts of the
+    /// unsealed points of a table before this timestamp. The survey and the counts are of the same heads. If there are
+    /// points old enough to be counted, the call takes about half as long as a seal of the table.
     ///
     /// # Errors
     ///
@@ -373,9 +373,9 @@ impl SeriesStore {
         self.shared.evict(table, segments)
     }
 
-    /// Removes files that a crash or a failed job has left at targets: files of this table and of dropped tables that
-    /// are at least a day old. Returns the number of removed files; `0` without an archive or while the clock is in
-    /// doubt.
+    /// Removes files that a crash or a failed job has left at targets: files of this table and of dropped tables, if
+    /// the files are at least a day old. Returns the number of removed files; `0` without an archive or while the clock
+    /// is in doubt.
     ///
     /// # Errors
     ///

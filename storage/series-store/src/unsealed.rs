@@ -75,7 +75,7 @@ struct TableHeads<'a> {
 }
 
 impl<'a> TableHeads<'a> {
-    /// Returns the heads of a state whose points of the table overlap a time range.
+    /// Returns those heads of a state in which the time span of the table overlaps a time range.
     fn of(state: &'a State, table: TableId, range: TimeRange) -> Self {
         let frozen = state.frozen.iter().map(|head| (head, head.end()));
         // The committer removes deleted points from the active head directly.
@@ -130,9 +130,9 @@ impl<'a> TableHeads<'a> {
 }
 
 impl Shared {
-    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns. If heads
-    /// have points that are old enough, reads all timelines of these heads, one after another. Uses the memory of one
-    /// timeline, and takes as long as a seal without the encoding.
+    /// Returns the survey. For each timestamp that `before` returns, also returns the counts of the unsealed points of
+    /// a table before this timestamp. If heads have points that are old enough, reads all timelines of these heads, one
+    /// after another. Uses the memory of one timeline, and takes as long as a seal without the encoding.
     pub(crate) fn survey_unsealed<const COUNT: usize>(
         &self,
         table: TableId,

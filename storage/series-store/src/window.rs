@@ -1,8 +1,9 @@
 //! Windows: aligned time spans. Each level is twice as wide as the one below it.
 //!
 //! Two windows are either disjoint or one contains the other. Live data is sealed into windows of the base width. A
-//! seal whose points are spread over more windows than it may write merges neighbours until they fit. A random
-//! backfill of years therefore results in few wide segments instead of thousands of narrow ones.
+//! seal may write only a limited number of windows. If its points are spread over more windows, the seal merges
+//! neighbouring windows. A random backfill of years therefore results in few wide segments instead of thousands of
+//! narrow ones.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::TimeRange;
@@ -83,7 +84,7 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
             .then(|| window.parent())
     };
     while old.len() + narrow.len() > count_max {
-        // A window kept narrow by the bounds is never inside a widened one, because then its own parent would be
+        // A window that the bounds keep narrow is never inside a widened window: otherwise its own parent would be
         // within the bounds.
         let wider: Vec<Window> = old
             .iter()

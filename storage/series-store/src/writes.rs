@@ -51,8 +51,8 @@ impl SeriesStore {
     /// [`Durability::Synced`], they are then on stable storage.
     ///
     /// `generation` is the [`timeline_generation`](Table::timeline_generation) of the table, read before the timelines
-    /// of the delta were resolved. If it has changed, nothing is written, and the caller must resolve the timelines
-    /// again.
+    /// of the delta were resolved. If the generation has changed, nothing is written, and the caller must resolve the
+    /// timelines again.
     ///
     /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. For other deltas the
     /// encoded size decides; the caller should split them first if they [can be split](Delta::can_split).
@@ -77,7 +77,7 @@ impl SeriesStore {
         let mut encoded = Vec::new();
         delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
         if encoded.len() > VALUE_BYTES_MAX {
-            // Checked here, because an oversized entry would also fail the other writes of its group.
+            // The size is checked here, because an oversized entry would also fail the other writes of its group.
             let bytes = encoded.len();
             return Err(StoreError::DeltaTooLarge { bytes });
         }
@@ -188,8 +188,8 @@ impl LogEntry for PointWrite {
         head.apply(&sharded, sequence, shared.settings.head);
         shared.note_stored(&self.delta);
         self.table.latest().apply(&sharded, sequence, true);
-        // Called before the acknowledgement and before this head can be sealed, because the journal of the head
-        // carries the identities.
+        // Announces the timelines before the acknowledgement and before this head can be sealed, because the journal of
+        // the head carries the identities.
         shared
             .directory
             .announced(self.table.id(), &self.delta.new_timelines);

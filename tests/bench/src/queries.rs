@@ -64,7 +64,7 @@ impl<'a> Queries<'a> {
         self.truth
     }
 
-    /// Returns a query for one hour of one field of one timeline by minute.
+    /// Returns a query for one field of one timeline by minute over one hour.
     pub(crate) fn one_timeline(&self, random: &mut Random) -> CheckedRequest<'a> {
         let host = random.index(self.tags.len());
         let field = random.index(FIELDS.len());

@@ -172,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the next row as numbers. It replaces the line that [`Self::write_rows`] would have written.
+    /// Returns the next row as numbers, and advances past it: [`Self::write_rows`] does not write this row.
     pub fn next_row(&mut self) -> Row {
         let host = self.next_host;
         let timestamp = self.timestamp;

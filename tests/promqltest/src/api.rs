@@ -35,8 +35,8 @@ pub fn result(body: &[u8]) -> Result<QueryResult, String> {
     })
 }
 
-/// Creates a histogram from count, sum and listed buckets: boundary rule, lower bound, upper bound, count.
-/// The result can only be compared; its other fields are meaningless.
+/// Creates a histogram from count, sum and listed buckets. A bucket consists of boundary rule, lower bound, upper bound
+/// and count. The result can only be compared; its other fields are meaningless.
 pub fn listed(count: f64, sum: f64, buckets: impl IntoIterator<Item = (u8, f64, f64, f64)>) -> Histogram {
     let mut listed = Histogram {
         count,

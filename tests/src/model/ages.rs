@@ -123,7 +123,7 @@ pub(super) fn set_policy(
     context: &str,
 ) {
     let now = SystemClock.now().nanos();
-    // Half a day away from all late points, so that the time passing during the test hides no point.
+    // The cut is half a day away from all late points, so that the time passing during the test hides no point.
     let cut = |random: &mut Random| FIRST_INSTANT - random.index(41) as i64 * DAY - DAY / 2;
     let visible_from = (random.index(3) > 0).then(|| cut(random));
     let hot_from = match random.index(4) {

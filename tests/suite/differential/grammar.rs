@@ -156,7 +156,7 @@ impl Grammar {
         let depth = depth - 1;
         match self.random.index(16) {
             0 => self.selector(),
-            // Only valid dates: for other numbers, the result depends on the processor.
+            // Uses only valid dates, because the result for other numbers depends on the processor.
             15 => format!("{}(requests_total * 1e5)", self.one_of(&OF_DATES)),
             1..=3 => self.over_range(depth),
             4..=6 => self.aggregation(depth),
@@ -231,7 +231,7 @@ impl Grammar {
             0 => format!("quantile_over_time({:.2}, {range})", self.random.unit()),
             1 => format!("predict_linear({range}, {})", self.random.index(900)),
             2 => format!("absent_over_time({range})"),
-            // Only over `temperature`: the result for infinities depends on the version.
+            // Reads only `temperature`, because the result for infinities depends on the version.
             3 if !self.is_old => format!(
                 "mad_over_time(temperature{}[{}])",
                 self.matchers(),
@@ -298,7 +298,7 @@ impl Grammar {
     }
 
     fn with_scalar(&mut self, depth: u32) -> String {
-        // Without `%`: the remainder of a large number or of a sum of floats depends on the last digit.
+        // Does not use `%`, because the remainder of a large number or of a sum of floats depends on the last digit.
         let operator = self.one_of(&[
             "+", "-", "*", "/", "^", "atan2", "> bool", "== bool", "<= bool", ">", "<", "!=",
         ]);

@@ -262,7 +262,7 @@ fn check_generated(logical: &[LogicalKeyColumn]) -> Result<(), LayoutError> {
 }
 
 /// Compiles the column at position `place`, counted from 1. `next_logical` is the number of the first logical column
-/// that is not held by the columns before it.
+/// that no stored column before `place` holds.
 fn compile(
     column: &KeyColumnSpec,
     place: usize,

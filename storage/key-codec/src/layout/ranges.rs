@@ -3,8 +3,8 @@
 //! A scan is defined by the values of the first logical columns (its *prefix*) and by bounds on the next logical
 //! column. The stored keys of the scan are found column by column:
 //!
-//! 1. A leading bucket is computed if the prefix holds all columns that it hashes. Otherwise, the scan has one range
-//!    per bucket.
+//! 1. A leading bucket is computed if the prefix holds all columns that the bucket hashes. Otherwise, the scan has one
+//!    range per bucket.
 //! 2. Each further column is appended while the prefix holds its logical values. A scan is refused if it has values or
 //!    bounds after a hash of columns that are not all in the prefix.
 //! 3. The bounds apply to the column after the prefix. In a splice, they apply to the text after the values of the
@@ -28,11 +28,11 @@ type Bounds<'v> = (Bound<KeyValue<'v>>, Bound<KeyValue<'v>>);
 /// Ranges of stored keys that hold the rows of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranges {
-    /// Ranges that do not overlap, none of them empty. There are several if the rows are spread over several buckets:
-    /// one per bucket, in the order of the bucket numbers. The list may be empty if no value is within the bounds.
+    /// Non-empty ranges that do not overlap. There are several if the rows are spread over several buckets: one per
+    /// bucket, in the order of the bucket numbers. The list may be empty if no value is within the bounds.
     pub ranges: Vec<KeyRange>,
-    /// True if a merge of the ranges by [`KeyLayout::merge_key`] returns the rows sorted by the logical columns, each
-    /// in the order of its stored column. False if the rows are sorted by a hash or by a reversed text.
+    /// True if a merge of the ranges by [`KeyLayout::merge_key`] returns the rows sorted by the logical columns, where
+    /// each column has the order of its stored column. False if the rows are sorted by a hash or by a reversed text.
     pub is_ordered: bool,
 }
 
@@ -127,7 +127,7 @@ impl KeyLayout {
         Ok(())
     }
 
-    /// Returns the ranges of a scan whose values fit the logical columns.
+    /// Returns the ranges of a scan. The values of the scan must fit the logical columns.
     fn plan(&self, prefix: &[KeyValue<'_>], bounds: Bounds<'_>) -> Result<Ranges, LayoutError> {
         let is_bounded = !matches!(bounds, (Bound::Unbounded, Bound::Unbounded));
         // Number of logical columns that the scan restricts.
@@ -224,8 +224,8 @@ impl KeyLayout {
         })
     }
 
-    /// Returns the error of a scan that is restricted after a hash. `next` is the number of the first logical column
-    /// after the hash.
+    /// Returns the error for a scan that restricts a column after a hash. `next` is the number of the first logical
+    /// column after the hash; `fixed` is the number of values of the prefix.
     fn behind_hash(&self, hash: &StoredKeyColumn, next: usize, fixed: usize) -> LayoutError {
         let hashed = hash.hashed().unwrap_or_default().iter();
         let missing = hashed.copied().find(|number| *number >= fixed).unwrap_or(next);

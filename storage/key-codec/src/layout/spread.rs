@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::tuple::{KeyValue, push_value};
 
-/// Appends the first hexadecimal digits of the MD5 of the texts of the values, joined by commas.
+/// Joins the texts of the values by commas, and appends the first hexadecimal digits of the MD5 of the result.
 pub(super) fn push_hash_digits<'v>(
     values: impl Iterator<Item = &'v KeyValue<'v>>,
     digits: u8,

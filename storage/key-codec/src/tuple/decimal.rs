@@ -58,7 +58,7 @@ impl Decimal {
             return None;
         }
         let fraction = fraction.trim_end_matches('0');
-        // Accumulated as a negative number, because the smallest mantissa has no positive counterpart.
+        // The digits are accumulated as a negative number, because the smallest mantissa has no positive counterpart.
         let mut mantissa = whole
             .bytes()
             .chain(fraction.bytes())

@@ -12,7 +12,7 @@ use crate::log::SHARD;
 
 const TABLE: TableId = TableId(1);
 
-/// Outcomes of at most one request, and the backend of their rows.
+/// Outcomes of at most one request, and the backend that stores their rows.
 struct Remembering {
     requests: Requests,
     backend: MemoryBackend,

@@ -22,8 +22,8 @@ impl Shared {
     /// Removes unreferenced objects of a table, and of dropped tables. Returns their number; `0` without an archive or
     /// while the clock is in doubt.
     ///
-    /// Searches all targets in segments, policies and the configuration, and the targets of the adopted objects of the
-    /// table. A failing target does not prevent the removal at other targets.
+    /// Searches all targets that segments, policies or the configuration refer to, and the targets of the adopted
+    /// objects of the table. A failing target does not prevent the removal at other targets.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
         // In a damaged database, missing rows may have referenced these files.
         self.check_not_read_only()?;
@@ -67,14 +67,15 @@ impl Shared {
     /// at least [`ORPHAN_AGE`] old.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
-            // Read before the manifest, which references the output of a job once the job has ended.
+            // This set is read before the manifest, because the manifest references the output of a job once the job
+            // has ended.
             writing: self.archiving.lock().clone(),
             ..NamedObjects::default()
         };
         for doubt in &*self.in_doubt.lock() {
             names.writing.insert(doubt.place.segment);
         }
-        // Read before the lists below, because segments move from the manifest to these lists.
+        // The state is read before the lists below, because segments move from the manifest to these lists.
         let state = self.state.read().clone();
         let tables = state.manifest.segments.values();
         let segments = tables.flat_map(|of_table| of_table.values());

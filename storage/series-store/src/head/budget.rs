@@ -84,7 +84,7 @@ mod tests {
             (4_096, 10_000_000, 512 * MIB),
             (1_024, 1_000_000, 128 * MIB),
             (1_024, usize::MAX, 128 * MIB),
-            // With little memory, its share is the budget, which is at least 1 MiB.
+            // With little memory, the budget is the share of the memory, but at least 1 MiB.
             (256, 10, 32 * MIB),
             (256, 1_000_000, 32 * MIB),
             (0, 1_000_000, MIB),

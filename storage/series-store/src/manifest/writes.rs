@@ -32,7 +32,7 @@ impl WriteSpan {
         }
     }
 
-    /// Returns the span from the oldest to the newest seal of both spans.
+    /// Returns the smallest span that contains both spans.
     pub fn union(self, other: Self) -> Self {
         Self {
             oldest: self.oldest.min(other.oldest),

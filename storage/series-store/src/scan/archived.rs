@@ -71,9 +71,9 @@ pub(crate) struct FilesReader {
 }
 
 impl FilesReader {
-    /// Creates a reader of a segment; `None` if it is not an archive segment. An error that occurs while it is opened
-    /// is returned by the first read. If `reads_through` is true, the segment is read from front to back, and the
-    /// reader may prefetch.
+    /// Creates a reader of a segment; `None` if the segment is not an archive segment. The first read returns an error
+    /// that occurs while the reader is opened. If `reads_through` is true, the segment is read from front to back, and
+    /// the reader may prefetch.
     pub(crate) fn new(
         shared: &Shared,
         segment: &Segment,

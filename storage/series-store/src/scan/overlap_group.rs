@@ -20,7 +20,7 @@ pub enum Part<'r> {
     /// Points.
     Run(&'r Run),
     /// Summaries of one field and type, one per time bucket, instead of the points. The points of each summary are in
-    /// one window of the grid. [`ColumnSummary::Empty`]: the bucket has no values, or they are passed as points.
+    /// one window of the grid. [`ColumnSummary::Empty`]: the bucket has no values, or its values are passed as points.
     Summaries(FieldId, &'r [ColumnSummary]),
 }
 

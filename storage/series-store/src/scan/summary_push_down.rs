@@ -16,7 +16,7 @@ use tideline_model::{FieldId, TimeRange};
 
 use super::fragment::{Fragment, Wanted};
 
-/// Maximum number of fragments per overlap group for which summaries are used. For more fragments, checking the
+/// Maximum number of fragments in an overlap group that is read from summaries. For more fragments, checking the
 /// overlaps costs more than the summaries save.
 const PIECES_MAX: usize = 64;
 
@@ -123,7 +123,7 @@ impl SummaryPushDown {
         self.at_hand < self.spans.len()
     }
 
-    /// Clears the summaries of one field of the current fragment that must not replace rows. `columns` has one list per
+    /// Clears those summaries of a field of the current fragment that must not replace rows. `columns` has one list per
     /// column of the field.
     pub(super) fn settle(&mut self, field: FieldId, columns: &mut [Vec<ColumnSummary>]) {
         let mut settled = 0;
@@ -145,7 +145,7 @@ impl SummaryPushDown {
         empty(columns, settled, usize::MAX);
     }
 
-    /// Returns the number of points of each bucket of the current fragment whose summaries replace rows.
+    /// Returns the number of points in each bucket whose summaries replace rows, for the current fragment.
     pub(super) fn summarized(&self) -> impl Iterator<Item = usize> {
         let standing = self.spans[self.at_hand..].iter().filter(|span| span.stands);
         standing.map(|span| span.points)

@@ -30,7 +30,7 @@ fn layout_before(values: &[OwnedValue], first: impl Fn(&[&str]) -> KeyColumnSpec
     layout_of(&columns)
 }
 
-/// Returns the hashed values of `FORMAT.md`, each with the description it has there.
+/// Returns the hashed values of `FORMAT.md`, each with its description in that file.
 fn vectors() -> [(&'static str, Vec<OwnedValue>); 7] {
     let time = Timestamp::from_nanos(1_700_000_000_000_000_000).expect("in range");
     let price = Decimal::new(-12_340, 3).expect("in range");

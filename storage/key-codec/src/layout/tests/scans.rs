@@ -67,7 +67,7 @@ fn merged<'k>(
     }
 }
 
-/// Compares two rows by their logical columns, each in the order of its stored column.
+/// Compares two rows by their logical columns, where each column has the order of its stored column.
 fn cmp_rows(layout: &KeyLayout, left: &[OwnedValue], right: &[OwnedValue]) -> Ordering {
     let columns = layout
         .logical()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Generates two tuples of one schema whose first columns are equal: between 0 and all of the columns.
+/// Generates a schema and two of its tuples. The tuples are equal in a number of first columns, between 0 and all.
 fn pairs() -> impl Strategy<Value = (KeySchema, Vec<OwnedValue>, Vec<OwnedValue>)> {
     (tuples(2), 0..=KEY_COLUMNS_MAX).prop_map(|((schema, mut tuples), shared)| {
         let (mut right, left) = (tuples.swap_remove(1), tuples.swap_remove(0));

@@ -42,7 +42,7 @@ fn is_within((lower, upper): &(Bound<OwnedValue>, Bound<OwnedValue>), value: &Ow
     after_lower && before_upper
 }
 
-/// Returns true if the start of the range is after its end, which a backend may refuse.
+/// Returns true if the start of the range is after its end. A backend may refuse such a range.
 fn is_inverted(range: &KeyRange) -> bool {
     range.end.as_ref().is_some_and(|end| *end < range.start)
 }
@@ -109,7 +109,7 @@ fn bounds_of_a_descending_column_are_those_of_its_values() {
 
 #[test]
 fn no_key_follows_the_largest_value() {
-    // Encoded as eight bytes `ff`: no key sorts after it.
+    // The largest value is encoded as eight bytes `ff`; no key sorts after it.
     let largest = KeyValue::from(u64::MAX);
     let [ascending, descending] = single(KeyKind::Unsigned);
     let after_largest = (Bound::Excluded(largest.clone()), Bound::Unbounded);
