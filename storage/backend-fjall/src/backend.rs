@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_backend::limits::{check_edit, check_write};
+use tideline_backend::limits::{check_edit, check_sorted, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
@@ -39,6 +39,9 @@ use crate::shard_state::{ShardHead, ShardState, head_change};
 use crate::store::{EngineGuard, SpaceDemand, Store, closed};
 use maintenance::Maintenance;
 pub(crate) use open::JOURNAL;
+
+/// Size of a sorted write of a part, in bytes, above which it becomes a table of its own.
+const LOADED_BYTES_MIN: usize = 1 << 20;
 
 /// The embedded default backend. Only one process at a time may use a data folder. Every method may be called from many
 /// threads.
@@ -238,6 +241,18 @@ impl Inner {
         self.commit_as(&engine, &mut shard_state, batch, durability)
     }
 
+    /// Writes sorted groups of changes to a bucket of a part in the hot store.
+    fn load_part(&self, partition: Partition, groups: &[Vec<RowChange>]) -> Result<()> {
+        groups
+            .iter()
+            .try_for_each(|group| check_write(partition, group))?;
+        self.check_writable(Tier::Hot, SpaceDemand::Space)?;
+        self.format.require_parts()?;
+        let engine = self.engine()?;
+        self.hot.begin_parts(&engine)?;
+        self.hot.load_part(&engine, partition, groups)
+    }
+
     fn load(
         &self,
         segment: SegmentRef,
@@ -400,6 +415,19 @@ impl Backend for FjallBackend {
         durability: Durability,
     ) -> Result<()> {
         self.inner.write(partition, changes, durability)
+    }
+
+    fn write_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        check_sorted(groups)?;
+        let size = |change: &RowChange| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
+        let bytes: usize = groups.iter().flatten().map(size).sum();
+        let is_part = matches!(partition.unit, Unit::Part(_)) && partition.unit.tier() == Tier::Hot;
+        if is_part && bytes >= LOADED_BYTES_MIN {
+            return self.inner.load_part(partition, groups);
+        }
+        groups
+            .iter()
+            .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
     }
 
     fn sync_rows(&self, _shard: Shard) -> Result<()> {

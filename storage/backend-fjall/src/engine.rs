@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
@@ -67,6 +67,8 @@ pub(crate) struct Engine {
     groups: RwLock<HashMap<GroupId, Keyspace>>,
     /// Keyspaces with dropped tables whose files may still exist, by number.
     unfreed: Mutex<HashMap<u64, Keyspace>>,
+    /// Number of old versions of the keyspace of parts in the previous round of maintenance.
+    old_versions: AtomicU32,
     /// True if a batch that was committed without a sync may still be unsynced.
     has_buffered: AtomicBool,
 }
@@ -126,6 +128,7 @@ impl Engine {
             groups: RwLock::new(groups),
             row_memtable_bytes: setup.memtable_bytes,
             unfreed: Mutex::default(),
+            old_versions: AtomicU32::new(0),
             has_buffered: AtomicBool::new(false),
         })
     }
@@ -429,7 +432,15 @@ impl Engine {
     /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. It checks whether those versions are
     /// still in use only when it rotates a non-empty memtable of any keyspace.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
-        let waiting = std::mem::take(&mut *self.unfreed.lock());
+        let mut waiting = std::mem::take(&mut *self.unfreed.lock());
+        // A compaction of parts leaves old versions, too. Later writes free them; without writes, this call does.
+        if let Some(parts) = self.parts() {
+            let old = u32::try_from(parts.tree.version_free_list_len()).unwrap_or(u32::MAX);
+            let before = self.old_versions.swap(old, Ordering::Relaxed);
+            if old > 0 && old == before {
+                waiting.insert(parts.id(), parts);
+            }
+        }
         if waiting.is_empty() {
             return Ok(());
         }

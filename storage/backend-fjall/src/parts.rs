@@ -1,16 +1,34 @@
 //! Parts in fjall: one keyspace for all parts of a tier, in which each part is a range of keys.
 //!
-//! Rows of parts are written like rows of key spaces, in batches that are counted as commits. A table may hold rows of
-//! several parts. Freeing a part drops the tables that hold only its rows, and deletes its other rows in batches.
+//! Rows of parts are written like rows of key spaces, in batches that are counted as commits. Many sorted rows are
+//! written by an ingestion instead: into tables of their own, durable when it ends, without memtable and write-ahead
+//! log. A table may hold rows of several parts. Freeing a part drops the tables that hold only its rows, and deletes its other rows in batches.
 
 use std::ops::Bound;
 
-use tideline_backend::{BackendError, PartRef, Result};
+use tideline_backend::{BackendError, PartRef, Partition, Result, RowChange};
 
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
-use crate::keys::{COMMITS, part_bounds, part_of};
+use crate::keys::{COMMITS, part_bounds, part_of, partition_prefix, prefixed};
 use crate::segments::RECLAIM_BATCH_ROWS;
+
+/// Writes sorted changes to a bucket of a part. All of them become visible and durable together.
+pub(crate) fn load(engine: &Engine, partition: Partition, groups: &[Vec<RowChange>]) -> fjall::Result<()> {
+    let Some(keyspace) = engine.parts() else {
+        return Ok(());
+    };
+    let prefix = partition_prefix(partition);
+    let mut ingestion = keyspace.start_ingestion()?;
+    for change in groups.iter().flatten() {
+        let key = prefixed(&prefix, &change.key);
+        match &change.value {
+            Some(value) => ingestion.write(key, &**value)?,
+            None => ingestion.write_tombstone(key)?,
+        }
+    }
+    ingestion.finish()
+}
 
 /// Removes every row of a part.
 pub(crate) fn reclaim(engine: &Engine, part: PartRef) -> fjall::Result<()> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fjall::Keyspace;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-use tideline_backend::{BackendError, Health, PartRef, Result, Row, SegmentRef};
+use tideline_backend::{BackendError, Health, PartRef, Partition, Result, Row, RowChange, SegmentRef};
 use tideline_model::GroupId;
 
 use crate::engine::Engine;
@@ -241,6 +241,16 @@ impl Store {
             self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
         }
         Ok(())
+    }
+
+    /// Writes sorted groups of changes to a bucket of a part.
+    pub(crate) fn load_part(
+        &self,
+        engine: &Engine,
+        partition: Partition,
+        groups: &[Vec<RowChange>],
+    ) -> Result<()> {
+        parts::load(engine, partition, groups).map_err(|error| self.failed(error))
     }
 
     /// Frees a part.

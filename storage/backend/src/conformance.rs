@@ -10,13 +10,14 @@ mod rows;
 mod segments;
 mod tiers;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{Durability, GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
 
 use crate::contract::*;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 
 /// Storage of a backend, initially empty.
 pub trait Fixture {

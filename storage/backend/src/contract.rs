@@ -16,6 +16,7 @@ use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 pub use tideline_model::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
 
 use crate::error::Result;
+use crate::limits::check_sorted;
 use crate::page::one_by_one;
 
 /// Maximum length of a value, in bytes: half of the request limit of Cassandra with default settings.
@@ -400,6 +401,22 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         stamp: Stamp,
         durability: Durability,
     ) -> Result<()>;
+
+    /// Writes groups of changes to one bucket of a part, whose keys strictly increase over all groups.
+    ///
+    /// Each group is a buffered [`write`](Self::write) with its limits. The groups take effect in their order; a failure
+    /// may leave the first of them written. A backend overrides the method if it writes many sorted rows faster. It must
+    /// not be called while another call writes to the bucket.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write), and `Refused` if the keys do not increase.
+    fn write_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        check_sorted(groups)?;
+        groups
+            .iter()
+            .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
+    }
 
     /// Makes durable all buffered rows of a shard that were written before the call. A shard has only one writer of
     /// buffered rows, which must call this method before publishing anything that depends on the rows.

@@ -8,6 +8,21 @@ use tideline_model::SequenceNumber;
 use crate::contract::*;
 use crate::error::{BackendError, Result};
 
+/// Checks that the keys of groups of changes strictly increase.
+///
+/// # Errors
+///
+/// [`BackendError::Refused`] if they do not.
+pub fn check_sorted(groups: &[Vec<RowChange>]) -> Result<()> {
+    let is_sorted = groups
+        .iter()
+        .flatten()
+        .is_sorted_by(|one, next| one.key < next.key);
+    is_sorted.then_some(()).ok_or_else(|| BackendError::Refused {
+        reason: "the keys of a sorted write must rise".to_owned(),
+    })
+}
+
 /// Checks the length of a key.
 fn check_key(key: &[u8]) -> Result<()> {
     check("key", key.len(), KEY_BYTES_MAX)

@@ -17,6 +17,10 @@ pub(super) const RULES: &[TierRule] = &[
     ("buckets of a part are isolated", buckets_are_apart),
     ("a write to a part is never seen in part", writes_are_atomic),
     (
+        "sorted writes of a part are writes, whatever their size",
+        sorted_writes_are_writes,
+    ),
+    (
         "buffered rows of a part are visible at once, and kept by a sync",
         buffered_rows_are_visible,
     ),
@@ -57,6 +61,69 @@ fn write(backend: &dyn Backend, part: PartRef, bucket: u16, changes: &[RowChange
 
 fn held(backend: &dyn Backend) -> Vec<PartRef> {
     backend.parts(SHARD).expect("parts")
+}
+
+fn sorted_writes_are_writes(fixture: &dyn Fixture, tier: Tier) {
+    let (own, other) = (part(7, 3, tier), part(8, 3, tier));
+    let partition = Partition::part(own, 2);
+    let key = |n: usize| format!("key {n:06}").into_bytes();
+    let mut stamp = 0;
+    let mut expected = BTreeMap::new();
+    let backend = fixture.open();
+    write(&*backend, other, 2, &[put(b"key 000003", b"another part")], 1_000);
+    // From a few bytes, which a log takes, to several megabytes, which may become a file of their own.
+    for (round, (count, bytes)) in [(10, 10), (3_000, 1_000), (40, 20), (2_500, 2_000)]
+        .into_iter()
+        .enumerate()
+    {
+        let changes: Vec<RowChange> = (0..count)
+            .map(|n| match (n + round) % 5 {
+                0 => delete(&key(n)),
+                _ => put(&key(n), &[round as u8].repeat(bytes + n % 7)),
+            })
+            .collect();
+        for change in &changes {
+            match &change.value {
+                Some(value) => expected.insert(change.key.clone(), value.clone()),
+                None => expected.remove(&change.key),
+            };
+        }
+        let groups: Vec<Vec<RowChange>> = changes.chunks(700).map(<[RowChange]>::to_vec).collect();
+        stamp += 1;
+        backend
+            .write_sorted(partition, &groups, Stamp(stamp))
+            .expect("a sorted write");
+        // A later write of single rows is newer than a sorted one.
+        stamp += 1;
+        write(
+            &*backend,
+            own,
+            2,
+            &[put(&key(1), b"single"), delete(&key(2))],
+            stamp,
+        );
+        expected.insert(key(1).into(), Bytes::from_static(b"single"));
+        expected.remove(&key(2)[..]);
+        let found = collect_all(&*backend, partition);
+        let found: Vec<_> = found.into_iter().map(|row| (row.key, row.value)).collect();
+        assert!(
+            found == expected.clone().into_iter().collect::<Vec<_>>(),
+            "round {round}"
+        );
+    }
+    assert_eq!(collect_all(&*backend, Partition::part(other, 2)).len(), 1);
+    let wrong = [vec![put(b"b", b"")], vec![put(b"a", b"")]];
+    stamp += 1;
+    let refused = backend.write_sorted(partition, &wrong, Stamp(stamp));
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::Refused));
+
+    backend.sync_rows(SHARD).expect("a sync");
+    let backend = reopen(fixture, backend);
+    let found = collect_all(&*backend, partition);
+    assert_eq!(found.len(), expected.len());
+    backend.reclaim_part(own).expect("reclaim");
+    assert_eq!(collect_all(&*backend, partition), []);
+    assert_eq!(collect_all(&*backend, Partition::part(other, 2)).len(), 1);
 }
 
 fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
