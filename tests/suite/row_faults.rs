@@ -3,8 +3,8 @@
 //!
 //! Every case runs without and with a secondary index, whose entries must be those of the rows.
 //!
-//! Each case first flushes small rows and rows in fragments. Then rows grow, shrink and disappear, and ranges are
-//! deleted; the flush of these changes is killed. The binary needs the fail points of a build with debug assertions;
+//! Each case first flushes rows of all kinds: packed into blocks, single, and in fragments. Then rows grow, shrink and
+//! disappear, single rows are packed, and ranges are deleted; the flush of these changes is killed. The binary needs the fail points of a build with debug assertions;
 //! see `tests/README.md`.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,12 @@ use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch};
 
 /// Steps of a flush of rows, in their order.
-pub(super) const STEPS: [&str; 7] = [
+pub(super) const STEPS: [&str; 9] = [
     "wide.delete",
     "wide.fragments",
+    "wide.blocks",
     "wide.write",
+    "wide.moved",
     "wide.stale",
     "seal.sync",
     "seal.edit",
@@ -73,6 +75,20 @@ fn write(client: &Client, rows: &mut Rows, op: &str, n: u64, columns: &[(&'stati
         .expect_status(200);
 }
 
+/// Writes several small rows in one request.
+fn write_many(client: &Client, rows: &mut Rows, numbers: std::ops::Range<u64>, text: &str) {
+    let writes = numbers.map(|n| {
+        let columns = BTreeMap::from([("a", format!("{text} {n}")), ("s", format!("s{}", n % 3))]);
+        let write = json!({"op": "put", "key": {"part": "p", "n": n}, "columns": columns});
+        rows.insert(n, columns);
+        write
+    });
+    let writes: Vec<Value> = writes.collect();
+    client
+        .post_json("/v1/tables/events/rows", &json!({"rows": writes}))
+        .expect_status(200);
+}
+
 fn delete_range(client: &Client, rows: &mut Rows, from: u64, to: u64) {
     rows.retain(|n, _| !(from..to).contains(n));
     let body = json!({"prefix": {"part": "p"}, "range": {"column": "n", "from": from, "to": to}});
@@ -123,8 +139,9 @@ fn flush(client: &Client) -> bool {
     sent.is_ok_and(|response| response.is_success())
 }
 
-/// Writes the rows that are flushed before the fault.
+/// Writes and flushes the rows that are stored before the fault.
 fn prepare(client: &Client, rows: &mut Rows) {
+    write_many(client, rows, 1_000..2_000, "packed");
     for n in 0..40 {
         write(
             client,
@@ -138,6 +155,10 @@ fn prepare(client: &Client, rows: &mut Rows) {
         let large = |letter: &str| letter.repeat(LARGE);
         write(client, rows, "put", n, &[("a", large("a")), ("b", large("b"))]);
     }
+    assert!(flush(client), "the first rows");
+    // Too few to be packed.
+    write_many(client, rows, 1_500..1_505, "single");
+    assert!(flush(client), "the single rows");
 }
 
 /// Writes the changes whose flush is killed.
@@ -147,6 +168,9 @@ fn change(client: &Client, rows: &mut Rows) {
     write(client, rows, "put", 15, &[("c", "again".into())]);
     write(client, rows, "update", 3, &[("c", "more".into())]);
     write(client, rows, "delete", 4, &[]);
+    // Enough neighbours to pack the single rows among them.
+    write_many(client, rows, 1_502..1_900, "packed again");
+    delete_range(client, rows, 1_950, 1_960);
     // Large rows change, become small, and disappear; a small one becomes large.
     write(
         client,
@@ -195,7 +219,6 @@ fn kill_at_every_step(has_index: bool) {
             let (client, mut rows) = (server.client(), Rows::new());
             create(&client, has_index);
             prepare(&client, &mut rows);
-            assert!(flush(&client), "{point}");
             assert!(server.terminate().status.success());
 
             let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", &point));

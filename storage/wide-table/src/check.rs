@@ -4,14 +4,16 @@
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Display;
 
 use bytes::Bytes;
-use tideline_backend::{Backend, Direction, Partition};
+use tideline_backend::{Backend, Direction, Partition, Row};
 use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{KeyRange, TableId};
 
+use crate::block::Block;
+use crate::blocks::{BLOCKS_BUCKET, BlockError, Blocks};
 use crate::codec;
 use crate::entry::{Change, Entry};
 use crate::error::Damage;
@@ -234,18 +236,36 @@ impl StoredParts {
         let Some(part) = self.0.get(&table) else {
             return Ok(());
         };
-        let mut rest = Some(KeyRange::ALL);
+        let mut singles = Singles::new(backend, part);
+        let mut below = None;
+        let mut rest = part.detail.has_blocks().then_some(KeyRange::ALL);
         while let Some(range) = rest {
-            let rows = Partition::part(part.at, ROWS_BUCKET);
-            let page = backend.scan(rows, &range, Direction::Ascending, STEP_PAGE)?;
-            for row in page.rows {
-                let stored = joined(backend, part, &row.key, &row.value)?;
-                if !take(&row.key, stored)? {
-                    return Ok(());
+            let blocks = Partition::part(part.at, BLOCKS_BUCKET);
+            let page = backend.scan(blocks, &range, Direction::Ascending, STEP_PAGE)?;
+            for block in page.rows {
+                let packed = match rows_of(&block, below.as_deref()) {
+                    Ok(rows) => rows,
+                    Err(damage) => {
+                        if !take(&block.key, Err(damage))? {
+                            return Ok(());
+                        }
+                        Vec::new()
+                    }
+                };
+                for (key, row) in packed {
+                    if !singles.pass_below(Some(&key), take)? {
+                        return Ok(());
+                    }
+                    let is_hidden = singles.is_next(&key)?;
+                    if !is_hidden && !take(&key, Ok(row))? {
+                        return Ok(());
+                    }
                 }
+                below = Some(block.key);
             }
             rest = page.next;
         }
+        singles.pass_below(None, take)?;
         Ok(())
     }
 
@@ -260,9 +280,93 @@ impl StoredParts {
             return Ok(Ok(None));
         };
         match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
+            Some(single) if codec::is_delete(&single) => Ok(Ok(None)),
+            Some(single) => Ok(joined(backend, part, key, &single)?.map(Some)),
+            None if part.detail.has_blocks() => match Blocks::new(backend, part.at).row(key) {
+                Ok(row) => Ok(Ok(row)),
+                Err(BlockError::Damage(damage)) => Ok(Err(damage)),
+                Err(BlockError::Backend(error)) => Err(error.into()),
+            },
             None => Ok(Ok(None)),
-            Some(value) => Ok(joined(backend, part, key, &value)?.map(Some)),
         }
+    }
+}
+
+/// Returns the rows of a block. `below` is the key of the block before it.
+///
+/// # Errors
+///
+/// [`Damage`] if the block is damaged, or has rows outside its span.
+fn rows_of(block: &Row, below: Option<&[u8]>) -> Result<Vec<(Bytes, Bytes)>, Damage> {
+    let opened = Block::open(&block.value)?;
+    let rows = opened.all_rows()?;
+    let bytes: usize = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
+    let is_in_span = below.is_none_or(|below| below < opened.first)
+        && rows.last().is_some_and(|(last, _)| *last <= block.key)
+        && rows.first().is_some_and(|(first, _)| *first == opened.first);
+    if bytes != opened.bytes {
+        return Err(Damage(
+            "the rows of a block have another size than its header records",
+        ));
+    }
+    match is_in_span {
+        true => Ok(rows),
+        false => Err(Damage("a block has rows that belong to another block")),
+    }
+}
+
+/// Single rows of a part, in key order.
+struct Singles<'b> {
+    backend: &'b dyn Backend,
+    part: &'b Part,
+    rows: VecDeque<Row>,
+    rest: Option<KeyRange>,
+}
+
+impl<'b> Singles<'b> {
+    fn new(backend: &'b dyn Backend, part: &'b Part) -> Self {
+        Self {
+            backend,
+            part,
+            rows: VecDeque::new(),
+            rest: Some(KeyRange::ALL),
+        }
+    }
+
+    fn front(&mut self) -> Result<Option<&Row>, LogError> {
+        while self.rows.is_empty()
+            && let Some(range) = self.rest.take()
+        {
+            let bucket = Partition::part(self.part.at, ROWS_BUCKET);
+            let page = self
+                .backend
+                .scan(bucket, &range, Direction::Ascending, STEP_PAGE)?;
+            (self.rows, self.rest) = (page.rows.into(), page.next);
+        }
+        Ok(self.rows.front())
+    }
+
+    /// Returns true if the next single row has the key.
+    fn is_next(&mut self, key: &[u8]) -> Result<bool, LogError> {
+        Ok(self.front()?.is_some_and(|row| row.key == key))
+    }
+
+    /// Passes the rows with keys below `end` to `take`, without the markers of deleted rows. Returns false if `take` ended
+    /// the check.
+    fn pass_below(&mut self, end: Option<&[u8]>, take: &mut TakeStored<'_>) -> Result<bool, LogError> {
+        while self
+            .front()?
+            .is_some_and(|row| end.is_none_or(|end| row.key < end))
+        {
+            let Some(row) = self.rows.pop_front() else { break };
+            if !codec::is_delete(&row.value) {
+                let stored = joined(self.backend, self.part, &row.key, &row.value)?;
+                if !take(&row.key, stored)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tideline_wire::varint::{self, unzigzag, zigzag};
 
@@ -172,6 +173,58 @@ fn counted(bytes: &mut &[u8]) -> Result<usize, Damage> {
     let count = number(bytes)?;
     let count = usize::try_from(count).ok().filter(|count| *count <= bytes.len());
     count.ok_or(Damage("a count exceeds the remaining bytes"))
+}
+
+/// Returns true if a stored value is the head of a large row.
+pub(crate) fn is_head(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&HEAD)
+}
+
+/// Returns true if a stored value is the marker of a deleted row.
+pub(crate) fn is_delete(bytes: &[u8]) -> bool {
+    effect_of(bytes) == Ok(Effect::Delete)
+}
+
+/// Returns the marker of a deleted row, which hides a packed row of the same key.
+pub(crate) fn deleted_marker() -> Bytes {
+    let mut out = Vec::new();
+    let deleted = Mutation {
+        effect: Effect::Delete,
+        time: 0,
+        columns: Vec::new(),
+    };
+    encode(&deleted, &mut out);
+    out.into()
+}
+
+/// Returns true if an encoded mutation is a uniform row: it replaces the row, and every column has one version, with the
+/// time of the row.
+pub(crate) fn is_uniform_row(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&(FORMAT | UNIFORM))
+}
+
+/// Appends the part of a uniform row before its columns. The columns follow, each as its encoded name and its value.
+pub(crate) fn begin_uniform_row(time: i64, columns: usize, out: &mut Vec<u8>) {
+    out.push(FORMAT | UNIFORM);
+    out.extend_from_slice(&time.to_le_bytes());
+    varint::put(columns as u64, out);
+}
+
+/// Removes the encoded name of a column from the front of `rest`.
+///
+/// # Errors
+///
+/// [`Damage`] if the name is cut off.
+pub(crate) fn skip_name(rest: &mut &[u8]) -> Result<(), Damage> {
+    let tag = number(rest)?;
+    if tag & 1 == 1 {
+        let length = usize::try_from(tag >> 1).unwrap_or(usize::MAX);
+        let (_, after) = rest
+            .split_at_checked(length)
+            .ok_or(Damage("a column name is cut off"))?;
+        *rest = after;
+    }
+    Ok(())
 }
 
 /// Returns the effect of an encoded mutation, without decoding its columns.

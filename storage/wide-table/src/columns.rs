@@ -12,7 +12,7 @@ use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
 use crate::mutation::{Column, ColumnName, Effect, Mutation};
 use crate::read::{StoredRow, resolve};
-use crate::state::buffered;
+use crate::state::{Part, buffered};
 use crate::store::WideStore;
 
 /// Columns of a row to read.
@@ -90,7 +90,7 @@ impl WideStore {
                         true => usize::MAX,
                         false => span.limit + removed + 1,
                     };
-                    self.part_columns(part.at, key, span, count)?
+                    self.part_columns(part, key, span, count)?
                 }
                 None => None,
             };
@@ -114,13 +114,13 @@ impl WideStore {
     /// columns of the span. Returns `None` if the part does not have the row.
     fn part_columns(
         &self,
-        part: PartRef,
+        part: &Part,
         key: &[u8],
         span: &ColumnSpan<'_>,
         count: usize,
     ) -> Result<Option<Bytes>> {
         let damaged = |reason| WideError::Damaged {
-            table: part.table,
+            table: part.at.table,
             reason,
         };
         let mut last = None;
@@ -131,7 +131,7 @@ impl WideStore {
             if last.as_ref() == Some(&value) {
                 return Err(damaged(Damage("a fragment of a row is missing")));
             }
-            if let Some(row) = self.some_fragments(part, key, &head, span, count)? {
+            if let Some(row) = self.some_fragments(part.at, key, &head, span, count)? {
                 return Ok(Some(row));
             }
             // The row was rewritten meanwhile.

@@ -25,6 +25,8 @@
 //! names, types, filters and formats.
 #![doc = include_str!("../FORMAT.md")]
 
+mod block;
+mod blocks;
 mod buffer;
 pub mod build;
 pub mod check;
@@ -33,6 +35,7 @@ pub mod columns;
 mod entry;
 pub mod error;
 mod expiry;
+mod flush;
 mod fragments;
 pub mod index;
 mod model;

@@ -1,185 +1,23 @@
 //! Log model of wide tables: freezes and flushes the row buffer, and frees the parts of dropped tables.
 //!
-//! A flush writes the rows of a generation in key order into the part of their table. An update is merged with the
-//! stored row first. A flush that was interrupted is repeated as a whole, which gives the same rows.
+//! [`flush`](crate::flush) writes the rows of a generation into the part of their table.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{
-    Direction, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef, Partition, RowChange,
-    SegmentRef, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
-};
+use tideline_backend::{ManifestChange, ManifestKind, ManifestRow, PartRef, SegmentRef};
 use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
 use tideline_log::manifest::put_row;
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
-use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Tier};
+use tideline_model::{SequenceNumber, TableId, Tier};
 
-use crate::buffer::TableBuffer;
-use crate::codec;
-use crate::error::{Result, WideError};
-use crate::fragments::Head;
-use crate::read::{ROWS_BUCKET, resolve, rest_of};
-use crate::state::{PART_FORMAT, Part, PartDetail, State};
-use crate::store::{WideStore, is_base, read_parts};
-use crate::tables::{TableRules, Tables};
-
-/// Number of rows of a generation that are read and merged at once.
-const MERGE_ROWS: usize = 500;
-
-/// Rows waiting for one write to the backend.
-#[derive(Debug, Default)]
-struct Batch {
-    changes: Vec<RowChange>,
-    bytes: usize,
-}
+use crate::flush::TableFlush;
+use crate::state::{PART_FORMAT_BLOCKS, Part, PartDetail, State};
+use crate::store::{WideStore, read_parts};
+use crate::tables::Tables;
 
 impl WideStore {
-    /// Writes the changes of one table into its part. Appends to `stale` the fragments that must be deleted after the
-    /// sync.
-    fn write_table(
-        &self,
-        part: &mut Part,
-        buffer: &TableBuffer,
-        rules: &TableRules,
-        stale: &mut Vec<StaleFragments>,
-    ) -> Result<()> {
-        let table = part.at.table;
-        for range in buffer.deleted_ranges() {
-            around("wide", "delete", || self.delete_range(part, range))?;
-        }
-        let expiry = self.expiry(rules);
-        let mut batch = Batch::default();
-        let mut rest = Some(KeyRange::ALL);
-        while let Some(range) = rest {
-            let rows = buffer.page(&range, Direction::Ascending, MERGE_ROWS);
-            rest = match rows.last() {
-                Some((last, _)) if rows.len() == MERGE_ROWS => rest_of(&range, last, Direction::Ascending),
-                _ => None,
-            };
-            for (key, mutations) in rows {
-                let base = match mutations.first().is_some_and(|first| is_base(first)) {
-                    true => None,
-                    false => self.stored_in(part.at, &key)?,
-                };
-                let damaged = |reason| WideError::Damaged { table, reason };
-                let value = resolve(base.as_ref(), &mutations, rules.versions_max).map_err(damaged)?;
-                let value = match value {
-                    Some(value) => expiry.visible(value).map_err(damaged)?,
-                    None => None,
-                };
-                let value = self.stored_form(part, &key, value, stale)?;
-                let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-                if batch.changes.len() == WRITE_ROWS_MAX || batch.bytes + bytes > WRITE_BYTES_MAX {
-                    self.write_batch(part.at, &mut batch)?;
-                }
-                batch.bytes += bytes;
-                batch.changes.push(RowChange { key, value });
-            }
-        }
-        self.write_batch(part.at, &mut batch)
-    }
-
-    /// Returns the stored form of a row: the row itself, or the head of a large row, whose fragments are written first.
-    /// Returns `None` for a deleted row.
-    fn stored_form(
-        &self,
-        part: &mut Part,
-        key: &Bytes,
-        value: Option<Bytes>,
-        stale: &mut Vec<StaleFragments>,
-    ) -> Result<Option<Bytes>> {
-        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-        let detail = &mut part.detail;
-        detail.row_bytes_max = detail.row_bytes_max.max(bytes as u64);
-        let is_large = bytes > self.settings.fragment_bytes;
-        if !is_large {
-            detail.note_column(bytes);
-            if !detail.has_fragments() {
-                return Ok(value);
-            }
-        }
-        detail.set_fragments();
-        let damaged = |reason| WideError::Damaged {
-            table: part.at.table,
-            reason,
-        };
-        let stored = self.stored_raw(part.at, key)?;
-        let before = stored.map(|stored| Head::decode(&stored)).transpose();
-        let before = before.map_err(damaged)?.flatten();
-        self.delete_fragments(part.at, key, before.as_ref().map(|head| head.generation))?;
-        if let Some(head) = &before {
-            stale.push(StaleFragments {
-                part: part.at,
-                key: key.clone(),
-                generation: head.generation,
-            });
-        }
-        match value {
-            Some(value) if is_large => {
-                let (head, largest) = around("wide", "fragments", || {
-                    self.write_fragments(part.at, key, &value, before.as_ref())
-                })?;
-                part.detail.note_column(largest);
-                Ok(Some(head.encode().into()))
-            }
-            value => Ok(value),
-        }
-    }
-
-    fn write_batch(&self, part: PartRef, batch: &mut Batch) -> Result<()> {
-        if batch.changes.is_empty() {
-            return Ok(());
-        }
-        let stamp = self.log.stamps().next()?;
-        let partition = Partition::part(part, ROWS_BUCKET);
-        around("wide", "write", || {
-            let backend = self.log.backend();
-            backend.write(partition, &batch.changes, stamp, Durability::Buffered)
-        })?;
-        *batch = Batch::default();
-        Ok(())
-    }
-
-    /// Deletes the stored rows of a range and their fragments. Takes time linear in their number.
-    fn delete_range(&self, part: &Part, range: KeyRange) -> Result<()> {
-        if part.detail.has_fragments() {
-            // Also deletes fragments whose heads were deleted by an interrupted flush.
-            self.delete_fragments_in(part.at, &range)?;
-        }
-        let part = part.at;
-        let partition = Partition::part(part, ROWS_BUCKET);
-        let limit = PageLimit {
-            rows_max: WRITE_ROWS_MAX,
-            bytes_max: WRITE_BYTES_MAX,
-        };
-        let mut rest = Some(range);
-        while let Some(range) = rest {
-            let page = self
-                .log
-                .backend()
-                .scan(partition, &range, Direction::Ascending, limit)?;
-            let mut batch = Batch::default();
-            for row in page.rows {
-                if row.value.first() == Some(&codec::HEAD) {
-                    self.delete_fragments(part, &row.key, None)?;
-                }
-                if batch.bytes + row.key.len() > WRITE_BYTES_MAX {
-                    self.write_batch(part, &mut batch)?;
-                }
-                batch.bytes += row.key.len();
-                batch.changes.push(RowChange {
-                    key: row.key,
-                    value: None,
-                });
-            }
-            self.write_batch(part, &mut batch)?;
-            rest = page.next;
-        }
-        Ok(())
-    }
-
     /// Replaces the state with a changed copy.
     fn change_state(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.write();
@@ -270,9 +108,9 @@ impl LogModel for WideModel {
                     parts.push(part.unwrap_or_else(|| store.new_part(table)));
                     parts.len() - 1
                 });
-                let part = &mut parts[at];
-                store.write_table(part, &buffer, &rules, &mut stale)?;
+                let mut part = TableFlush::new(store, parts[at], &rules, &mut stale).write(&buffer)?;
                 part.detail.newest = store.newest();
+                parts[at] = part;
             }
         }
         Ok(Some(Box::new(FlushedRows {
@@ -329,12 +167,13 @@ impl WideStore {
         Part {
             at: *at,
             detail: PartDetail {
-                format: PART_FORMAT,
+                format: PART_FORMAT_BLOCKS,
                 table: table.0,
-                buckets: 1,
+                buckets: 3,
                 row_bytes_max: 0,
                 column_bytes_max: Some(0),
                 newest: i64::MIN,
+                fragments: false,
             },
         }
     }
@@ -357,10 +196,10 @@ struct FlushedRows {
 }
 
 /// Fragments to delete once the flush is durable, because no head references them any more.
-struct StaleFragments {
-    part: PartRef,
-    key: Bytes,
-    generation: u32,
+pub(crate) struct StaleFragments {
+    pub(crate) part: PartRef,
+    pub(crate) key: Bytes,
+    pub(crate) generation: u32,
 }
 
 impl Flushed for FlushedRows {

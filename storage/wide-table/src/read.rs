@@ -8,18 +8,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Direction, PageLimit, PartRef, Partition};
+use tideline_backend::{Direction, PageLimit, Partition};
 use tideline_model::{KeyRange, TableId};
 
+use crate::blocks::{Blocks, PackedRows};
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
 use crate::mutation::{Effect, Mutation};
-use crate::state::{Revision, State, buffered};
+use crate::state::{Part, Revision, State, buffered};
 use crate::store::{WideStore, is_base};
 
-/// Bucket of a part that holds the rows.
+/// Bucket of a part that holds the single rows.
 pub(crate) const ROWS_BUCKET: u16 = 0;
 
 /// Maximum number and size of the rows that one step of long work reads: a build, a removal, a check, a delete, a digest.
@@ -121,14 +122,14 @@ impl WideStore {
     /// Returns the bytes of a row in the part of a table; `None` if the part does not have the row.
     fn stored(&self, state: &State, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         match state.parts.get(&table) {
-            Some(part) => self.stored_in(part.at, key),
+            Some(part) => self.stored_in(part, key),
             None => Ok(None),
         }
     }
 
     /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
     /// joined.
-    pub(crate) fn stored_in(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
+    fn stored_in(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
         match self.stored_raw(part, key)? {
             Some(value) => self.joined(part, key, value),
             None => Ok(None),
@@ -137,9 +138,9 @@ impl WideStore {
 
     /// Returns a stored row. If `value` is a head, joins its fragments. If the row was rewritten meanwhile, reads it
     /// again; returns `None` if it was deleted meanwhile.
-    fn joined(&self, part: PartRef, key: &[u8], mut value: Bytes) -> Result<Option<Bytes>> {
+    pub(crate) fn joined(&self, part: &Part, key: &[u8], mut value: Bytes) -> Result<Option<Bytes>> {
         let damaged = |reason| WideError::Damaged {
-            table: part.table,
+            table: part.at.table,
             reason,
         };
         loop {
@@ -147,7 +148,7 @@ impl WideStore {
                 return Ok(Some(value));
             };
             let all: Vec<u32> = (0..).take(head.firsts.len()).collect();
-            if let Some(fragments) = self.read_fragments(part, key, &head, &all)? {
+            if let Some(fragments) = self.read_fragments(part.at, key, &head, &all)? {
                 return join(&head, &fragments).map(Some).map_err(damaged);
             }
             let Some(now) = self.stored_raw(part, key)? else {
@@ -165,7 +166,7 @@ impl WideStore {
         let Some(part) = state.parts.get(&table) else {
             return Ok(0);
         };
-        let Some(value) = self.stored_raw(part.at, key)? else {
+        let Some(value) = self.stored_raw(part, key)? else {
             return Ok(0);
         };
         let head = Head::decode(&value).map_err(|reason| WideError::Damaged { table, reason })?;
@@ -174,10 +175,18 @@ impl WideStore {
         }))
     }
 
-    /// Returns the value that a part stores under the key of a row: the row itself, or the head of a large row.
-    pub(crate) fn stored_raw(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
-        let partition = Partition::part(part, ROWS_BUCKET);
-        Ok(self.log.backend().get(partition, key)?)
+    /// Returns a stored row, or the head of a large row; `None` if the part does not have the row.
+    pub(crate) fn stored_raw(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+        let partition = Partition::part(part.at, ROWS_BUCKET);
+        let backend = self.log.backend().as_ref();
+        match backend.get(partition, key)? {
+            Some(single) => Ok((!codec::is_delete(&single)).then_some(single)),
+            None if part.detail.has_blocks() => {
+                let packed = Blocks::new(backend, part.at).row(key);
+                packed.map_err(|error| error.of(part.at.table))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Returns a page of rows of a range in scan order. The page has at most `limit.rows_max` rows, and ends after the
@@ -224,8 +233,13 @@ impl WideStore {
             }
             if let Some(part) = state.parts.get(&table) {
                 let partition = Partition::part(part.at, ROWS_BUCKET);
-                let page = self.log.backend().scan(partition, range, direction, limit)?;
-                sources.push(self.part_source(part.at, page, limit)?);
+                let backend = self.log.backend().as_ref();
+                let page = backend.scan(partition, range, direction, limit)?;
+                sources.push(self.single_source(part, page, limit)?);
+                if part.detail.has_blocks() {
+                    let packed = Blocks::new(backend, part.at).page(range, direction, limit);
+                    sources.push(Source::of_blocks(packed.map_err(|error| error.of(table))?));
+                }
             }
             if !self.was_flushed_since(&state) {
                 break sources;
@@ -296,7 +310,7 @@ pub(crate) fn resolve(
     }))
 }
 
-/// Merge source: the rows of one buffer or of the part that are not merged yet.
+/// Merge source: the rows of one buffer, or the single or the packed rows of the part, that are not merged yet.
 struct Source {
     rows: VecDeque<(Bytes, Mutations)>,
     /// Last key that was read if more rows may follow; `None` otherwise.
@@ -313,12 +327,23 @@ impl Source {
             buffer: Some(buffer),
         }
     }
+
+    fn of_blocks(packed: PackedRows) -> Self {
+        let rows = packed.rows.into_iter();
+        Self {
+            rows: rows
+                .map(|(key, row)| (key, Mutations::from_iter([row])))
+                .collect(),
+            more_after: packed.more_after,
+            buffer: None,
+        }
+    }
 }
 
 impl WideStore {
-    /// Converts a page of a part into a merge source, with the fragments of large rows joined. Ends after the first row
-    /// that makes the joined rows exceed `limit.bytes_max`.
-    fn part_source(&self, part: PartRef, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
+    /// Converts a page of single rows into a merge source, with the fragments of large rows joined. Ends after the first
+    /// row that makes the joined rows exceed `limit.bytes_max`.
+    fn single_source(&self, part: &Part, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
         let mut rows = VecDeque::with_capacity(page.rows.len());
         let (mut more_after, mut bytes) = (None, 0);
         let has_more = page.next.is_some();

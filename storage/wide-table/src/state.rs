@@ -31,11 +31,12 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 2 if the part can hold fragments of large rows, otherwise 1.
+    /// Format of the manifest row: 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows;
+    /// otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
-    /// Number of buckets: 2 if the part can hold fragments, otherwise 1.
+    /// Number of buckets: 3 if the part can hold blocks; otherwise 2 if it can hold fragments; otherwise 1.
     pub(crate) buckets: u16,
     /// Size of the largest row that was ever written to the part, in bytes.
     pub(crate) row_bytes_max: u64,
@@ -45,17 +46,27 @@ pub(crate) struct PartDetail {
     /// Newest version of the store at the last flush of the table, in nanoseconds since 1970-01-01T00:00:00Z. Versions
     /// that the server assigns later are higher.
     pub(crate) newest: i64,
+    /// True if a part of format 3 can hold fragments of large rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fragments: bool,
 }
 
 /// Format of the [`PartDetail`] of a part without fragments.
 pub(crate) const PART_FORMAT: u8 = 1;
 /// Format of the [`PartDetail`] of a part that can hold fragments. Older builds refuse this format.
-pub(crate) const PART_FORMAT_FRAGMENTS: u8 = 2;
+const PART_FORMAT_FRAGMENTS: u8 = 2;
+/// Format of the [`PartDetail`] of a part that can hold blocks. Older builds refuse this format.
+pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
 
 impl PartDetail {
     /// Returns true if the part can hold fragments of large rows.
     pub(crate) fn has_fragments(&self) -> bool {
-        self.format == PART_FORMAT_FRAGMENTS
+        self.fragments || self.format == PART_FORMAT_FRAGMENTS
+    }
+
+    /// Returns true if the part can hold blocks.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.format == PART_FORMAT_BLOCKS
     }
 
     /// Returns the sizes of the largest stored row and column, in bytes.
@@ -73,8 +84,16 @@ impl PartDetail {
 
     /// Records that the part holds fragments.
     pub(crate) fn set_fragments(&mut self) {
-        self.format = PART_FORMAT_FRAGMENTS;
-        self.buckets = 2;
+        match self.has_blocks() {
+            true => self.fragments = true,
+            false => (self.format, self.buckets) = (PART_FORMAT_FRAGMENTS, 2),
+        }
+    }
+
+    /// Records that the part holds blocks.
+    pub(crate) fn set_blocks(&mut self) {
+        self.fragments = self.has_fragments();
+        (self.format, self.buckets) = (PART_FORMAT_BLOCKS, 3);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_FRAGMENTS, Part, PartDetail, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_BLOCKS, Part, PartDetail, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -31,13 +31,19 @@ pub struct Settings {
     pub buffer_bytes: usize,
     /// Size of a stored row, in bytes, above which it is cut into fragments of about this size. Default 256 KiB.
     pub fragment_bytes: usize,
+    /// Size of a block of rows before its encoding, in bytes. Default 8 KiB.
+    pub block_bytes: usize,
 }
+
+/// Default of [`Settings::block_bytes`].
+const BLOCK_BYTES: usize = 8 << 10;
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             buffer_bytes: 64 << 20,
             fragment_bytes: FRAGMENT_BYTES,
+            block_bytes: BLOCK_BYTES,
         }
     }
 }
@@ -223,7 +229,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             continue;
         }
         let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_FRAGMENTS).contains(&detail.format));
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_BLOCKS).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(

@@ -34,17 +34,19 @@ pub enum CellValue<'a> {
     Timestamp(Timestamp),
 }
 
-// Type bytes of stored values. A type byte is never reused for another type.
-const STRING: u8 = 1;
-const I64: u8 = 2;
-const U64: u8 = 3;
-const F64: u8 = 4;
-const FALSE: u8 = 5;
-const TRUE: u8 = 6;
-const BINARY: u8 = 7;
-const DECIMAL: u8 = 8;
-const JSON: u8 = 9;
-const TIMESTAMP: u8 = 10;
+/// Type bytes of stored values. A type byte is never reused for another type.
+pub(crate) mod tag {
+    pub(crate) const STRING: u8 = 1;
+    pub(crate) const I64: u8 = 2;
+    pub(crate) const U64: u8 = 3;
+    pub(crate) const F64: u8 = 4;
+    pub(crate) const FALSE: u8 = 5;
+    pub(crate) const TRUE: u8 = 6;
+    pub(crate) const BINARY: u8 = 7;
+    pub(crate) const DECIMAL: u8 = 8;
+    pub(crate) const JSON: u8 = 9;
+    pub(crate) const TIMESTAMP: u8 = 10;
+}
 
 impl CellValue<'_> {
     /// Returns the type of the value.
@@ -108,38 +110,38 @@ impl CellValue<'_> {
 
     /// Appends the stored form.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let sized = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
-            out.push(tag);
+        let sized = |of: u8, bytes: &[u8], out: &mut Vec<u8>| {
+            out.push(of);
             varint::put(bytes.len() as u64, out);
             out.extend_from_slice(bytes);
         };
         match self {
-            Self::String(text) => sized(STRING, text.as_bytes(), out),
+            Self::String(text) => sized(tag::STRING, text.as_bytes(), out),
             Self::I64(number) => {
-                out.push(I64);
+                out.push(tag::I64);
                 varint::put(zigzag(*number), out);
             }
             Self::U64(number) => {
-                out.push(U64);
+                out.push(tag::U64);
                 varint::put(*number, out);
             }
             Self::F64(number) => {
-                out.push(F64);
+                out.push(tag::F64);
                 out.extend_from_slice(&number.to_bits().to_le_bytes());
             }
-            Self::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
-            Self::Binary(bytes) => sized(BINARY, bytes, out),
+            Self::Bool(value) => out.push(if *value { tag::TRUE } else { tag::FALSE }),
+            Self::Binary(bytes) => sized(tag::BINARY, bytes, out),
             Self::Decimal(number) => {
                 let mantissa = number.mantissa();
                 let folded = ((mantissa << 1) ^ (mantissa >> 127)) as u128;
                 let bytes = folded.to_le_bytes();
                 let length = bytes.len() - folded.leading_zeros() as usize / 8;
-                out.extend_from_slice(&[DECIMAL, number.scale(), length as u8]);
+                out.extend_from_slice(&[tag::DECIMAL, number.scale(), length as u8]);
                 out.extend_from_slice(&bytes[..length]);
             }
-            Self::Json(text) => sized(JSON, text.as_bytes(), out),
+            Self::Json(text) => sized(tag::JSON, text.as_bytes(), out),
             Self::Timestamp(time) => {
-                out.push(TIMESTAMP);
+                out.push(tag::TIMESTAMP);
                 varint::put(zigzag(time.nanos()), out);
             }
         }
@@ -162,23 +164,23 @@ impl<'a> CellValue<'a> {
 
     /// Decodes the value at the front of `bytes` and removes its bytes.
     pub(crate) fn decode(bytes: &mut &'a [u8]) -> Result<Self, Damage> {
-        let (&tag, rest) = bytes.split_first().ok_or(Damage("a value is cut off"))?;
+        let (&of, rest) = bytes.split_first().ok_or(Damage("a value is cut off"))?;
         *bytes = rest;
-        Ok(match tag {
-            STRING => Self::String(text(bytes)?.into()),
-            I64 => Self::I64(unzigzag(number(bytes)?)),
-            U64 => Self::U64(number(bytes)?),
-            F64 => {
+        Ok(match of {
+            tag::STRING => Self::String(text(bytes)?.into()),
+            tag::I64 => Self::I64(unzigzag(number(bytes)?)),
+            tag::U64 => Self::U64(number(bytes)?),
+            tag::F64 => {
                 let (bits, rest) = bytes.split_first_chunk().ok_or(Damage("a double is cut off"))?;
                 *bytes = rest;
                 Self::F64(f64::from_bits(u64::from_le_bytes(*bits)))
             }
-            FALSE => Self::Bool(false),
-            TRUE => Self::Bool(true),
-            BINARY => Self::Binary(sized(bytes)?.into()),
-            DECIMAL => Self::Decimal(decimal(bytes)?),
-            JSON => Self::Json(text(bytes)?.into()),
-            TIMESTAMP => {
+            tag::FALSE => Self::Bool(false),
+            tag::TRUE => Self::Bool(true),
+            tag::BINARY => Self::Binary(sized(bytes)?.into()),
+            tag::DECIMAL => Self::Decimal(decimal(bytes)?),
+            tag::JSON => Self::Json(text(bytes)?.into()),
+            tag::TIMESTAMP => {
                 let time = Timestamp::from_nanos(unzigzag(number(bytes)?));
                 Self::Timestamp(time.map_err(|_| Damage("a timestamp is out of range"))?)
             }

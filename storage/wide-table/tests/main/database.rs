@@ -32,12 +32,12 @@ pub(crate) struct Database {
 impl Database {
     /// Opens the database of a backend, and creates the table if it does not exist.
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
-        Self::open_with(backend, versions_max, Settings::default().fragment_bytes)
+        Self::open_with(backend, versions_max, settings())
     }
 
-    /// Opens the database of a backend with the size in bytes above which rows are cut into fragments.
-    pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, fragment_bytes: usize) -> Self {
-        Self::open_at(backend, Arc::new(SystemClock), spec(versions_max), fragment_bytes)
+    /// Opens the database of a backend with settings of the store.
+    pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, settings: Settings) -> Self {
+        Self::open_at(backend, Arc::new(SystemClock), spec(versions_max), settings)
     }
 
     /// Opens the database of a backend with a clock, and creates the table with these settings if it does not exist.
@@ -45,16 +45,12 @@ impl Database {
         backend: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
         spec: TableSpec,
-        fragment_bytes: usize,
+        settings: Settings,
     ) -> Self {
         let opening = Opening::begin(backend, clock, LogSettings::default()).expect("it begins");
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
-        let settings = Settings {
-            buffer_bytes: 64 << 10,
-            fragment_bytes,
-        };
         let store = Arc::new(WideStore::open(&log, &replay, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
@@ -204,6 +200,15 @@ impl Database {
     pub(crate) fn close(self) {
         self.threads.stop();
         self.threads.log().backend().close().expect("it closes");
+    }
+}
+
+/// Returns settings with a small row buffer, and with blocks that a few rows fill.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        buffer_bytes: 64 << 10,
+        block_bytes: 100,
+        ..Settings::default()
     }
 }
 

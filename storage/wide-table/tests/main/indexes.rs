@@ -12,7 +12,7 @@ use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
 use tideline_model::{Durability, KeyRange, TableId, Tier};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
-use tideline_wide_table::{Action, Refused, RowOutcome};
+use tideline_wide_table::{Action, Refused, RowOutcome, Settings};
 
 use super::database::*;
 
@@ -146,7 +146,12 @@ fn findings(backend: &dyn Backend, index: &tideline_wide_table::Index) -> Vec<St
 fn damaged_entries_are_found() {
     let disk = MemoryDisk::new(Character::Embedded);
     let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
-    let database = Database::open(Arc::clone(&backend), 1);
+    // No row is packed into a block, so that single rows and entries can be changed.
+    let unpacked = Settings {
+        block_bytes: 1 << 20,
+        ..settings()
+    };
+    let database = Database::open_with(Arc::clone(&backend), 1, unpacked);
     database.set_indexes(&ready());
     for number in 0..20 {
         database.write_one(put(

@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction};
 use tideline_model::KeyRange;
-use tideline_wide_table::{Action, Column, RowOutcome, Update};
+use tideline_wide_table::{Action, Column, RowOutcome, Settings, Update};
 
 use super::database::*;
 
@@ -104,8 +104,8 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
     assert_eq!(row, expected, "row {key}");
 }
 
-fn run(backend: &dyn Fn() -> Arc<dyn Backend>, fragment_bytes: usize, steps: &[Step]) {
-    let open = || Database::open_with(backend(), VERSIONS_MAX as u32, fragment_bytes);
+fn run(backend: &dyn Fn() -> Arc<dyn Backend>, settings: Settings, steps: &[Step]) {
+    let open = || Database::open_with(backend(), VERSIONS_MAX as u32, settings);
     let (mut database, mut naive) = (open(), Naive::default());
     database.set_indexes(&serde_json::json!([]));
     database.delete_rows(KeyRange::ALL);
@@ -320,34 +320,49 @@ fn check_indexes(database: &Database, naive: &Naive) {
     }
 }
 
-/// Runs random steps on the store and on the naive model, and compares the results. Rows above `fragment_bytes` are
-/// stored in fragments.
-fn check(cases: u32, fragment_bytes: usize, backend: &dyn Fn() -> Arc<dyn Backend>) {
+/// Runs random steps on the store and on the naive model, and compares the results.
+fn check(cases: u32, settings: Settings, backend: &dyn Fn() -> Arc<dyn Backend>) {
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
         ..tideline_testkit::proptest_config(cases)
     });
     let checked = runner.run(&steps(), |steps| {
-        run(backend, fragment_bytes, &steps);
+        run(backend, settings, &steps);
         Ok(())
     });
     checked.unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Returns settings with blocks of this size, and with fragments for rows above another size.
+fn sizes(block_bytes: usize, fragment_bytes: usize) -> Settings {
+    Settings {
+        block_bytes,
+        fragment_bytes,
+        ..settings()
+    }
+}
+
 #[test]
 fn random_writes_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
-        let disk = MemoryDisk::new(character);
-        check(100, 1 << 20, &|| Arc::new(MemoryBackend::open(&disk)));
+        // From blocks of one row to blocks that never fill.
+        for block_bytes in [1, 60, 200, 1 << 20] {
+            let disk = MemoryDisk::new(character);
+            check(40, sizes(block_bytes, 1 << 20), &|| {
+                Arc::new(MemoryBackend::open(&disk))
+            });
+        }
     }
 }
 
 #[test]
 fn random_writes_of_large_rows_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
-        for fragment_bytes in [12, 30] {
+        for (block_bytes, fragment_bytes) in [(60, 12), (30, 30), (200, 30)] {
             let disk = MemoryDisk::new(character);
-            check(60, fragment_bytes, &|| Arc::new(MemoryBackend::open(&disk)));
+            check(40, sizes(block_bytes, fragment_bytes), &|| {
+                Arc::new(MemoryBackend::open(&disk))
+            });
         }
     }
 }
@@ -355,6 +370,7 @@ fn random_writes_of_large_rows_equal_a_naive_model_in_memory() {
 #[test]
 fn random_writes_equal_a_naive_model_in_fjall() {
     let folder = tempfile::tempdir().expect("a folder");
-    check(15, 1 << 20, &|| fjall(&folder.path().join("data")));
-    check(15, 12, &|| fjall(&folder.path().join("data")));
+    for settings in [sizes(100, 1 << 20), sizes(60, 12)] {
+        check(15, settings, &|| fjall(&folder.path().join("data")));
+    }
 }

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction};
 use tideline_model::{Clock, KeyRange, ManualClock, TableId, TableSpec, Timestamp};
-use tideline_wide_table::{Action, Mutation, RowOutcome};
+use tideline_wide_table::{Action, Mutation, RowOutcome, Settings};
 
 use super::database::*;
 
@@ -155,7 +155,10 @@ fn run(character: Character, are_cells: bool, fragment_bytes: usize, steps: &[St
             backend,
             Arc::new(clock.clone()),
             spec_of(are_cells),
-            fragment_bytes,
+            Settings {
+                fragment_bytes,
+                ..settings()
+            },
         )
     };
     let (mut database, mut naive) = (open(), Naive::default());

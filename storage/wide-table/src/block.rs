@@ -1,0 +1,32 @@
+//! Block: encoded rows of consecutive keys, compressed together. `FORMAT.md` describes the bytes.
+//!
+//! Single rows hardly compress: each repeats the names and types of its columns. A block stores them once, puts the
+//! values of each column side by side, and compresses the result with zstd. [`BlockEncoder`] builds a block from rows in
+//! key order. [`Block`] reads the rows of a key range back, byte for byte as they were.
+
+mod columns;
+mod decode;
+mod encode;
+mod filter;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+pub(crate) use decode::Block;
+pub(crate) use encode::BlockEncoder;
+
+/// Format of a block, in its first byte.
+const FORMAT: u8 = 1;
+/// Maximum size of a block before compression, in bytes. A larger size in a header is damage.
+const BODY_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the checksum at the end of the header.
+const CHECKSUM_BYTES: usize = 4;
+/// zstd level of the compression.
+const LEVEL: i32 = 1;
+
+/// Returns the checksum of a header.
+fn checksum(header: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    (xxh3_64(header) as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Encoder of blocks.
+//!
+//! The encoder appends each row to the streams of the block that it builds, then compresses the streams together.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tideline_wire::varint::{self, zigzag};
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
+
+use super::columns::{ColumnWriter, stored_tag, take_payload};
+use super::{FORMAT, LEVEL, checksum, filter};
+use crate::codec;
+use crate::error::Damage;
+use crate::value::number;
+
+/// Maximum number of different lists of columns in a block. Rows with further lists are stored whole.
+const SHAPES_MAX: usize = 64;
+/// Maximum number of columns of a row that is not stored whole. The search for a column takes time linear in their
+/// number.
+const ROW_COLUMNS_MAX: usize = 256;
+/// Maximum number of different columns in a block.
+const COLUMNS_MAX: usize = 1_024;
+
+/// Builds blocks, one after the other, and keeps its memory between them.
+pub(crate) struct BlockEncoder {
+    compressor: Compressor<'static>,
+    first: Vec<u8>,
+    last: Vec<u8>,
+    /// Hash of each key.
+    hashes: Vec<u64>,
+    bytes: usize,
+    /// Per row: length of the prefix shared with the previous key, and length of the suffix that follows it.
+    key_lengths: Vec<u8>,
+    key_suffixes: Vec<u8>,
+    /// Per row: 0 if it is stored whole, otherwise the number of its shape, from 1.
+    shape_numbers: Vec<u8>,
+    /// Per row with a shape: difference of its time to that of the previous one.
+    times: Vec<u8>,
+    last_time: i64,
+    /// Rows that are stored whole.
+    whole: Vec<u8>,
+    columns: Vec<ColumnWriter>,
+    /// Lists of positions in `columns`.
+    shapes: Vec<Vec<u32>>,
+    /// Position of the shape of the previous row.
+    shape: usize,
+    cells: Vec<Cell>,
+    body: Vec<u8>,
+}
+
+/// Place of a column in an encoded row.
+struct Cell {
+    name: Range<usize>,
+    tag: u8,
+    payload: Range<usize>,
+}
+
+impl BlockEncoder {
+    pub(crate) fn new() -> Self {
+        let mut compressor = Compressor::new(LEVEL).expect("a context of a supported level is created");
+        compressor
+            .set_parameter(CParameter::ChecksumFlag(true))
+            .expect("a supported parameter is set");
+        Self {
+            compressor,
+            first: Vec::new(),
+            last: Vec::new(),
+            hashes: Vec::new(),
+            bytes: 0,
+            key_lengths: Vec::new(),
+            key_suffixes: Vec::new(),
+            shape_numbers: Vec::new(),
+            times: Vec::new(),
+            last_time: 0,
+            whole: Vec::new(),
+            columns: Vec::new(),
+            shapes: Vec::new(),
+            shape: 0,
+            cells: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// Adds a row, whose key must be above that of the previous row.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the row is damaged.
+    pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) -> Result<(), Damage> {
+        if self.hashes.is_empty() {
+            self.first.extend_from_slice(key);
+        }
+        let shared = key
+            .iter()
+            .zip(&self.last)
+            .take_while(|(one, other)| one == other)
+            .count();
+        varint::put(shared as u64, &mut self.key_lengths);
+        varint::put((key.len() - shared) as u64, &mut self.key_lengths);
+        self.key_suffixes.extend_from_slice(&key[shared..]);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&key[shared..]);
+        self.hashes.push(filter::hash_of(key));
+        self.bytes += key.len() + row.len();
+        self.push_row(row)
+    }
+
+    fn push_row(&mut self, row: &[u8]) -> Result<(), Damage> {
+        let shape = match codec::is_uniform_row(row) {
+            true => self.shape_of(row)?,
+            false => None,
+        };
+        let Some(shape) = shape else {
+            varint::put(0, &mut self.shape_numbers);
+            varint::put(row.len() as u64, &mut self.whole);
+            self.whole.extend_from_slice(row);
+            return Ok(());
+        };
+        self.shape = shape;
+        varint::put(shape as u64 + 1, &mut self.shape_numbers);
+        let time = codec::time_of(row)?;
+        varint::put(zigzag(time.wrapping_sub(self.last_time)), &mut self.times);
+        self.last_time = time;
+        for (cell, column) in self.cells.iter().zip(&self.shapes[shape]) {
+            self.columns[*column as usize].push(cell.tag, &row[cell.payload.clone()])?;
+        }
+        Ok(())
+    }
+
+    /// Finds the columns of a uniform row, and returns the position of its shape. Returns `None` if the row or the block
+    /// has too many columns, or the block too many shapes.
+    fn shape_of(&mut self, row: &[u8]) -> Result<Option<usize>, Damage> {
+        self.cells.clear();
+        let mut rest = row.get(9..).ok_or(Damage("the time of a row is cut off"))?;
+        let count = number(&mut rest)?;
+        if count > ROW_COLUMNS_MAX as u64 {
+            return Ok(None);
+        }
+        let at = |rest: &[u8]| row.len() - rest.len();
+        for _ in 0..count {
+            let start = at(rest);
+            codec::skip_name(&mut rest)?;
+            let name = start..at(rest);
+            let (&tag, after) = rest.split_first().ok_or(Damage("a value is cut off"))?;
+            rest = after;
+            let start = at(rest);
+            take_payload(tag, &mut rest)?;
+            let payload = start..at(rest);
+            self.cells.push(Cell { name, tag, payload });
+        }
+        if !rest.is_empty() {
+            return Err(Damage("bytes follow a row"));
+        }
+        let is_of = |shape: &Vec<u32>| {
+            let columns = shape.iter().map(|column| &self.columns[*column as usize]);
+            shape.len() == self.cells.len()
+                && self.cells.iter().zip(columns).all(|(cell, column)| {
+                    column.tag == stored_tag(cell.tag) && row[cell.name.clone()] == column.name
+                })
+        };
+        if self.shapes.get(self.shape).is_some_and(is_of) {
+            return Ok(Some(self.shape));
+        }
+        if let Some(found) = self.shapes.iter().position(is_of) {
+            return Ok(Some(found));
+        }
+        if self.shapes.len() == SHAPES_MAX || self.columns.len() + self.cells.len() > COLUMNS_MAX {
+            return Ok(None);
+        }
+        let shape = self.cells.iter().map(|cell| {
+            let name = &row[cell.name.clone()];
+            let is_known = |column: &ColumnWriter| column.tag == stored_tag(cell.tag) && column.name == name;
+            let known = self.columns.iter().position(is_known);
+            known.unwrap_or_else(|| {
+                self.columns.push(ColumnWriter::new(name, cell.tag));
+                self.columns.len() - 1
+            }) as u32
+        });
+        let shape = shape.collect();
+        self.shapes.push(shape);
+        Ok(Some(self.shapes.len() - 1))
+    }
+
+    /// Returns the block of the rows that were added, and begins the next one.
+    pub(crate) fn finish(&mut self) -> Bytes {
+        let streams = [
+            &self.key_lengths,
+            &self.key_suffixes,
+            &self.shape_numbers,
+            &self.times,
+            &self.whole,
+        ];
+        let of_columns = self
+            .columns
+            .iter()
+            .flat_map(|column| [&column.numbers, &column.bytes]);
+        let body = &mut self.body;
+        body.clear();
+        varint::put(self.columns.len() as u64, body);
+        for column in &self.columns {
+            varint::put(column.name.len() as u64, body);
+            body.extend_from_slice(&column.name);
+            body.push(column.tag);
+        }
+        varint::put(self.shapes.len() as u64, body);
+        for shape in &self.shapes {
+            varint::put(shape.len() as u64, body);
+            shape
+                .iter()
+                .for_each(|column| varint::put(u64::from(*column), body));
+        }
+        for stream in streams.into_iter().chain(of_columns.clone()) {
+            varint::put(stream.len() as u64, body);
+        }
+        for stream in streams.into_iter().chain(of_columns) {
+            body.extend_from_slice(stream);
+        }
+        let mut out = vec![FORMAT];
+        varint::put(self.hashes.len() as u64, &mut out);
+        varint::put(self.bytes as u64, &mut out);
+        varint::put(body.len() as u64, &mut out);
+        varint::put(self.first.len() as u64, &mut out);
+        out.extend_from_slice(&self.first);
+        let filter = filter::build(&self.hashes);
+        varint::put(filter.len() as u64, &mut out);
+        out.extend_from_slice(&filter);
+        out.extend_from_slice(&checksum(&out));
+        let frame = self
+            .compressor
+            .compress(body)
+            .expect("memory takes the compressed bytes");
+        out.extend_from_slice(&frame);
+        self.clear();
+        out.into()
+    }
+
+    fn clear(&mut self) {
+        (self.bytes, self.last_time, self.shape) = (0, 0, 0);
+        self.hashes.clear();
+        for bytes in [
+            &mut self.first,
+            &mut self.last,
+            &mut self.key_lengths,
+            &mut self.key_suffixes,
+            &mut self.shape_numbers,
+            &mut self.times,
+            &mut self.whole,
+        ] {
+            bytes.clear();
+        }
+        self.columns.clear();
+        self.shapes.clear();
+    }
+}

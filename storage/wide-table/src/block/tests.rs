@@ -1,0 +1,186 @@
+//! Tests of blocks: rows are returned byte for byte, and damage is found.
+//!
+//! The rows are random, with and without several versions, declared and other columns, and all types.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tideline_backend::{Direction, PageLimit};
+use tideline_model::{KeyRange, Timestamp};
+
+use super::*;
+use crate::codec;
+use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
+use crate::value::CellValue;
+
+fn values() -> impl Strategy<Value = CellValue<'static>> {
+    prop_oneof![
+        ".{0,8}".prop_map(|text: String| CellValue::String(text.into())),
+        any::<i64>().prop_map(CellValue::I64),
+        any::<u64>().prop_map(CellValue::U64),
+        any::<f64>().prop_map(CellValue::F64),
+        any::<bool>().prop_map(CellValue::Bool),
+        proptest::collection::vec(any::<u8>(), 0..8)
+            .prop_map(|bytes: Vec<u8>| CellValue::Binary(bytes.into())),
+        (-1_000..1_000_i64, 0..4_u8).prop_map(|(mantissa, scale)| {
+            let number = tideline_key_codec::tuple::Decimal::new(mantissa.into(), scale);
+            CellValue::Decimal(number.expect("a valid scale"))
+        }),
+        "[0-9]{1,4}".prop_map(|text: String| CellValue::Json(text.into())),
+        any::<i32>().prop_map(|time| CellValue::Timestamp(Timestamp::from_nanos_clamped(time.into()))),
+    ]
+}
+
+fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
+    let names = prop_oneof![
+        (0..3_u32).prop_map(ColumnName::Declared),
+        "[a-c]".prop_map(|name: String| ColumnName::Named(name.into())),
+    ];
+    let versions = proptest::collection::btree_map(-3..3_i64, values(), 1..3);
+    let columns = proptest::collection::btree_map(names, versions, 0..4);
+    let row = (any::<i64>(), any::<bool>(), columns).prop_map(|(time, is_uniform, columns)| {
+        let columns = columns.into_iter().map(|(name, versions)| {
+            let versions = versions.into_iter().rev();
+            let version = |(difference, value): (i64, CellValue<'static>)| Version {
+                time: match is_uniform {
+                    true => time,
+                    false => time.wrapping_add(difference) >> 1,
+                },
+                value,
+            };
+            let count = if is_uniform { 1 } else { usize::MAX };
+            Column {
+                name,
+                clears: false,
+                versions: versions.map(version).take(count).collect(),
+            }
+        });
+        let row = Mutation {
+            effect: Effect::Replace,
+            time,
+            columns: columns.collect(),
+        };
+        let mut out = Vec::new();
+        codec::encode(&row, &mut out);
+        out
+    });
+    let keys = proptest::collection::vec(0..4_u8, 0..6);
+    proptest::collection::btree_map(keys, row, 1..40).prop_map(|rows| rows.into_iter().collect())
+}
+
+fn block_of(encoder: &mut BlockEncoder, rows: &[(Vec<u8>, Vec<u8>)]) -> Bytes {
+    for (key, row) in rows {
+        encoder.push(key, row).expect("a valid row");
+    }
+    encoder.finish()
+}
+
+fn copied(rows: Vec<(Bytes, Bytes)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    rows.into_iter()
+        .map(|(key, row)| (key.to_vec(), row.to_vec()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(256))]
+
+    #[test]
+    fn a_block_returns_its_rows_byte_for_byte(one in rows(), other in rows()) {
+        let mut encoder = BlockEncoder::new();
+        for rows in [one, other] {
+            let bytes = block_of(&mut encoder, &rows);
+            let block = Block::open(&bytes).expect("a valid header");
+            prop_assert_eq!(block.first, &rows[0].0[..]);
+            prop_assert_eq!(block.rows, rows.len());
+            let size: usize = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
+            prop_assert_eq!(block.bytes, size);
+            prop_assert_eq!(copied(block.all_rows().expect("a valid block")), rows);
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_block_is_a_page_of_its_rows(
+        rows in rows(),
+        start in proptest::collection::vec(0..4_u8, 0..4),
+        end in proptest::option::of(proptest::collection::vec(0..4_u8, 0..4)),
+        is_descending in any::<bool>(),
+        rows_max in 1..50_usize,
+        bytes_max in 1..2_000_usize,
+    ) {
+        let bytes = block_of(&mut BlockEncoder::new(), &rows);
+        let range = KeyRange { start, end };
+        let (direction, mut expected) = (
+            if is_descending { Direction::Descending } else { Direction::Ascending },
+            rows.iter().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>(),
+        );
+        if is_descending {
+            expected.reverse();
+        }
+        let found = Block::open(&bytes).expect("a valid header");
+        let found = found.rows_in(&range, direction, PageLimit { rows_max, bytes_max }).expect("a valid block");
+        let all = expected.len();
+        let (mut count, mut size) = (0, 0);
+        while count < all.min(rows_max) && size <= bytes_max {
+            size += expected[count].0.len() + expected[count].1.len();
+            count += 1;
+        }
+        expected.truncate(count);
+        prop_assert_eq!(found.is_cut, count < all);
+        prop_assert_eq!(copied(found.rows), expected);
+        let key = &rows[rows.len() / 2];
+        let block = Block::open(&bytes).expect("a valid header");
+        prop_assert_eq!(block.row(&key.0).expect("a valid block"), Some(Bytes::from(key.1.clone())));
+    }
+
+    #[test]
+    fn a_changed_byte_never_gives_other_rows(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let bytes = block_of(&mut BlockEncoder::new(), &rows);
+        let mut changed = bytes.to_vec();
+        let at = place.index(changed.len());
+        changed[at] ^= 1 << bit;
+        if let Ok(block) = Block::open(&changed)
+            && let Ok(found) = block.all_rows()
+        {
+            prop_assert_eq!(copied(found), rows);
+        }
+    }
+}
+
+#[test]
+fn the_bytes_of_a_block_never_change() {
+    let row = |number: i64| {
+        let column = |name, value| Column::with(name, 5, value);
+        let row = Mutation {
+            effect: Effect::Replace,
+            time: 5,
+            columns: vec![
+                column(ColumnName::Declared(1), CellValue::I64(number)),
+                column(ColumnName::Named("b".into()), CellValue::String("x".into())),
+            ],
+        };
+        let mut out = Vec::new();
+        codec::encode(&row, &mut out);
+        out
+    };
+    let rows = [(b"ka".to_vec(), row(1)), (b"kb".to_vec(), row(3))];
+    let bytes = block_of(&mut BlockEncoder::new(), &rows);
+    let mut body = Vec::new();
+    let frame = &bytes[15..];
+    zstd::stream::copy_decode(frame, &mut body).expect("a frame");
+    let header = [1, 2, 40, body.len() as u8, 2, b'k', b'a', 3, 24, 167, 103];
+    assert_eq!(bytes[..11], header);
+    assert_eq!(bytes[11..15], checksum(&header));
+    #[rustfmt::skip]
+    let expected = [
+        2, 1, 2, 2, 2, 3, b'b', 1,
+        1, 2, 0, 1,
+        4, 3, 2, 2, 0, 2, 0, 2, 2,
+        0, 2, 1, 1,
+        b'k', b'a', b'b',
+        1, 1,
+        10, 0,
+        2, 4,
+        1, 1,
+        b'x', b'x',
+    ];
+    assert_eq!(body, expected);
+}

@@ -1,0 +1,252 @@
+//! Blocks of a part: where they are, and how they are read.
+//!
+//! A part stores a row in one of two places. *Single* rows are in bucket 0, one value each. *Packed* rows are in the
+//! [blocks](crate::block) of bucket 2. The key of a block is the upper bound of the keys of its rows, and the keys of
+//! its rows are above the key of the block before it. The row of a key is therefore in the first block whose key is not
+//! below it.
+//!
+//! A single row hides a packed row with the same key, and a single *marker* of a deleted row hides it as well. A flush
+//! moves single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. Readers read
+//! single rows first, so they never miss a row that moves meanwhile.
+//!
+//! A flush writes blocks so that a row only ever moves to a block with a lower key. A reader that reads several blocks one
+//! after the other, in any direction, therefore misses no row; it drops rows that it has already read.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tideline_backend::{Backend, BackendError, Direction, PageLimit, PartRef, Partition, Row};
+use tideline_model::{KeyRange, TableId};
+
+use crate::block::Block;
+use crate::error::{Damage, WideError};
+
+/// Bucket of a part that holds the blocks.
+pub(crate) const BLOCKS_BUCKET: u16 = 2;
+/// Number of rows that a block holds in a typical table. It only determines how many blocks a page reads at once.
+const TYPICAL_ROWS: usize = 200;
+/// Maximum number of blocks that are read at once.
+const BLOCKS_READ_MAX: usize = 16;
+
+const ONE: PageLimit = PageLimit {
+    rows_max: 1,
+    bytes_max: 1,
+};
+
+/// Error of reading a block.
+#[derive(Debug)]
+pub(crate) enum BlockError {
+    /// The engine failed.
+    Backend(BackendError),
+    /// The block is damaged.
+    Damage(Damage),
+}
+
+impl From<BackendError> for BlockError {
+    fn from(error: BackendError) -> Self {
+        Self::Backend(error)
+    }
+}
+
+impl From<Damage> for BlockError {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+impl BlockError {
+    /// Returns the error of a read of a table.
+    pub(crate) fn of(self, table: TableId) -> WideError {
+        match self {
+            Self::Backend(error) => error.into(),
+            Self::Damage(reason) => WideError::Damaged { table, reason },
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, BlockError>;
+
+/// Blocks of one part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blocks<'b> {
+    backend: &'b dyn Backend,
+    part: PartRef,
+}
+
+/// Packed rows of a range, in scan order.
+#[derive(Debug, Default)]
+pub(crate) struct PackedRows {
+    /// Keys and encoded rows.
+    pub(crate) rows: VecDeque<(Bytes, Bytes)>,
+    /// Last key that was read if more rows may follow; `None` otherwise.
+    pub(crate) more_after: Option<Bytes>,
+}
+
+impl<'b> Blocks<'b> {
+    pub(crate) fn new(backend: &'b dyn Backend, part: PartRef) -> Self {
+        Self { backend, part }
+    }
+
+    /// Returns up to `count` blocks from the one that can contain the key, in key order.
+    pub(crate) fn from(self, key: &[u8], count: usize) -> Result<Vec<Row>> {
+        let range = KeyRange {
+            start: key.to_vec(),
+            end: None,
+        };
+        let limit = PageLimit {
+            rows_max: count,
+            bytes_max: if count == 1 { 1 } else { 1 << 20 },
+        };
+        Ok(self.scan(&range, Direction::Ascending, limit)?.rows)
+    }
+
+    /// Returns the key of the last block whose rows are all below `key`; `None` if there is no such block.
+    pub(crate) fn before(self, key: &[u8]) -> Result<Option<Bytes>> {
+        let range = KeyRange {
+            start: Vec::new(),
+            end: Some(key.to_vec()),
+        };
+        let found = self.scan(&range, Direction::Descending, ONE)?;
+        Ok(found.rows.into_iter().next().map(|block| block.key))
+    }
+
+    /// Returns a packed row; `None` if no block contains it.
+    pub(crate) fn row(self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.from(key, 1)?.first() {
+            Some(block) => Ok(Block::open(&block.value)?.row(key)?),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the first packed rows of a range in scan order: at most `limit.rows_max`, ending after the first row that
+    /// makes them exceed `limit.bytes_max`. May end earlier, at the end of a block.
+    pub(crate) fn page(self, range: &KeyRange, direction: Direction, limit: PageLimit) -> Result<PackedRows> {
+        let mut page = Page {
+            range: range.clone(),
+            direction,
+            limit,
+            found: PackedRows::default(),
+            bytes: 0,
+        };
+        match direction {
+            Direction::Ascending => self.read_ascending(&mut page)?,
+            Direction::Descending => self.read_descending(&mut page)?,
+        }
+        Ok(page.found)
+    }
+
+    fn read_ascending(self, page: &mut Page) -> Result<()> {
+        let mut rest = Some(KeyRange {
+            start: page.range.start.clone(),
+            end: None,
+        });
+        while let Some(range) = rest {
+            let blocks = self.scan(&range, Direction::Ascending, page.block_limit())?;
+            for block in blocks.rows {
+                let is_last = page.range.end.as_ref().is_some_and(|end| block.key >= *end);
+                if page.add(&block)? || is_last {
+                    return Ok(());
+                }
+            }
+            rest = blocks.next;
+        }
+        Ok(())
+    }
+
+    fn read_descending(self, page: &mut Page) -> Result<()> {
+        // The block of the highest key of the range may have a key above the range.
+        if let Some(end) = page.range.end.clone() {
+            for block in self.from(&end, 1)? {
+                if page.add(&block)? {
+                    return Ok(());
+                }
+            }
+        }
+        let mut rest = Some(page.range.clone());
+        while let Some(range) = rest {
+            let blocks = self.scan(&range, Direction::Descending, page.block_limit())?;
+            for block in blocks.rows {
+                if page.add(&block)? {
+                    return Ok(());
+                }
+            }
+            rest = blocks.next;
+        }
+        Ok(())
+    }
+
+    /// Returns a page of blocks.
+    pub(crate) fn scan(
+        self,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<tideline_backend::Page> {
+        let partition = Partition::part(self.part, BLOCKS_BUCKET);
+        Ok(self.backend.scan(partition, range, direction, limit)?)
+    }
+}
+
+/// Page of packed rows that is being read.
+struct Page {
+    /// Range without the rows that were read.
+    range: KeyRange,
+    direction: Direction,
+    limit: PageLimit,
+    found: PackedRows,
+    bytes: usize,
+}
+
+impl Page {
+    /// Adds the rows of the next block. Returns true if the page is complete.
+    fn add(&mut self, block: &Row) -> Result<bool> {
+        let opened = Block::open(&block.value)?;
+        if self
+            .range
+            .end
+            .as_ref()
+            .is_some_and(|end| opened.first >= &end[..])
+        {
+            return Ok(self.direction == Direction::Ascending);
+        }
+        let count = self.found.rows.len();
+        // A page that is more than half full ends before a block that it would cut, because the next page would
+        // decompress this block again.
+        if count > self.limit.rows_max / 2 && count + opened.rows > self.limit.rows_max {
+            self.found.more_after = self.found.rows.back().map(|(key, _)| key.clone());
+            return Ok(true);
+        }
+        let limit = PageLimit {
+            rows_max: self.limit.rows_max - count,
+            bytes_max: self.limit.bytes_max.saturating_sub(self.bytes),
+        };
+        let rows = opened.rows_in(&self.range, self.direction, limit)?;
+        self.bytes += rows
+            .rows
+            .iter()
+            .map(|(key, row)| key.len() + row.len())
+            .sum::<usize>();
+        self.found.rows.extend(rows.rows);
+        let last = self.found.rows.back().map(|(key, _)| key.clone());
+        if let Some(last) = &last {
+            match self.direction {
+                Direction::Ascending => self.range.start = [last, &[0][..]].concat(),
+                Direction::Descending => self.range.end = Some(last.to_vec()),
+            }
+        }
+        let is_full = self.found.rows.len() >= self.limit.rows_max || self.bytes > self.limit.bytes_max;
+        if rows.is_cut || is_full {
+            self.found.more_after = last;
+        }
+        Ok(rows.is_cut || is_full)
+    }
+
+    /// Returns the limit of the next read of blocks.
+    fn block_limit(&self) -> PageLimit {
+        let rows = self.limit.rows_max - self.found.rows.len();
+        PageLimit {
+            rows_max: (1 + rows / TYPICAL_ROWS).min(BLOCKS_READ_MAX),
+            bytes_max: self.limit.bytes_max.clamp(1, 1 << 20),
+        }
+    }
+}

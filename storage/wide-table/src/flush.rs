@@ -1,0 +1,466 @@
+//! Flush of the changes of one table into its part.
+//!
+//! The flush goes through the changed rows in key order, span by span. A *span* is the range of keys that belong to one
+//! block. If the changed rows and the single rows of a span are many, compared with its block, they are merged into the
+//! block. Otherwise the changed rows are written as single rows, which a later flush merges. A row is thus rewritten a
+//! bounded number of times, and a load of neighbouring rows writes each of them once.
+//!
+//! A flush that was interrupted is repeated as a whole, which gives the same rows.
+
+mod changes;
+mod delete;
+mod merge;
+mod packer;
+mod part_writer;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit, Partition, Row, RowChange};
+use tideline_log::fail_points::around;
+use tideline_model::KeyRange;
+
+use crate::block::Block;
+use crate::blocks::Blocks;
+use crate::buffer::{Mutations, TableBuffer};
+use crate::codec;
+use crate::error::{Damage, Result, WideError};
+use crate::expiry::Expiry;
+use crate::fragments::Head;
+use crate::model::StaleFragments;
+use crate::read::{ROWS_BUCKET, resolve};
+use crate::state::Part;
+use crate::store::{WideStore, is_base};
+use crate::tables::TableRules;
+use changes::{Changes, Waiting};
+use merge::{MergedRow, MergedRows};
+use packer::{Packer, RowsToPack};
+use part_writer::PartWriter;
+
+/// Maximum number and size of the changed rows, and of the single rows, that are merged into blocks in one step.
+const STEP: PageLimit = PageLimit {
+    rows_max: 5_000,
+    bytes_max: 512 << 10,
+};
+/// Maximum number of blocks that are read ahead.
+const AHEAD_MAX: usize = 16;
+
+/// Writes the changes of one table into its part.
+pub(crate) struct TableFlush<'f> {
+    store: &'f WideStore,
+    part: Part,
+    rules: &'f TableRules,
+    expiry: Expiry,
+    /// Fragments that must be deleted after the sync.
+    stale: &'f mut Vec<StaleFragments>,
+    writer: PartWriter<'f>,
+    packer: Packer,
+    ahead: Ahead,
+}
+
+/// Blocks that were read ahead.
+#[derive(Debug, Default)]
+struct Ahead {
+    blocks: VecDeque<Row>,
+    /// Key of the block before the first of them, if it is known.
+    below: Option<Bytes>,
+    /// Number of blocks that are read next.
+    count: usize,
+}
+
+/// Keys that belong to one block: above `below`, up to the key of the block.
+struct Span {
+    /// `None` above the last block.
+    block: Option<Row>,
+    /// Key of the block before; `None` if it was not read.
+    below: Option<Bytes>,
+}
+
+/// Rows of a span that are merged into its block.
+struct Merge {
+    waiting: VecDeque<(Bytes, Mutations)>,
+    singles: Vec<Row>,
+    /// Range of the merged keys.
+    range: KeyRange,
+    /// True if the range is the rest of the span.
+    is_whole: bool,
+}
+
+impl<'f> TableFlush<'f> {
+    pub(crate) fn new(
+        store: &'f WideStore,
+        part: Part,
+        rules: &'f TableRules,
+        stale: &'f mut Vec<StaleFragments>,
+    ) -> Self {
+        Self {
+            store,
+            part,
+            rules,
+            expiry: store.expiry(rules),
+            stale,
+            writer: PartWriter::new(store, part.at),
+            packer: Packer::new(store.settings.block_bytes),
+            ahead: Ahead::default(),
+        }
+    }
+
+    /// Writes all changes. Returns the part with its changed details.
+    pub(crate) fn write(mut self, buffer: &TableBuffer) -> Result<Part> {
+        for range in buffer.deleted_ranges() {
+            around("wide", "delete", || self.delete_range(&range))?;
+        }
+        let mut changes = Changes::new(buffer);
+        while let Some(first) = changes.first() {
+            if self.part.detail.has_blocks() {
+                let span = self.span_of(&first)?;
+                self.write_span(span, &mut changes)?;
+            } else {
+                let waiting = changes.take(None, STEP);
+                self.write_singly(None, waiting.rows)?;
+            }
+        }
+        self.writer.finish()?;
+        // Readers look for blocks once they know this. Before that, no single row may move into a block.
+        self.part.detail.set_blocks();
+        Ok(self.part)
+    }
+
+    fn damaged(&self, reason: Damage) -> WideError {
+        WideError::Damaged {
+            table: self.part.at.table,
+            reason,
+        }
+    }
+
+    fn blocks(&self) -> Blocks<'f> {
+        let store: &'f WideStore = self.store;
+        Blocks::new(store.log.backend().as_ref(), self.part.at)
+    }
+
+    /// Returns the span of a key.
+    fn span_of(&mut self, key: &[u8]) -> Result<Span> {
+        let ahead = &mut self.ahead;
+        while let Some(block) = ahead.blocks.pop_front_if(|block| block.key < key) {
+            ahead.below = Some(block.key);
+            // Blocks between changed rows are read without use.
+            ahead.count = 1;
+        }
+        if ahead.blocks.is_empty() {
+            ahead.below = None;
+            ahead.count = (ahead.count * 2).clamp(1, AHEAD_MAX);
+            let count = ahead.count;
+            let table = self.part.at.table;
+            let found = self.blocks().from(key, count);
+            self.ahead.blocks = found.map_err(|error| error.of(table))?.into();
+        }
+        let block = self.ahead.blocks.pop_front();
+        let key = block.as_ref().map(|block| block.key.clone());
+        let below = std::mem::replace(&mut self.ahead.below, key);
+        Ok(Span { block, below })
+    }
+
+    /// Writes the changes of a span, or the first of them if they are many.
+    fn write_span(&mut self, span: Span, changes: &mut Changes<'_>) -> Result<()> {
+        let upper = span.block.as_ref().map(|block| &block.key);
+        let waiting = changes.take(upper, STEP);
+        let is_cut = waiting.is_cut;
+        let range = self.range_of(&span, &waiting)?;
+        if !self.is_merged(&span, &waiting, &range)? {
+            if is_cut {
+                self.ahead = Ahead::default();
+            }
+            return self.write_singly(span.block.as_ref(), waiting.rows);
+        }
+        match self.merge_of(&span, waiting, range, changes)? {
+            Ok(merge) => self.merge(span.block, merge),
+            Err(waiting) => {
+                self.ahead = Ahead::default();
+                self.write_singly(span.block.as_ref(), waiting.rows)
+            }
+        }
+    }
+
+    /// Returns the range of the single rows that can be merged together with changed rows.
+    fn range_of(&self, span: &Span, waiting: &Waiting) -> Result<KeyRange> {
+        let below = match (&span.below, waiting.rows.front()) {
+            (None, Some((first, _))) => {
+                let stored = self.blocks().before(first);
+                let stored = stored.map_err(|error| error.of(self.part.at.table))?;
+                // The blocks that wait are not stored yet.
+                stored.max(self.writer.last_block())
+            }
+            (below, _) => below.clone(),
+        };
+        let upper = span.block.as_ref().map(|block| &block.key);
+        let last = waiting.rows.back().map(|(key, _)| key);
+        Ok(KeyRange {
+            start: below.map_or(Vec::new(), |below| after(&below)),
+            end: last.filter(|_| waiting.is_cut).or(upper).map(|key| after(key)),
+        })
+    }
+
+    /// Returns true if the changed rows and the single rows of a range are many, compared with the block.
+    fn is_merged(&self, span: &Span, waiting: &Waiting, range: &KeyRange) -> Result<bool> {
+        let half = self.store.settings.block_bytes / 2;
+        let needed = match &span.block {
+            Some(block) => half.min(self.open(block)?.bytes / 4),
+            None => half,
+        };
+        let missing = needed.saturating_sub(waiting.bytes);
+        if missing == 0 {
+            return Ok(true);
+        }
+        let limit = PageLimit {
+            rows_max: STEP.rows_max,
+            bytes_max: missing,
+        };
+        let found = self.singles(range, limit)?.rows;
+        Ok(found.iter().map(packable_bytes).sum::<usize>() >= missing)
+    }
+
+    /// Reads the single rows that are merged together with changed rows. If they are too many for one step, the changed
+    /// rows above them are put back. Returns the changed rows if merging the single rows before them achieves nothing.
+    fn merge_of(
+        &self,
+        span: &Span,
+        mut waiting: Waiting,
+        mut range: KeyRange,
+        changes: &mut Changes<'_>,
+    ) -> Result<std::result::Result<Merge, Waiting>> {
+        let page = self.singles(&range, STEP)?;
+        let mut is_whole = !waiting.is_cut;
+        if let Some(next) = page.next {
+            let is_below = |(first, _): &(Bytes, Mutations)| first[..] >= next.start[..];
+            let is_stuck = page.rows.iter().all(|row| packable_bytes(row) == 0);
+            if is_stuck && waiting.rows.front().is_some_and(is_below) {
+                return Ok(Err(waiting));
+            }
+            changes.put_back(&mut waiting.rows, |key| key >= &next.start[..]);
+            range.end = Some(next.start);
+            is_whole = false;
+        }
+        debug_assert!(!is_whole || changes.is_above(span.block.as_ref().map(|block| &block.key)));
+        Ok(Ok(Merge {
+            waiting: waiting.rows,
+            singles: page.rows,
+            range,
+            is_whole,
+        }))
+    }
+
+    /// Merges rows of a span into its block.
+    fn merge(&mut self, block: Option<Row>, merge: Merge) -> Result<()> {
+        let half = self.store.settings.block_bytes / 2;
+        let of_changes = merge.waiting.iter().map(|(key, changes)| {
+            let bytes: usize = changes.iter().map(Bytes::len).sum();
+            key.len() + bytes
+        });
+        let bytes = of_changes.sum::<usize>() + merge.singles.iter().map(packable_bytes).sum::<usize>();
+        let last = merge.waiting.back().map(|(key, _)| &key[..]);
+        let last = last.max(merge.singles.last().map(|row| &row.key[..]));
+        let is_above = |first: &[u8]| last.is_none_or(|last| last < first);
+        let (is_gap, packed) = match &block {
+            // Enough rows below the first row of a block become blocks of their own.
+            Some(block) if bytes >= half && is_above(self.open(block)?.first) => (true, Vec::new()),
+            Some(block) => (false, self.rows_of(block)?),
+            None => (true, Vec::new()),
+        };
+        let kept = match merge.is_whole {
+            true => packed.len(),
+            false => packed.partition_point(|(key, _)| merge.range.contains(key)),
+        };
+        let (merged, rest) = packed.split_at(kept);
+        let mut rows = RowsToPack::default();
+        for row in MergedRows::new(merged, merge.singles, merge.waiting) {
+            let is_new = row.changes.is_some() || row.single.is_some();
+            if let Some(row) = self.merged_row(row)? {
+                rows.push(row, is_new, half);
+            }
+        }
+        let mut changes = self.packer.blocks(&rows).map_err(|reason| self.damaged(reason))?;
+        if is_gap || !merge.is_whole {
+            self.ahead = Ahead::default();
+        }
+        let Some(block) = block.filter(|_| !is_gap) else {
+            return self.writer.put_blocks(changes);
+        };
+        if !merge.is_whole {
+            // The next step reads the rest of the block again.
+            let value = self.packer.block(rest).map_err(|reason| self.damaged(reason))?;
+            changes.push(RowChange {
+                key: block.key,
+                value,
+            });
+            return self.writer.put_blocks_now(&changes);
+        }
+        match changes.last_mut() {
+            Some(last) => last.key = block.key,
+            None => changes.push(RowChange {
+                key: block.key,
+                value: None,
+            }),
+        }
+        self.writer.put_blocks(changes)
+    }
+
+    fn open<'r>(&self, block: &'r Row) -> Result<Block<'r>> {
+        Block::open(&block.value).map_err(|reason| self.damaged(reason))
+    }
+
+    fn rows_of(&self, block: &Row) -> Result<Vec<(Bytes, Bytes)>> {
+        let rows = self.open(block)?.all_rows();
+        rows.map_err(|reason| self.damaged(reason))
+    }
+
+    /// Returns single rows of a range.
+    fn singles(&self, range: &KeyRange, limit: PageLimit) -> Result<tideline_backend::Page> {
+        let partition = Partition::part(self.part.at, ROWS_BUCKET);
+        let backend = self.store.log.backend();
+        Ok(backend.scan(partition, range, Direction::Ascending, limit)?)
+    }
+
+    fn single(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let partition = Partition::part(self.part.at, ROWS_BUCKET);
+        Ok(self.store.log.backend().get(partition, key)?)
+    }
+
+    /// Returns the row to pack for a key; `None` if the key has no packed row. Writes the head of a large row.
+    fn merged_row(&mut self, row: MergedRow) -> Result<Option<(Bytes, Bytes)>> {
+        let MergedRow {
+            key,
+            packed,
+            single,
+            changes,
+        } = row;
+        let is_head = single.as_ref().is_some_and(|single| codec::is_head(single));
+        let Some(changes) = changes else {
+            // A row that has expired stays, because its index entries are removed together with it.
+            let row = match single {
+                Some(_) if is_head => None,
+                Some(single) => {
+                    self.writer.set_packed(key.clone());
+                    Some(single).filter(|single| !codec::is_delete(single))
+                }
+                None => packed,
+            };
+            return Ok(row.map(|row| (key, row)));
+        };
+        let has_single = single.is_some();
+        let base = match (single, changes.first().is_some_and(|first| is_base(first))) {
+            (_, true) => None,
+            (Some(single), false) if codec::is_delete(&single) => None,
+            (Some(single), false) => self.store.joined(&self.part, &key, single)?,
+            (None, false) => packed.clone(),
+        };
+        let stored = self.stored_row(&key, base.as_ref(), &changes)?;
+        if stored.as_ref().is_some_and(|stored| codec::is_head(stored)) {
+            self.writer.put_single(key.clone(), stored)?;
+            // The head hides the packed row, which a repeated flush needs if this one is interrupted.
+            return Ok(packed.map(|row| (key, row)));
+        }
+        if has_single {
+            self.writer.set_packed(key.clone());
+        }
+        Ok(stored.map(|row| (key, row)))
+    }
+
+    /// Writes changed rows as single rows. `block` is the block of their span.
+    fn write_singly(&mut self, block: Option<&Row>, waiting: VecDeque<(Bytes, Mutations)>) -> Result<()> {
+        let mut packed = None;
+        for (key, changes) in waiting {
+            let base = match changes.first().is_some_and(|first| is_base(first)) {
+                true => None,
+                false => match (self.single(&key)?, block) {
+                    (Some(single), _) if codec::is_delete(&single) => None,
+                    (Some(single), _) => self.store.joined(&self.part, &key, single)?,
+                    (None, None) => None,
+                    (None, Some(block)) => {
+                        let rows = match packed.take() {
+                            Some(rows) => rows,
+                            None => self.rows_of(block)?,
+                        };
+                        let found = rows.binary_search_by(|(other, _)| other.cmp(&key)).ok();
+                        let found = found.map(|at| rows[at].1.clone());
+                        packed = Some(rows);
+                        found
+                    }
+                },
+            };
+            let stored = self.stored_row(&key, base.as_ref(), &changes)?;
+            // A deleted row that a block may contain needs a marker that hides it.
+            let may_be_packed = match block {
+                Some(block) => key >= self.open(block)?.first,
+                None => false,
+            };
+            let stored = stored.or_else(|| may_be_packed.then(codec::deleted_marker));
+            self.writer.put_single(key, stored)?;
+        }
+        Ok(())
+    }
+
+    /// Applies changes to a row. Returns the stored form: the row itself, or the head of a large row, whose fragments are
+    /// written first. Returns `None` for a row that is deleted or has expired.
+    fn stored_row(
+        &mut self,
+        key: &Bytes,
+        base: Option<&Bytes>,
+        changes: &Mutations,
+    ) -> Result<Option<Bytes>> {
+        let value = resolve(base, changes, self.rules.versions_max);
+        let value = value.map_err(|reason| self.damaged(reason))?;
+        let value = match value {
+            Some(value) => self
+                .expiry
+                .visible(value)
+                .map_err(|reason| self.damaged(reason))?,
+            None => None,
+        };
+        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+        let detail = &mut self.part.detail;
+        detail.row_bytes_max = detail.row_bytes_max.max(bytes as u64);
+        let is_large = bytes > self.store.settings.fragment_bytes;
+        if !is_large {
+            detail.note_column(bytes);
+            if !detail.has_fragments() {
+                return Ok(value);
+            }
+        }
+        detail.set_fragments();
+        let before = self.single(key)?.map(|stored| Head::decode(&stored)).transpose();
+        let before = before.map_err(|reason| self.damaged(reason))?.flatten();
+        let generation = before.as_ref().map(|head| head.generation);
+        self.store.delete_fragments(self.part.at, key, generation)?;
+        if let Some(generation) = generation {
+            self.stale.push(StaleFragments {
+                part: self.part.at,
+                key: key.clone(),
+                generation,
+            });
+        }
+        match value {
+            Some(value) if is_large => {
+                let (head, largest) = around("wide", "fragments", || {
+                    self.store
+                        .write_fragments(self.part.at, key, &value, before.as_ref())
+                })?;
+                self.part.detail.note_column(largest);
+                Ok(Some(head.encode().into()))
+            }
+            value => Ok(value),
+        }
+    }
+}
+
+/// Returns the bytes that a single row adds to a block.
+fn packable_bytes(row: &Row) -> usize {
+    match codec::is_head(&row.value) {
+        true => 0,
+        false => row.key.len() + row.value.len(),
+    }
+}
+
+/// Returns the first key after a key.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}

@@ -1,0 +1,97 @@
+//! Changed rows of a buffer, which a flush takes in key order, span by span.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit};
+use tideline_model::KeyRange;
+
+use crate::buffer::{Mutations, TableBuffer};
+use crate::read::rest_of;
+
+/// Number of rows of a generation that are read at once.
+const PAGE_ROWS: usize = 500;
+
+/// Changed rows of a buffer, in key order.
+pub(super) struct Changes<'b> {
+    buffer: &'b TableBuffer,
+    rows: VecDeque<(Bytes, Mutations)>,
+    rest: Option<KeyRange>,
+}
+
+/// Changed rows that were taken from the buffer.
+pub(super) struct Waiting {
+    pub(super) rows: VecDeque<(Bytes, Mutations)>,
+    pub(super) bytes: usize,
+    /// True if the limit was reached before the end of the span.
+    pub(super) is_cut: bool,
+}
+
+impl<'b> Changes<'b> {
+    pub(super) fn new(buffer: &'b TableBuffer) -> Self {
+        Self {
+            buffer,
+            rows: VecDeque::new(),
+            rest: Some(KeyRange::ALL),
+        }
+    }
+
+    fn fill(&mut self) {
+        if self.rows.is_empty()
+            && let Some(range) = self.rest.take()
+        {
+            let rows = self.buffer.page(&range, Direction::Ascending, PAGE_ROWS);
+            self.rest = match rows.last() {
+                Some((last, _)) if rows.len() == PAGE_ROWS => rest_of(&range, last, Direction::Ascending),
+                _ => None,
+            };
+            self.rows = rows.into();
+        }
+    }
+
+    /// Returns the key of the next row; `None` at the end.
+    pub(super) fn first(&mut self) -> Option<Bytes> {
+        self.fill();
+        self.rows.front().map(|(key, _)| key.clone())
+    }
+
+    /// Returns true if no row is left, or the next row is above the bound.
+    pub(super) fn is_above(&mut self, upper: Option<&Bytes>) -> bool {
+        match (self.first(), upper) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(first), Some(upper)) => first > *upper,
+        }
+    }
+
+    /// Takes the next rows up to a key, inclusive, and within a limit.
+    pub(super) fn take(&mut self, upper: Option<&Bytes>, limit: PageLimit) -> Waiting {
+        let mut waiting = Waiting {
+            rows: VecDeque::new(),
+            bytes: 0,
+            is_cut: false,
+        };
+        while !self.is_above(upper) {
+            if waiting.rows.len() >= limit.rows_max || waiting.bytes > limit.bytes_max {
+                waiting.is_cut = true;
+                break;
+            }
+            if let Some((key, changes)) = self.rows.pop_front() {
+                waiting.bytes += key.len() + changes.iter().map(Bytes::len).sum::<usize>();
+                waiting.rows.push_back((key, changes));
+            }
+        }
+        waiting
+    }
+
+    /// Puts back the last of the rows that were taken, as long as `is_back` returns true for their keys.
+    pub(super) fn put_back(
+        &mut self,
+        taken: &mut VecDeque<(Bytes, Mutations)>,
+        is_back: impl Fn(&[u8]) -> bool,
+    ) {
+        while let Some(row) = taken.pop_back_if(|(key, _)| is_back(key)) {
+            self.rows.push_front(row);
+        }
+    }
+}

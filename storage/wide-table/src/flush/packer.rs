@@ -1,0 +1,118 @@
+//! Packing of rows into blocks of about equal size.
+//!
+//! Blocks end where further rows are likely to be inserted, and a large row has a block of its own.
+
+use bytes::Bytes;
+use tideline_backend::RowChange;
+
+use crate::block::BlockEncoder;
+use crate::error::Damage;
+
+/// Rows to pack, in key order.
+#[derive(Debug, Default)]
+pub(super) struct RowsToPack {
+    rows: Vec<(Bytes, Bytes)>,
+    /// Positions at which a block ends.
+    ends: Vec<usize>,
+    /// Bytes of the last rows that are new in their block.
+    new_bytes: usize,
+}
+
+impl RowsToPack {
+    /// Adds a row. A block ends after a run of at least `run_bytes` of new rows, because further rows are often inserted
+    /// there; they then need not be merged into the block of the rows above.
+    pub(super) fn push(&mut self, row: (Bytes, Bytes), is_new: bool, run_bytes: usize) {
+        if is_new {
+            self.new_bytes += size(&row);
+        } else {
+            if self.new_bytes >= run_bytes {
+                self.ends.push(self.rows.len());
+            }
+            self.new_bytes = 0;
+        }
+        self.rows.push(row);
+    }
+
+    /// Returns the rows between the ends. No run ends if less than `bytes_min` follows it.
+    fn runs(&self, bytes_min: usize) -> Vec<&[(Bytes, Bytes)]> {
+        let mut runs = Vec::with_capacity(1 + self.ends.len());
+        let mut start = 0;
+        for end in &self.ends {
+            let bytes_left: usize = self.rows[*end..].iter().map(size).sum();
+            if bytes_left >= bytes_min {
+                runs.push(&self.rows[start..*end]);
+                start = *end;
+            }
+        }
+        runs.push(&self.rows[start..]);
+        runs
+    }
+}
+
+fn size((key, row): &(Bytes, Bytes)) -> usize {
+    key.len() + row.len()
+}
+
+/// Packs rows into blocks.
+pub(super) struct Packer {
+    encoder: BlockEncoder,
+    /// Size of a block before its encoding, in bytes.
+    block_bytes: usize,
+}
+
+impl Packer {
+    pub(super) fn new(block_bytes: usize) -> Self {
+        Self {
+            encoder: BlockEncoder::new(),
+            block_bytes,
+        }
+    }
+
+    /// Returns the blocks of rows, each under the key of its last row.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if a row is damaged.
+    pub(super) fn blocks(&mut self, rows: &RowsToPack) -> Result<Vec<RowChange>, Damage> {
+        let mut blocks = Vec::new();
+        for run in rows.runs(self.block_bytes / 8) {
+            self.add_blocks(run, &mut blocks)?;
+        }
+        Ok(blocks)
+    }
+
+    fn add_blocks(&mut self, rows: &[(Bytes, Bytes)], blocks: &mut Vec<RowChange>) -> Result<(), Damage> {
+        let total: usize = rows.iter().map(size).sum();
+        let count = ((total + self.block_bytes / 2) / self.block_bytes).max(1);
+        let each = total.div_ceil(count);
+        let (mut start, mut bytes) = (0, 0);
+        for (at, row) in rows.iter().enumerate() {
+            // A large row is alone in its block, so that the reads of its neighbours do not decompress it.
+            let is_large = size(row) > self.block_bytes / 2;
+            if at > start && (is_large || bytes + size(row) / 2 > each) {
+                blocks.extend(self.block_of(&rows[start..at])?);
+                (start, bytes) = (at, 0);
+            }
+            bytes += size(row);
+        }
+        blocks.extend(self.block_of(&rows[start..])?);
+        Ok(())
+    }
+
+    fn block_of(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<RowChange>, Damage> {
+        let value = self.block(rows)?;
+        let last = rows.last().map(|(key, _)| key.clone());
+        Ok(last.map(|key| RowChange { key, value }))
+    }
+
+    /// Returns one block of all rows; `None` if there are no rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if a row is damaged.
+    pub(super) fn block(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<Bytes>, Damage> {
+        rows.iter()
+            .try_for_each(|(key, row)| self.encoder.push(key, row))?;
+        Ok((!rows.is_empty()).then(|| self.encoder.finish()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Writes of single rows and blocks into a part, gathered into few writes to the backend.
+//!
+//! A single row that a block contains is removed only after the block is durable, so that no crash loses it.
+
+use bytes::Bytes;
+use tideline_backend::{PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
+use tideline_log::SHARD;
+use tideline_log::fail_points::around;
+use tideline_model::Durability;
+
+use crate::blocks::BLOCKS_BUCKET;
+use crate::error::Result;
+use crate::read::ROWS_BUCKET;
+use crate::store::WideStore;
+
+/// Size of the waiting blocks at which they are written, in bytes.
+const BLOCKS_BYTES_MAX: usize = 16 << 20;
+/// Number of single rows that blocks contain at which they are removed.
+const PACKED_MAX: usize = 20_000;
+
+/// Writes single rows and blocks of one part.
+pub(super) struct PartWriter<'f> {
+    store: &'f WideStore,
+    at: PartRef,
+    /// Changes of single rows that wait for one write.
+    singles: Vec<RowChange>,
+    singles_bytes: usize,
+    /// Changes of blocks that wait for one write, in key order.
+    blocks: Vec<Vec<RowChange>>,
+    blocks_bytes: usize,
+    /// Key of the last block that was written or waits.
+    last_block: Option<Bytes>,
+    /// Keys of single rows that blocks contain now.
+    packed: Vec<Bytes>,
+}
+
+impl<'f> PartWriter<'f> {
+    pub(super) fn new(store: &'f WideStore, at: PartRef) -> Self {
+        Self {
+            store,
+            at,
+            singles: Vec::new(),
+            singles_bytes: 0,
+            blocks: Vec::new(),
+            blocks_bytes: 0,
+            last_block: None,
+            packed: Vec::new(),
+        }
+    }
+
+    /// Writes a single row, or deletes it if `value` is `None`.
+    pub(super) fn put_single(&mut self, key: Bytes, value: Option<Bytes>) -> Result<()> {
+        let change = RowChange { key, value };
+        let bytes = bytes_of(&change);
+        if self.singles.len() == WRITE_ROWS_MAX || self.singles_bytes + bytes > WRITE_BYTES_MAX {
+            self.write_singles()?;
+        }
+        self.singles_bytes += bytes;
+        self.singles.push(change);
+        Ok(())
+    }
+
+    /// Records that a block contains a single row now. The single row is removed once the block is durable.
+    pub(super) fn set_packed(&mut self, key: Bytes) {
+        self.packed.push(key);
+    }
+
+    /// Writes changes of blocks, whose keys are above those of all earlier calls. They are written later, many together.
+    pub(super) fn put_blocks(&mut self, changes: Vec<RowChange>) -> Result<()> {
+        let Some(last) = changes.last() else {
+            return Ok(());
+        };
+        self.last_block = Some(last.key.clone());
+        self.blocks_bytes += changes.iter().map(bytes_of).sum::<usize>();
+        self.blocks.push(changes);
+        if self.blocks_bytes >= BLOCKS_BYTES_MAX {
+            self.write_blocks()?;
+        }
+        if self.packed.len() >= PACKED_MAX {
+            self.remove_packed()?;
+        }
+        Ok(())
+    }
+
+    /// Writes changes of blocks now, in one step.
+    pub(super) fn put_blocks_now(&self, changes: &[RowChange]) -> Result<()> {
+        around("wide", "blocks", || self.change(BLOCKS_BUCKET, changes))
+    }
+
+    /// Returns the key of the last block that [`put_blocks`](Self::put_blocks) was given.
+    pub(super) fn last_block(&self) -> Option<Bytes> {
+        self.last_block.clone()
+    }
+
+    /// Writes everything that waits.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.write_singles()?;
+        self.write_blocks()?;
+        self.remove_packed()
+    }
+
+    /// Writes the changes of single rows that wait.
+    pub(super) fn write_singles(&mut self) -> Result<()> {
+        let changes = std::mem::take(&mut self.singles);
+        self.singles_bytes = 0;
+        around("wide", "write", || self.change(ROWS_BUCKET, &changes))
+    }
+
+    fn write_blocks(&mut self) -> Result<()> {
+        if self.blocks.is_empty() {
+            return Ok(());
+        }
+        let blocks = std::mem::take(&mut self.blocks);
+        self.blocks_bytes = 0;
+        around("wide", "blocks", || {
+            let log = &self.store.log;
+            let stamp = log.stamps().next()?;
+            let partition = Partition::part(self.at, BLOCKS_BUCKET);
+            Ok(log.backend().write_sorted(partition, &blocks, stamp)?)
+        })
+    }
+
+    /// Removes the single rows that blocks contain, after the blocks are durable.
+    fn remove_packed(&mut self) -> Result<()> {
+        if self.packed.is_empty() {
+            return Ok(());
+        }
+        self.write_singles()?;
+        self.write_blocks()?;
+        around("wide", "moved", || {
+            self.store.log.backend().sync_rows(SHARD)?;
+            for key in std::mem::take(&mut self.packed) {
+                self.put_single(key, None)?;
+            }
+            self.write_singles()
+        })
+    }
+
+    fn change(&self, bucket: u16, changes: &[RowChange]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let log = &self.store.log;
+        let stamp = log.stamps().next()?;
+        let partition = Partition::part(self.at, bucket);
+        Ok(log
+            .backend()
+            .write(partition, changes, stamp, Durability::Buffered)?)
+    }
+}
+
+fn bytes_of(change: &RowChange) -> usize {
+    change.key.len() + change.value.as_ref().map_or(0, Bytes::len)
+}

@@ -1,0 +1,251 @@
+//! Blocks of a part: which rows are packed, how deleted rows vanish, old parts, and damage.
+//!
+//! The tests in `model.rs` compare parts with blocks of several sizes with a naive model.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{
+    Backend, Direction, EditOutcome, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef,
+    Partition, Row, RowChange, Stamp,
+};
+use tideline_key_codec::parse_part_name;
+use tideline_log::SHARD;
+use tideline_model::{Durability, KeyRange, Tier};
+use tideline_wide_table::check::{StoredParts, check_rows};
+
+use super::database::*;
+
+const SINGLES: u16 = 0;
+const BLOCKS: u16 = 2;
+
+fn part_row(backend: &dyn Backend) -> ManifestRow {
+    let stored = backend.manifest(SHARD).expect("it is read").rows;
+    let row = stored.into_iter().find(|row| row.kind == ManifestKind::Part);
+    row.expect("the table has a part")
+}
+
+fn bucket(backend: &dyn Backend, bucket: u16) -> Partition {
+    let part = PartRef {
+        part: parse_part_name(&part_row(backend).name).expect("a part"),
+        table: TABLE,
+        tier: Tier::Hot,
+    };
+    Partition::part(part, bucket)
+}
+
+/// Returns the rows that the backend stores in a bucket of the part.
+fn stored(backend: &dyn Backend, of: u16) -> Vec<Row> {
+    let limit = PageLimit {
+        rows_max: 100_000,
+        bytes_max: 1 << 24,
+    };
+    let page = backend.scan(bucket(backend, of), &KeyRange::ALL, Direction::Ascending, limit);
+    page.expect("it is read").rows
+}
+
+fn key(number: usize) -> String {
+    encoded(&format!("k{number:05}"))
+}
+
+fn put_rows(database: &Database, numbers: impl Iterator<Item = usize>, value: i64) {
+    let numbers: Vec<usize> = numbers.collect();
+    for numbers in numbers.chunks(500) {
+        let writes: Vec<_> = numbers
+            .iter()
+            .map(|number| put(&key(*number), 1, &[("a", value), ("b", *number as i64)]))
+            .collect();
+        database.write(&writes);
+    }
+}
+
+fn assert_rows(database: &Database, expected: &[(usize, i64)]) {
+    for (direction, page) in [(Direction::Ascending, 300), (Direction::Descending, 7)] {
+        let mut rows = database.rows(KeyRange::ALL, direction, page);
+        if direction == Direction::Descending {
+            rows.reverse();
+        }
+        let found: Vec<(Bytes, i64)> = rows
+            .iter()
+            .map(|(key, row)| (key.clone(), number(row, "a").expect("it is set")))
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(number, value)| (Bytes::from(key(*number)), *value))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn rows_are_packed_once_enough_of_them_are_neighbours() {
+    every_backend(|backend| {
+        let backend = backend();
+        let settings = tideline_wide_table::Settings {
+            block_bytes: 1_000,
+            ..settings()
+        };
+        let database = Database::open_with(Arc::clone(&backend), 1, settings);
+        put_rows(&database, (0..1_000).map(|number| number * 2), 1);
+        database.flush();
+        assert_eq!(stored(&*backend, SINGLES), []);
+        let blocks = stored(&*backend, BLOCKS).len();
+        assert!((20..60).contains(&blocks), "{blocks} blocks of about 30 rows");
+
+        // Few changed rows stay single, and are visible.
+        put_rows(&database, std::iter::once(501), 2);
+        database.flush();
+        assert_eq!(stored(&*backend, SINGLES).len(), 1);
+        let mut expected: Vec<(usize, i64)> = (0..1_000).map(|number| (number * 2, 1)).collect();
+        expected.insert(251, (501, 2));
+        assert_rows(&database, &expected);
+
+        // Further rows nearby pack it.
+        let nearby = || (491..512).step_by(2).filter(|number| *number != 501);
+        put_rows(&database, nearby(), 3);
+        database.flush();
+        assert_eq!(stored(&*backend, SINGLES), []);
+        expected.extend(nearby().map(|number| (number, 3)));
+        expected.sort_unstable();
+        assert_rows(&database, &expected);
+        database.close();
+    });
+}
+
+#[test]
+fn a_part_whose_rows_are_deleted_stores_nothing() {
+    every_backend(|backend| {
+        let backend = backend();
+        let database = Database::open(Arc::clone(&backend), 1);
+        put_rows(&database, 0..2_000, 1);
+        database.flush();
+        let deletes: Vec<_> = (0..1_000)
+            .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
+            .collect();
+        database.write(&deletes);
+        database.flush();
+        let left: Vec<(usize, i64)> = (1_000..2_000).map(|number| (number, 1)).collect();
+        assert_rows(&database, &left);
+        assert_eq!(stored(&*backend, SINGLES), []);
+
+        let range = KeyRange::new(key(1_001).as_bytes(), key(1_998).as_bytes());
+        database.delete_rows(range);
+        database.flush();
+        assert_rows(&database, &[(1_000, 1), (1_998, 1), (1_999, 1)]);
+        database.delete_rows(KeyRange::ALL);
+        database.flush();
+        assert_rows(&database, &[]);
+        assert_eq!(
+            (stored(&*backend, SINGLES), stored(&*backend, BLOCKS)),
+            (vec![], vec![])
+        );
+        database.close();
+    });
+}
+
+#[test]
+fn a_part_of_an_earlier_build_is_packed_by_later_flushes() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let open = || -> Arc<dyn Backend> { Arc::new(MemoryBackend::open(&disk)) };
+    let unpacked = tideline_wide_table::Settings {
+        block_bytes: 1 << 20,
+        ..settings()
+    };
+    let database = Database::open_with(open(), 1, unpacked);
+    put_rows(&database, 0..1_000, 1);
+    database.flush();
+    database.close();
+
+    // The manifest row of a part as builds without blocks have written it.
+    let backend = open();
+    let row = part_row(&*backend);
+    let mut detail: serde_json::Value = serde_json::from_slice(&row.detail).expect("JSON");
+    assert_eq!((&detail["format"], &detail["buckets"]), (&3.into(), &3.into()));
+    (detail["format"], detail["buckets"]) = (1.into(), 1.into());
+    let lease = backend.take(SHARD).expect("it is owned");
+    let version = backend.manifest(SHARD).expect("it is read").version;
+    let old = ManifestRow {
+        detail: detail.to_string().into(),
+        ..row
+    };
+    let edited = backend.edit(SHARD, lease.epoch, version, &[ManifestChange::Put(old)]);
+    assert!(matches!(edited, Ok(EditOutcome::Applied { .. })), "{edited:?}");
+    backend.close().expect("it closes");
+
+    let backend = open();
+    let database = Database::open(Arc::clone(&backend), 1);
+    let mut expected: Vec<(usize, i64)> = (0..1_000).map(|number| (number, 1)).collect();
+    assert_rows(&database, &expected);
+    for (value, are_packed) in [(2, false), (3, true)] {
+        put_rows(&database, std::iter::once(500), value);
+        database.flush();
+        expected[500].1 = value;
+        assert_rows(&database, &expected);
+        let detail = String::from_utf8_lossy(&part_row(&*backend).detail).into_owned();
+        assert!(detail.contains("\"format\":3"), "{detail}");
+        assert_eq!(stored(&*backend, SINGLES).is_empty(), are_packed, "value {value}");
+    }
+    database.close();
+}
+
+/// Returns true if the byte is the frame header descriptor of zstd, whose bit 4 has no meaning.
+fn damaged_bit_is_ignored(block: &[u8], at: usize) -> bool {
+    at >= 4 && block[at - 4..at] == [0x28, 0xb5, 0x2f, 0xfd]
+}
+
+#[test]
+fn the_check_finds_damaged_blocks() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+    let database = Database::open(Arc::clone(&backend), 1);
+    put_rows(&database, 0..50, 1);
+    database.flush();
+    let findings = || {
+        let parts = StoredParts::read(&*backend).expect("the parts are read");
+        let checked = check_rows(&*backend, &parts, TABLE, &|_| Ok(()));
+        checked.expect("it is checked")
+    };
+    let clean = findings();
+    assert_eq!((clean.rows, clean.findings.len()), (50, 0), "{clean:?}");
+
+    let blocks = stored(&*backend, BLOCKS);
+    let mut stamp = u64::MAX / 2;
+    let mut change = |key: &Bytes, value: &Bytes| {
+        stamp += 1;
+        let change = RowChange {
+            key: key.clone(),
+            value: Some(value.clone()),
+        };
+        let place = bucket(&*backend, BLOCKS);
+        let written = backend.write(place, &[change], Stamp(stamp), Durability::Buffered);
+        written.expect("it is written");
+    };
+    let block = &blocks[3];
+    for at in 0..block.value.len() {
+        let mut damaged = block.value.to_vec();
+        damaged[at] ^= 0x10;
+        change(&block.key, &damaged.into());
+        let is_found = !findings().findings.is_empty();
+        // zstd ignores one bit of its header.
+        let is_harmless = damaged_bit_is_ignored(&block.value, at);
+        assert_eq!(is_found, !is_harmless, "byte {at}");
+    }
+    // A block in the place of another one.
+    change(&block.key, &blocks[2].value);
+    let found = findings().findings;
+    assert!(
+        found.iter().any(|found| found.contains("another block")),
+        "{found:?}"
+    );
+    change(&block.key, &block.value);
+    assert_eq!(findings(), clean);
+
+    // A read of a damaged block fails; other rows are still read.
+    change(&block.key, &Bytes::from_static(b"\x01nothing"));
+    let error = database.store.row(TABLE, &block.key).expect_err("it is damaged");
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert!(database.row(&blocks[2].key).is_some());
+    change(&block.key, &block.value);
+    database.close();
+}
