@@ -29,6 +29,7 @@ mod promql_scripts;
 mod real_data;
 mod rebuild;
 mod row_faults;
+mod row_kills;
 mod rows;
 mod rows_pyarrow;
 mod scenarios;

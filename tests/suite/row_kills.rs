@@ -1,0 +1,164 @@
+//! Kills at arbitrary moments of long work on rows: copies into a table with another key, and imports by the command.
+//!
+//! The work is started again after each kill, as an operator would do. Afterwards every row is there once. The suite
+//! `row_faults` kills at every step of a flush.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_tests::program::free_address;
+use tideline_tests::server::{DataFolder, Server, binary};
+use tideline_tests::{Client, Launch, wait};
+
+/// Number of rows of each test.
+const ROWS: u64 = 60_000;
+/// Number of kills of each test.
+const KILLS: u64 = 5;
+/// Time limit for the end of a command or job.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn create(client: &Client, name: &str, key: &Value) {
+    let table = json!({"name": name, "model": "wide", "wide": {
+        "key": key,
+        "columns": [{"name": "text", "type": "string"}]
+    }});
+    client.post_json("/v1/tables", &table).expect_status(201);
+}
+
+fn count(client: &Client, table: &str, prefix: &Value) -> Option<u64> {
+    let body = match prefix.is_null() {
+        true => json!({"allow_scan": true}),
+        false => json!({"prefix": prefix}),
+    };
+    let counted = client.post_json(&format!("/v1/tables/{table}/rows/count"), &body);
+    counted.expect_status(200).json()["count"].as_u64()
+}
+
+/// Returns the records of a CSV file, without the header line, one of which is not valid.
+fn records() -> String {
+    let mut records = String::from("part,n,text\n");
+    for n in 0..ROWS {
+        let written = writeln!(records, "p{},{n},text {n}", n % 7);
+        assert!(written.is_ok());
+    }
+    records.push_str("p0,many,a number is expected\n");
+    records
+}
+
+#[test]
+fn a_copy_into_another_key_that_is_killed_again_and_again_copies_every_row() {
+    let folder = DataFolder::new();
+    let mut server = folder.start(&Launch::default());
+    let client = server.client();
+    create(
+        &client,
+        "source",
+        &json!([{"name": "n", "type": "u64"}, {"name": "part", "type": "string"}]),
+    );
+    create(
+        &client,
+        "target",
+        &json!([{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}]),
+    );
+    for first in (0..ROWS).step_by(5_000) {
+        let row = |n| json!({"op": "put", "key": {"n": n, "part": format!("p{}", n % 7)}, "columns": {"text": "one"}});
+        let rows: Vec<Value> = (first..first + 5_000).map(row).collect();
+        client
+            .post_json("/v1/tables/source/rows", &json!({"rows": rows}))
+            .expect_status(200);
+    }
+    for round in 0..KILLS {
+        // The job of an earlier round may still run; it then goes on by itself.
+        let body = json!({"into": "target"}).to_string();
+        let headers = [("content-type", "application/json")];
+        let sent = server
+            .client()
+            .send("POST", "/v1/tables/source/rows/rekey", &headers, body.as_bytes());
+        assert!(sent.is_ok(), "round {round}");
+        wait::pause(Duration::from_millis(30 * round));
+        server.kill();
+        server = folder.start(&Launch::default());
+    }
+    let client = server.client();
+    let copied = wait::until(PATIENCE, || {
+        let done = client.post_json(
+            "/v1/tables/source/rows/rekey",
+            &json!({"into": "target", "wait": true}),
+        );
+        done.is_success().then(|| done.json())
+    });
+    let copied = copied.expect("the copy ends");
+    assert_eq!(copied["state"], "done", "{copied}");
+    assert_eq!(count(&client, "target", &Value::Null), Some(ROWS));
+    let part = |n: u64| count(&client, "target", &json!({"part": format!("p{n}")}));
+    let parts: u64 = (0..7).filter_map(part).sum();
+    assert_eq!(parts, ROWS);
+    assert!(server.terminate().status.success());
+}
+
+/// Starts `tideline rows import` with a resume file.
+fn import(folder: &DataFolder, server: &Client, file: &str) -> Child {
+    let path = |name: &str| folder.beside(name);
+    let mut command = Command::new(binary());
+    command
+        .args(["rows", "import", "rows"])
+        .arg(path(file))
+        .args(["--server", &format!("http://{}", server.address())])
+        .args(["--parallel", "3", "--patience", "60s"])
+        .arg("--resume")
+        .arg(path("resume"))
+        .arg("--rejects")
+        .arg(path("rejects"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("the command starts")
+}
+
+fn ended(child: &mut Child) -> Option<i32> {
+    let status = wait::until(PATIENCE, || child.try_wait().expect("it is asked"));
+    status.expect("the command ends").code()
+}
+
+#[test]
+fn an_import_whose_server_and_command_are_killed_again_and_again_writes_every_row() {
+    let folder = DataFolder::new();
+    // Each start listens on the same address, so that the running command reaches the new server.
+    let launch = Launch::default().listen(free_address());
+    let mut server: Server = folder.start(&launch);
+    create(
+        &server.client(),
+        "rows",
+        &json!([{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}]),
+    );
+    fs::write(folder.beside("rows.csv"), records()).expect("the file is written");
+    let mut command = import(&folder, &server.client(), "rows.csv");
+    for round in 0..KILLS {
+        wait::pause(Duration::from_millis(40 * round));
+        if round % 2 == 1 {
+            // A command that has ended before cannot be killed, which is no failure.
+            let _ = command.kill();
+            let _ = command.wait();
+        }
+        server.kill();
+        server = folder.start(&launch);
+        if round % 2 == 1 {
+            command = import(&folder, &server.client(), "rows.csv");
+        }
+    }
+    // 1: a record was rejected.
+    assert_eq!(ended(&mut command), Some(1));
+    let client = server.client();
+    assert_eq!(count(&client, "rows", &Value::Null), Some(ROWS));
+    let last = json!({"keys": [{"part": format!("p{}", (ROWS - 1) % 7), "n": ROWS - 1}]});
+    let last = client
+        .post_json("/v1/tables/rows/rows/get", &last)
+        .expect_status(200)
+        .json();
+    assert_eq!(last["rows"][0]["columns"]["text"], format!("text {}", ROWS - 1));
+    let rejects = fs::read_to_string(folder.beside("rejects")).expect("the rejects are listed");
+    assert!(rejects.contains("many"), "{rejects}");
+    assert!(server.terminate().status.success());
+}
