@@ -30,6 +30,7 @@ mod real_data;
 mod rebuild;
 mod row_faults;
 mod row_kills;
+mod row_limits;
 mod rows;
 mod rows_pyarrow;
 mod scenarios;

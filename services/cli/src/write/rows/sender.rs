@@ -221,6 +221,8 @@ fn jitter(tries: u32, key: &str) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -232,5 +234,32 @@ mod tests {
             assert!(waits.iter().any(|wait| *wait < limit / 2));
             assert!(waits.iter().any(|wait| *wait > limit / 2));
         }
+    }
+
+    #[test]
+    fn clients_that_are_refused_together_do_not_return_together() {
+        /// Number of clients, requests that a server accepts per step, and length of a step in milliseconds.
+        const CLIENTS: usize = 1_000;
+        const ACCEPTED: usize = 20;
+        const STEP_MS: u128 = 50;
+        // Client and number of its attempts, by the step in which it sends its request again.
+        let first: Vec<(usize, u32)> = (0..CLIENTS).map(|client| (client, 0)).collect();
+        let mut waiting = BTreeMap::from([(0_u128, first)]);
+        let (mut largest, mut last) = (0, 0);
+        while let Some((step, arrived)) = waiting.pop_first() {
+            if step > 0 {
+                largest = largest.max(arrived.len());
+            }
+            last = step;
+            for (client, tries) in arrived.into_iter().skip(ACCEPTED) {
+                let wait = jitter(tries, &client.to_string()).as_millis() / STEP_MS;
+                waiting
+                    .entry(step + 1 + wait)
+                    .or_default()
+                    .push((client, tries + 1));
+            }
+        }
+        assert!(largest < CLIENTS / 2, "{largest} requests at once");
+        assert!(last * STEP_MS < 60_000, "the last client waited for {last} steps");
     }
 }
