@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_backend::{Direction, PageLimit};
 use tideline_key_codec::layout::{KeyLayout, Ranges};
-use tideline_log::RequestRecord;
+use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
     Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
@@ -19,7 +19,7 @@ pub use tideline_wide_table::{
     RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
     WideTableStats, Written,
 };
-use tideline_wide_table::{MakeRows, WideError, WriteOptions};
+use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -71,6 +71,33 @@ pub struct RowWriteOptions<'e, 'r> {
     pub request: Option<RememberedResponse<'e, 'r>>,
     /// State that must be unchanged when the rows are written; otherwise nothing is written.
     pub unchanged: Vec<Unchanged>,
+}
+
+/// Rows whose write has begun.
+#[derive(Debug)]
+pub struct BegunRows<'w> {
+    /// The rows.
+    pub writes: Vec<RowWrite<'w>>,
+    /// Outcome of each row if the commit succeeds.
+    pub outcomes: Vec<RowOutcome>,
+    /// The commit; `None` if nothing is written.
+    pub commit: Option<RowCommit>,
+}
+
+/// Commit of rows.
+#[derive(Debug)]
+pub struct RowCommit(Submitted);
+
+impl RowCommit {
+    /// Waits for the commit. `Ok(true)` guarantees the requested durability. Returns false if the rows that the write
+    /// depends on were changed meanwhile: nothing was written then, and the write must begin again.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::write_rows`]. After an error of kind `Unavailable` the outcome is unknown.
+    pub async fn done(self) -> Result<bool> {
+        Ok(current(self.0.await)?.is_some())
+    }
 }
 
 impl Engine {
@@ -161,6 +188,42 @@ impl Engine {
         let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
         let written = rows.write(threads, id, &writes, &options, &remember)?;
         Ok((writes, written))
+    }
+
+    /// Begins one attempt of [`write_rows`](Self::write_rows), without waiting for the commit. Returns the rows, their
+    /// outcomes, and the commit that the outcomes depend on; `None` instead if nothing is written. Never waits for
+    /// other writes. Reads rows only if the table has indexes, or if a write depends on its row.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_rows`](Self::write_rows), except those of the commit, and [`EngineError::Invalid`] if the key
+    /// of the table has a generated column: its rows must be numbered and sent under a lock.
+    pub fn begin_rows<'w>(
+        &self,
+        table: &WideTable,
+        make: &MakeRows<'_, 'w, EngineError>,
+        durability: Option<Durability>,
+    ) -> Result<BegunRows<'w>> {
+        self.check_writable()?;
+        if table.layout().generated().is_some() {
+            return Err(EngineError::Invalid(
+                "rows with generated ids are written by one call".to_owned(),
+            ));
+        }
+        let options = WriteOptions {
+            durability: durability.unwrap_or(table.table().spec().durability),
+            unchanged: Vec::new(),
+        };
+        let writes = make(&mut || self.next_version())?;
+        let id = table.table().points().id();
+        let begun = self
+            .rows
+            .begin(self.store.threads(), id, &writes, &options, &|_| None)?;
+        Ok(BegunRows {
+            writes,
+            outcomes: begun.outcomes,
+            commit: begun.submitted.map(RowCommit),
+        })
     }
 
     /// Deletes all rows of ranges: in one journal entry, or page by page if the table has indexes.

@@ -18,12 +18,14 @@ use std::io;
 use serde_json::value::RawValue;
 use tideline_engine::model::Durability;
 use tideline_engine::rows::{
-    RememberedResponse, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
+    RememberedResponse, RowCommit, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
     RowWriteOptions,
 };
-use tideline_engine::{Engine, IdempotentRequest, WideTable};
+use tideline_engine::{Engine, EngineError, IdempotentRequest, WideTable};
 use tideline_openapi::plain;
-use tideline_openapi::row::{RowCounts, RowImage, RowIntegers, RowOutcome, RowStatus, RowWrite};
+use tideline_openapi::row::{
+    RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
+};
 
 use crate::error::{Result, RowsError};
 use crate::transaction::Transaction;
@@ -85,6 +87,12 @@ pub fn write(
     body: &[u8],
     settings: &WriteSettings,
 ) -> Result<Outcomes> {
+    check_counts(rows)?;
+    write_entry(engine, table, rows.iter().map(Ok), 0, body, settings)
+}
+
+/// Checks the limits of a request.
+fn check_counts(rows: &[RowWrite]) -> Result<()> {
     if rows.len() > ROWS_MAX {
         return Err(RowsError::over(
             "number of rows",
@@ -100,7 +108,7 @@ pub fn write(
             images as u64,
         ));
     }
-    write_entry(engine, table, rows.iter().map(Ok), 0, body, settings)
+    Ok(())
 }
 
 /// Writes a body with one row per line, cut into entries, and passes the outcomes to `take`. Lines that are not valid
@@ -180,6 +188,92 @@ pub fn write_lines(
     Ok(counts)
 }
 
+/// Rows whose write has begun: their outcomes, if the commit succeeds.
+#[derive(Debug)]
+pub struct Begun {
+    /// Outcomes of the rows.
+    pub outcomes: Outcomes,
+    /// The commit; `None` if nothing is written.
+    pub commit: Option<RowCommit>,
+}
+
+/// Returns true if [`begin`] reads no stored row for these rows, so that it takes only the time to parse them.
+pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
+    let is_plain = |row: &RowWrite| {
+        matches!(row.op, RowOperation::Put | RowOperation::Delete)
+            && row.condition.is_none()
+            && row.image == RowImage::None
+    };
+    table.settings().indexes.is_empty() && rows.iter().all(is_plain)
+}
+
+/// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must
+/// execute: with an idempotency key or a transaction, and for tables with generated ids.
+///
+/// # Errors
+///
+/// The errors of [`write`], except those of the commit.
+pub fn begin(
+    engine: &Engine,
+    table: &WideTable,
+    rows: &[RowWrite],
+    settings: &WriteSettings,
+) -> Result<Option<Begun>> {
+    let is_numbered = table.layout().generated().is_some();
+    if settings.key.is_some() || settings.transaction.is_some() || is_numbered {
+        return Ok(None);
+    }
+    check_counts(rows)?;
+    let drafts = drafts_of(engine, table, rows.iter().map(Ok), 0, settings);
+    let (writes, written, commit) = match drafts.iter().any(|draft| draft.ready().is_some()) {
+        true => {
+            let make = |next_id: &mut dyn FnMut() -> i64| writes_of(table, &drafts, next_id);
+            let begun = engine.begin_rows(table, &make, settings.durability)?;
+            (begun.writes, begun.outcomes, begun.commit)
+        }
+        false => (Vec::new(), Vec::new(), None),
+    };
+    let rows = outcomes_of(table, &drafts, &writes, &written, settings.integers);
+    let outcomes = Outcomes {
+        counts: counts_of(&rows),
+        rows,
+        repeated: false,
+    };
+    Ok(Some(Begun { outcomes, commit }))
+}
+
+/// Parses rows by the types of the table. `first` is the index of the first row.
+fn drafts_of<R: Borrow<RowWrite>>(
+    engine: &Engine,
+    table: &WideTable,
+    rows: impl Iterator<Item = std::result::Result<R, String>>,
+    first: u64,
+    settings: &WriteSettings,
+) -> Vec<Draft> {
+    let now = engine.now();
+    let mut drafts: Vec<Draft> = (first..)
+        .zip(rows)
+        .map(|(index, row)| Draft::new(engine, table, index, row, now))
+        .collect();
+    if !settings.is_independent {
+        exclude_partitions(&mut drafts);
+    }
+    drafts
+}
+
+/// Returns the writes of the valid rows.
+fn writes_of<'d>(
+    table: &'d WideTable,
+    drafts: &'d [Draft],
+    next_id: &mut dyn FnMut() -> i64,
+) -> std::result::Result<Vec<EngineWrite<'d>>, EngineError> {
+    let time = next_id();
+    let ready = drafts.iter().filter_map(Draft::ready);
+    ready
+        .map(|(key, prepared)| to_write(table, key, prepared, time, next_id))
+        .collect()
+}
+
 /// Writes rows as one entry. `first` is the index of the first row. For a row that could not be read, `rows` contains
 /// the reason.
 pub(crate) fn write_entry<R: Borrow<RowWrite>>(
@@ -201,25 +295,11 @@ pub(crate) fn write_entry<R: Borrow<RowWrite>>(
             }
         }
     };
-    let now = engine.now();
-    let mut drafts: Vec<Draft> = (first..)
-        .zip(rows)
-        .map(|(index, row)| Draft::new(engine, table, index, row, now))
-        .collect();
-    if !settings.is_independent {
-        exclude_partitions(&mut drafts);
-    }
-    let drafts = drafts;
+    let drafts = drafts_of(engine, table, rows, first, settings);
     if let Some(transaction) = &settings.transaction {
         check_partition(&drafts, transaction)?;
     }
-    let make = |next_id: &mut dyn FnMut() -> i64| {
-        let time = next_id();
-        let ready = drafts.iter().filter_map(Draft::ready);
-        ready
-            .map(|(key, prepared)| to_write(table, key, prepared, time, next_id))
-            .collect()
-    };
+    let make = |next_id: &mut dyn FnMut() -> i64| writes_of(table, &drafts, next_id);
     let response = |writes: &[EngineWrite<'_>], outcomes: &[EngineOutcome]| -> Box<RawValue> {
         let mut rows = outcomes_of(table, &drafts, writes, outcomes, settings.integers);
         let bytes = rows

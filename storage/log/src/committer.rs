@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use tideline_backend::{BackendError, Epoch, JournalEntry};
 use tideline_model::{Durability, SequenceNumber};
 use tideline_runtime::SupervisedThread;
@@ -27,6 +27,7 @@ use crate::log::{Log, SHARD};
 use crate::manifest::put_cursor;
 use crate::model::{LogModel, Pressure};
 use crate::recent_entries::RecentEntry;
+use crate::reply::{Replier, Submitted, reply};
 
 /// Name of the thread.
 const THREAD: &str = "committer";
@@ -53,22 +54,18 @@ pub(crate) struct Committer {
     thread: SupervisedThread,
 }
 
-/// Entry that was sent to the committer and whose outcome is not known yet.
-#[derive(Debug)]
-pub struct Submitted(Receiver<Result<SequenceNumber>>);
-
 enum Message {
     Write(Write),
     /// Skips sequences, so that the entry gets the sequence before the given one.
     Raise(SequenceNumber, Write),
     /// Freezes the models. The reply is the first sequence that is not frozen.
-    Freeze(Sender<Result<SequenceNumber>>),
+    Freeze(Replier),
     Stop,
 }
 
 struct Write {
     entry: Box<dyn LogEntry>,
-    reply: Sender<Result<SequenceNumber>>,
+    reply: Replier,
     /// Counts the entry as pending until the write is dropped: after its reply, or when it could not be sent.
     _pending: PendingBytes,
 }
@@ -86,7 +83,7 @@ impl Write {
 
     /// Sends the reply. Does nothing if the caller no longer waits.
     fn answer(&self, result: Result<SequenceNumber>) {
-        let _ = self.reply.send(result);
+        self.reply.answer(result);
     }
 }
 
@@ -142,21 +139,15 @@ impl Committer {
 
     /// Sends a message and waits for its reply. Returns an error if the thread has ended, or if a supervised thread of
     /// the database had panicked before the call.
-    fn request(&self, message: Message, answer: &Receiver<Result<SequenceNumber>>) -> Result<SequenceNumber> {
+    fn request(&self, message: Message, submitted: Submitted) -> Result<SequenceNumber> {
         self.log.check_threads()?;
         let sent = self.sender.send(message);
         sent.map_err(|_| self.log.ended())?;
-        answer.recv().map_err(|_| self.log.ended())?
+        submitted.wait()
     }
 
     pub(crate) fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
-        let submitted = self.submit(entry)?;
-        self.wait(submitted)
-    }
-
-    /// Waits until a submitted entry is committed.
-    pub(crate) fn wait(&self, Submitted(answer): Submitted) -> Result<SequenceNumber> {
-        answer.recv().map_err(|_| self.log.ended())?
+        self.submit(entry)?.wait()
     }
 
     /// Sends an entry to the thread. Entries are committed in the order in which they are submitted.
@@ -169,7 +160,7 @@ impl Committer {
                 actual: waiting + bytes,
             });
         }
-        let (reply, answer) = bounded(1);
+        let (reply, submitted) = reply(&self.log);
         self.log.check_threads()?;
         let sent = self.sender.send(Message::Write(Write {
             entry,
@@ -177,23 +168,23 @@ impl Committer {
             _pending: pending,
         }));
         sent.map_err(|_| self.log.ended())?;
-        Ok(Submitted(answer))
+        Ok(submitted)
     }
 
     pub(crate) fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
-        let (reply, answer) = bounded(1);
+        let (reply, submitted) = reply(&self.log);
         let (pending, _) = PendingBytes::add(&self.pending_bytes, entry.encoded().len());
         let write = Write {
             entry,
             reply,
             _pending: pending,
         };
-        self.request(Message::Raise(to, write), &answer)
+        self.request(Message::Raise(to, write), submitted)
     }
 
     pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
-        let (reply, answer) = bounded(1);
-        self.request(Message::Freeze(reply), &answer)
+        let (reply, submitted) = reply(&self.log);
+        self.request(Message::Freeze(reply), submitted)
     }
 
     /// Completes the waiting writes, then ends the thread. May be called repeatedly.
@@ -236,7 +227,7 @@ impl Worker {
             Message::Write(write) => self.commit(vec![write]),
             Message::Raise(to, write) => self.raise(to, &write),
             Message::Freeze(reply) => {
-                let _ = reply.send(self.freeze());
+                reply.answer(self.freeze());
             }
             Message::Stop => return false,
         }

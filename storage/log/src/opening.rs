@@ -18,7 +18,7 @@ use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, 
 use tideline_key_codec::parse_part_name;
 use tideline_model::{Clock, ModelTag, PartId, SegmentId, SequenceNumber, Timestamp};
 
-use crate::committer::{Committer, Submitted};
+use crate::committer::Committer;
 use crate::entry::LogEntry;
 use crate::error::{LogError, Result};
 use crate::flusher::Flusher;
@@ -27,6 +27,7 @@ use crate::log::{Log, SHARD};
 use crate::manifest::Manifest;
 use crate::model::{LogModel, Replay};
 use crate::recent_entries::{RecentEntries, RecentEntry};
+use crate::reply::Submitted;
 use crate::requests::Requests;
 use crate::settings::LogSettings;
 
@@ -393,7 +394,7 @@ impl LogThreads {
     ///
     /// The errors of [`commit`](Self::commit).
     pub fn wait(&self, submitted: Submitted) -> Result<SequenceNumber> {
-        self.committer.wait(submitted)
+        submitted.wait()
     }
 
     /// Raises the next sequence to `to`, by writing `entry` with the sequence before `to`. Does not write the entry if

@@ -63,6 +63,6 @@ pub use store::{Settings, WideReplay, WideStore};
 pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;
 pub use write::{
-    Action, COLUMN_BYTES_MAX, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused, RememberRows,
-    RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written,
+    Action, Begun, COLUMN_BYTES_MAX, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused,
+    RememberRows, RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written, current,
 };

@@ -192,8 +192,8 @@ impl WideStore {
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Written> {
         until_current(|| {
-            let sent = self.submit(threads, table, writes, options, remember)?;
-            sent.wait(threads)
+            let begun = self.begin(threads, table, writes, options, remember)?;
+            begun.wait(threads)
         })
     }
 
@@ -217,26 +217,30 @@ impl WideStore {
             let order = self.generated.lock();
             let writes = make(&mut || self.next_version())?;
             let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
-            let sent = self.submit(threads, table, &writes, options, &remember)?;
+            let begun = self.begin(threads, table, &writes, options, &remember)?;
             drop(order);
-            let written = sent.wait(threads)?;
+            let written = begun.wait(threads)?;
             Ok(written.map(|written| (writes, written)))
         })
     }
 
-    /// Evaluates writes and sends their entry to the committer. Sends nothing if there is neither a change nor an
-    /// outcome to store.
-    fn submit(
+    /// Begins one attempt of [`write`](Self::write): evaluates the writes and sends their entry to the committer, without
+    /// waiting for it. Sends nothing if there is neither a change nor an outcome to store.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write), except those of the commit.
+    pub fn begin(
         self: &Arc<Self>,
         threads: &LogThreads,
         table: TableId,
         writes: &[RowWrite<'_>],
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
-    ) -> Result<Sent> {
+    ) -> Result<Begun> {
         let mut seen = Seen::default();
         if let Some(changed) = self.first_changed(table, &options.unchanged, &mut seen)? {
-            return Ok(Sent {
+            return Ok(Begun {
                 outcomes: writes.iter().map(|_| RowOutcome::NotApplied).collect(),
                 changed: Some(changed),
                 submitted: None,
@@ -250,7 +254,7 @@ impl WideStore {
         } = self.decide(table, writes, &mut seen)?;
         let request = remember(&outcomes);
         if changes.is_empty() && request.is_none() {
-            return Ok(Sent::nothing(outcomes));
+            return Ok(Begun::nothing(outcomes));
         }
         let entry = Entry {
             table,
@@ -267,9 +271,9 @@ impl WideStore {
             });
         }
         let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, partitions);
-        Ok(Sent {
+        Ok(Begun {
             submitted: Some(threads.submit(Box::new(entry))?),
-            ..Sent::nothing(outcomes)
+            ..Begun::nothing(outcomes)
         })
     }
 
@@ -420,8 +424,13 @@ pub(crate) fn until_current<T, E: From<WideError>>(
     }))
 }
 
-/// Returns the result of a commit; `None` if the committer refused the entry as outdated.
-fn current<T>(committed: std::result::Result<T, LogError>) -> Result<Option<T>> {
+/// Returns the result of a commit; `None` if the committer refused the entry as outdated, so that the attempt must be
+/// repeated.
+///
+/// # Errors
+///
+/// The other errors of the commit.
+pub fn current<T>(committed: std::result::Result<T, LogError>) -> Result<Option<T>> {
     match committed {
         Ok(done) => Ok(Some(done)),
         Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
@@ -430,14 +439,17 @@ fn current<T>(committed: std::result::Result<T, LogError>) -> Result<Option<T>> 
 }
 
 /// Evaluated writes, with the entry that was sent to the committer.
-struct Sent {
-    outcomes: Vec<RowOutcome>,
-    changed: Option<usize>,
+#[derive(Debug)]
+pub struct Begun {
+    /// Outcome of each row if the entry is committed.
+    pub outcomes: Vec<RowOutcome>,
+    /// See [`Written::changed`].
+    pub changed: Option<usize>,
     /// Submitted entry; `None` if nothing is written.
-    submitted: Option<Submitted>,
+    pub submitted: Option<Submitted>,
 }
 
-impl Sent {
+impl Begun {
     fn nothing(outcomes: Vec<RowOutcome>) -> Self {
         Self {
             outcomes,
