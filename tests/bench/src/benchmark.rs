@@ -85,6 +85,7 @@ impl Benchmark {
                 Group::Prometheus => self.run_prometheus(report)?,
                 Group::Otlp => self.run_otlp(report)?,
                 Group::Rows => self.run_rows(report)?,
+                Group::Deletes => self.run_deletes(report)?,
             }
         }
         if !self.keep {

@@ -25,6 +25,8 @@ pub(crate) enum Group {
     Otlp,
     /// Rows of wide tables.
     Rows,
+    /// Ten million rows, nine of ten of which are deleted one by one.
+    Deletes,
 }
 
 impl FromStr for Group {
@@ -42,9 +44,10 @@ impl FromStr for Group {
             "prometheus" => Ok(Self::Prometheus),
             "otlp" => Ok(Self::Otlp),
             "rows" => Ok(Self::Rows),
+            "deletes" => Ok(Self::Deletes),
             _ => Err(format!(
                 "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
-                 prometheus, otlp and rows"
+                 prometheus, otlp, rows and deletes"
             )),
         }
     }

@@ -28,7 +28,7 @@
 //! | [`command`] | 500 MB written by `tideline write` and by a plain loader |
 //! | [`prometheus`] | samples by remote write |
 //! | [`otlp`] | the same samples as OTLP metrics |
-//! | [`rows`] | rows of wide tables |
+//! | [`rows`], [`deletes`] | rows of wide tables; reads after most rows were deleted |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -56,6 +56,7 @@ mod benchmark;
 mod beside;
 mod command;
 mod control;
+mod deletes;
 mod error;
 mod find;
 mod folder;
@@ -100,8 +101,8 @@ struct Arguments {
     /// Use small sets and few rounds, to check in about a minute that everything works.
     #[arg(long)]
     quick: bool,
-    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows. The groups
-    /// backfill, million and find take many minutes.
+    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows, deletes. The
+    /// groups backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// Data sets of the group spine: S, M, C.

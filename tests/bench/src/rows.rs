@@ -28,9 +28,9 @@ use crate::wanted;
 /// Number of connections of the single writes.
 const CONNECTIONS: usize = 64;
 /// Number of rows per batch.
-const BATCH: u64 = 1_000;
+pub(crate) const BATCH: u64 = 1_000;
 /// Number of customers over which rows are spread.
-const CUSTOMERS: u64 = 1_000;
+pub(crate) const CUSTOMERS: u64 = 1_000;
 /// zstd level of the compressed export, which is the reference for the disk usage.
 const EXPORT_LEVEL: i32 = 3;
 /// Number of buckets of the table with merged buckets.
@@ -154,7 +154,7 @@ impl Benchmark {
             Unit::Mebibytes,
             wanted::ROWS_MEMORY,
         );
-        let reads = point_reads(&server, rows, sizes.reads)?;
+        let reads = point_reads(&server, rows, sizes.reads, &|number| number)?;
         for (percent, goal) in [(50, wanted::ROWS_READ_P50), (99, wanted::ROWS_READ_P99)] {
             let took = reads.percentile(percent).as_secs_f64() * 1e3;
             report.add(
@@ -346,7 +346,7 @@ impl Benchmark {
     }
 }
 
-fn plain_key() -> Value {
+pub(crate) fn plain_key() -> Value {
     json!([{"name": "customer", "type": "string"}, {"name": "n", "type": "u64"}])
 }
 
@@ -358,7 +358,7 @@ fn bucket_key() -> Value {
     ])
 }
 
-fn create(server: &Server, name: &str, key: &Value) -> Result<()> {
+pub(crate) fn create(server: &Server, name: &str, key: &Value) -> Result<()> {
     let columns = [
         ("state", "string"),
         ("city", "string"),
@@ -381,7 +381,7 @@ fn create(server: &Server, name: &str, key: &Value) -> Result<()> {
     Ok(())
 }
 
-fn route(table: &str) -> Route {
+pub(crate) fn route(table: &str) -> Route {
     Route {
         path: format!("/v1/tables/{table}/rows"),
         headers: "Content-Type: application/x-ndjson",
@@ -416,7 +416,7 @@ fn put(number: u64, extra: &str, out: &mut Vec<u8>) {
 }
 
 /// Returns a generator of request bodies, each with one batch as NDJSON.
-fn batches(from: u64, to: u64) -> impl FnMut(&mut Vec<u8>) + Send {
+pub(crate) fn batches(from: u64, to: u64) -> impl FnMut(&mut Vec<u8>) + Send {
     let mut next = from;
     move |body: &mut Vec<u8>| {
         if next == to {
@@ -469,13 +469,19 @@ fn write_singly(address: SocketAddr, span: Duration, is_conditional: bool) -> Re
     })
 }
 
-/// Reads random rows by key; every response is checked.
-fn point_reads(server: &Server, rows: u64, count: usize) -> Result<Latencies> {
+/// Reads random rows by key; every response is checked. `of` returns the number of an existing row for a random number
+/// below `rows`.
+pub(crate) fn point_reads(
+    server: &Server,
+    rows: u64,
+    count: usize,
+    of: &dyn Fn(u64) -> u64,
+) -> Result<Latencies> {
     let mut connection = server.connect()?;
     let mut random = Random::new(11);
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
-        let number = random.index(rows as usize) as u64;
+        let number = of(random.index(rows as usize) as u64);
         let customer = format!("customer-{:04}", number % CUSTOMERS);
         let body = json!({"keys": [{"customer": customer, "n": number}]}).to_string();
         let begun = Instant::now();
@@ -489,7 +495,7 @@ fn point_reads(server: &Server, rows: u64, count: usize) -> Result<Latencies> {
 }
 
 /// Reads pages that begin at random customers.
-fn pages(server: &Server, table: &str, rows: u64, count: usize) -> Result<Latencies> {
+pub(crate) fn pages(server: &Server, table: &str, rows: u64, count: usize) -> Result<Latencies> {
     let mut connection = server.connect()?;
     let mut random = Random::new(12);
     let mut took = Vec::with_capacity(count);

@@ -146,5 +146,7 @@ pub(crate) const ROWS_BUCKETS: Wanted = Wanted::AtMost(2.0);
 pub(crate) const ROWS_DISK: Wanted = Wanted::AtMost(1.2);
 /// Mebibytes of resident memory while writing rows in batches.
 pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);
+/// Median latency of reads after most rows were deleted, as a multiple of that before.
+pub(crate) const ROWS_DELETED: Wanted = Wanted::AtMost(1.2);
 /// Seconds until ready after a kill with a full row buffer.
 pub(crate) const ROWS_READY: Wanted = Wanted::AtMost(2.0);
