@@ -9,8 +9,10 @@
 //! moves single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. Readers read
 //! single rows first, so they never miss a row that moves meanwhile.
 //!
-//! A flush writes blocks so that a row only ever moves to a block with a lower key. A reader that reads several blocks one
-//! after the other, in any direction, therefore misses no row; it drops rows that it has already read.
+//! Rows move between blocks: to a lower one when a block is cut, to a higher one when small blocks are joined. A reader
+//! that reads blocks one after the other drops rows that it has already read. Reading upwards misses no row. Reading
+//! downwards could miss rows that are joined to a block that was read before; it therefore compares this block with the
+//! stored one after it has read the next ones, and begins again if the block has changed.
 
 use std::collections::VecDeque;
 
@@ -130,7 +132,11 @@ impl<'b> Blocks<'b> {
         };
         match direction {
             Direction::Ascending => self.read_ascending(&mut page)?,
-            Direction::Descending => self.read_descending(&mut page)?,
+            Direction::Descending => {
+                while !self.read_descending(&mut page)? {
+                    (page.range, page.found, page.bytes) = (range.clone(), PackedRows::default(), 0);
+                }
+            }
         }
         Ok(page.found)
     }
@@ -153,26 +159,37 @@ impl<'b> Blocks<'b> {
         Ok(())
     }
 
-    fn read_descending(self, page: &mut Page) -> Result<()> {
+    /// Returns false if rows may be missing because blocks were joined meanwhile.
+    fn read_descending(self, page: &mut Page) -> Result<bool> {
+        // A key, and the first block that is not below it.
+        let mut last = None;
         // The block of the highest key of the range may have a key above the range.
         if let Some(end) = page.range.end.clone() {
-            for block in self.from(&end, 1)? {
-                if page.add(&block)? {
-                    return Ok(());
-                }
+            let block = self.from(&end, 1)?.pop();
+            if let Some(block) = &block
+                && page.add(block)?
+            {
+                return Ok(true);
             }
+            last = Some((Bytes::from(end), block));
         }
         let mut rest = Some(page.range.clone());
         while let Some(range) = rest {
             let blocks = self.scan(&range, Direction::Descending, page.block_limit())?;
+            if let Some((key, block)) = &last
+                && self.from(key, 1)?.pop() != *block
+            {
+                return Ok(false);
+            }
             for block in blocks.rows {
                 if page.add(&block)? {
-                    return Ok(());
+                    return Ok(true);
                 }
+                last = Some((block.key.clone(), Some(block)));
             }
             rest = blocks.next;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns a page of blocks.

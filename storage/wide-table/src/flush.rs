@@ -9,6 +9,7 @@
 
 mod changes;
 mod delete;
+mod join;
 mod merge;
 mod packer;
 mod part_writer;
@@ -56,6 +57,8 @@ pub(crate) struct TableFlush<'f> {
     writer: PartWriter<'f>,
     packer: Packer,
     ahead: Ahead,
+    /// Keys of small blocks that were written.
+    small: Vec<Bytes>,
 }
 
 /// Blocks that were read ahead.
@@ -102,6 +105,7 @@ impl<'f> TableFlush<'f> {
             writer: PartWriter::new(store, part.at),
             packer: Packer::new(store.settings.block_bytes),
             ahead: Ahead::default(),
+            small: Vec::new(),
         }
     }
 
@@ -121,6 +125,7 @@ impl<'f> TableFlush<'f> {
             }
         }
         self.writer.finish()?;
+        self.join_small()?;
         // Readers look for blocks once they know this. Before that, no single row may move into a block.
         self.part.detail.set_blocks();
         Ok(self.part)
@@ -294,6 +299,7 @@ impl<'f> TableFlush<'f> {
             });
             return self.writer.put_blocks_now(&changes);
         }
+        self.note_small(&block.key, rows.bytes());
         match changes.last_mut() {
             Some(last) => last.key = block.key,
             None => changes.push(RowChange {

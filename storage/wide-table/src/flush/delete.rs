@@ -4,6 +4,7 @@ use tideline_backend::{Direction, PageLimit, RowChange, WRITE_BYTES_MAX, WRITE_R
 use tideline_model::KeyRange;
 
 use super::TableFlush;
+use super::packer::size;
 use crate::codec;
 use crate::error::Result;
 
@@ -65,6 +66,7 @@ impl TableFlush<'_> {
                     rows.retain(|(key, _)| !range.contains(key));
                     if rows.len() < opened.rows {
                         let value = self.packer.block(&rows).map_err(|reason| self.damaged(reason))?;
+                        self.note_small(&block.key, rows.iter().map(size).sum());
                         changes.push(RowChange {
                             key: block.key,
                             value,

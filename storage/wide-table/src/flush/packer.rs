@@ -33,6 +33,11 @@ impl RowsToPack {
         self.rows.push(row);
     }
 
+    /// Returns the bytes of all rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.iter().map(size).sum()
+    }
+
     /// Returns the rows between the ends. No run ends if less than `bytes_min` follows it.
     fn runs(&self, bytes_min: usize) -> Vec<&[(Bytes, Bytes)]> {
         let mut runs = Vec::with_capacity(1 + self.ends.len());
@@ -49,7 +54,7 @@ impl RowsToPack {
     }
 }
 
-fn size((key, row): &(Bytes, Bytes)) -> usize {
+pub(super) fn size((key, row): &(Bytes, Bytes)) -> usize {
     key.len() + row.len()
 }
 

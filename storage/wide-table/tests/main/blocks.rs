@@ -3,6 +3,8 @@
 //! The tests in `model.rs` compare parts with blocks of several sizes with a naive model.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
@@ -140,6 +142,80 @@ fn a_part_whose_rows_are_deleted_stores_nothing() {
             (stored(&*backend, SINGLES), stored(&*backend, BLOCKS)),
             (vec![], vec![])
         );
+        database.close();
+    });
+}
+
+#[test]
+fn blocks_that_deletes_leave_small_are_joined() {
+    every_backend(|backend| {
+        let backend = backend();
+        let database = Database::open(Arc::clone(&backend), 1);
+        put_rows(&database, 0..3_000, 1);
+        database.flush();
+        let before = stored(&*backend, BLOCKS).len();
+        let deletes: Vec<_> = (0..3_000)
+            .filter(|number| number % 10 != 0)
+            .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
+            .collect();
+        for deletes in deletes.chunks(500) {
+            database.write(deletes);
+        }
+        database.flush();
+        let after = stored(&*backend, BLOCKS).len();
+        assert!(after * 6 < before, "{before} blocks before, {after} after");
+        let left: Vec<(usize, i64)> = (0..300).map(|number| (number * 10, 1)).collect();
+        assert_rows(&database, &left);
+        database.close();
+    });
+}
+
+#[test]
+fn scans_in_both_directions_miss_no_row_while_blocks_are_cut_and_joined() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let kept = |number: &usize| number.is_multiple_of(10);
+        put_rows(&database, 0..1_000, 1);
+        database.flush();
+        let expected: Vec<Bytes> = (0..1_000).filter(kept).map(|number| key(number).into()).collect();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (direction, page) in [
+                (Direction::Descending, 7),
+                (Direction::Ascending, 7),
+                (Direction::Descending, 90),
+            ] {
+                let (database, expected, is_over) = (&database, &expected, &is_over);
+                scope.spawn(move || {
+                    let mut scans = 0;
+                    while !is_over.load(Ordering::Relaxed) || scans == 0 {
+                        let mut rows = database.rows(KeyRange::ALL, direction, page);
+                        if direction == Direction::Descending {
+                            rows.reverse();
+                        }
+                        assert!(
+                            rows.is_sorted_by(|(one, _), (next, _)| one < next),
+                            "each key once, in order"
+                        );
+                        let keys: Vec<Bytes> = rows.into_iter().map(|(key, _)| key).collect();
+                        let kept = expected.iter().filter(|key| keys.binary_search(key).is_ok());
+                        assert_eq!(kept.count(), expected.len(), "every kept row");
+                        scans += 1;
+                    }
+                });
+            }
+            for round in 0..15 {
+                let numbers = || (0..1_000).filter(|number| !kept(number));
+                let deletes: Vec<_> = numbers()
+                    .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
+                    .collect();
+                database.write(&deletes);
+                database.flush();
+                put_rows(&database, numbers(), round);
+                database.flush();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
         database.close();
     });
 }

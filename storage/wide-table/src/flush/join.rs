@@ -1,0 +1,76 @@
+//! Joining of small blocks, which deletes leave behind.
+//!
+//! A scan reads blocks one by one, so many small ones make it slow. A block is joined with the next ones: its rows move to
+//! a block with a higher key, and it is deleted in the same step.
+
+use bytes::Bytes;
+use tideline_backend::{Row, RowChange};
+
+use super::TableFlush;
+use super::packer::size;
+use crate::error::Result;
+
+/// Number of blocks that are read at once.
+const BLOCKS_READ: usize = 64;
+/// Maximum number of small blocks that a flush remembers, so that they are joined.
+const SMALL_MAX: usize = 100_000;
+
+impl TableFlush<'_> {
+    /// Records a written block if it is small: less than a quarter of a full one.
+    pub(super) fn note_small(&mut self, key: &Bytes, bytes: usize) {
+        if bytes < self.store.settings.block_bytes / 4 && self.small.len() < SMALL_MAX {
+            self.small.push(key.clone());
+        }
+    }
+
+    /// Joins the small blocks that were recorded with the blocks after them. The blocks must be written.
+    pub(super) fn join_small(&mut self) -> Result<()> {
+        let mut small = std::mem::take(&mut self.small);
+        // Deletions of ranges have recorded blocks first.
+        small.sort_unstable();
+        let mut passed: Option<Bytes> = None;
+        for key in small {
+            if passed.as_ref().is_some_and(|passed| *passed >= key) {
+                continue;
+            }
+            let blocks = self.blocks().from(&key, BLOCKS_READ);
+            let blocks = blocks.map_err(|error| error.of(self.part.at.table))?;
+            let (mut group, mut bytes): (Vec<Row>, usize) = (Vec::new(), 0);
+            for block in blocks {
+                let of_block = self.open(&block)?.bytes;
+                if bytes + of_block > self.store.settings.block_bytes && !group.is_empty() {
+                    self.join(std::mem::take(&mut group))?;
+                    bytes = 0;
+                    if of_block >= self.store.settings.block_bytes / 4 {
+                        break;
+                    }
+                }
+                bytes += of_block;
+                passed = Some(block.key.clone());
+                group.push(block);
+            }
+            self.join(group)?;
+        }
+        self.writer.finish()
+    }
+
+    /// Moves the rows of consecutive blocks into the last of them.
+    fn join(&mut self, mut group: Vec<Row>) -> Result<()> {
+        if group.len() < 2 {
+            return Ok(());
+        }
+        let mut rows = Vec::new();
+        for block in &group {
+            rows.extend(self.rows_of(block)?);
+        }
+        debug_assert!(rows.iter().map(size).sum::<usize>() > 0);
+        let value = self.packer.block(&rows).map_err(|reason| self.damaged(reason))?;
+        let last = group.pop().map(|block| block.key);
+        let deleted = group.into_iter().map(|block| RowChange {
+            key: block.key,
+            value: None,
+        });
+        let joined = last.map(|key| RowChange { key, value });
+        self.writer.put_blocks(deleted.chain(joined).collect())
+    }
+}
