@@ -1,4 +1,5 @@
-//! Kills at arbitrary moments of long work on rows: copies into a table with another key, and imports by the command.
+//! Tests that kill the server at arbitrary times during long work on rows: a copy into a table with another key, and an
+//! import by `tideline rows import`. In every second round of the import, the command is killed too.
 //!
 //! The work is started again after each kill, as an operator would do. Afterwards every row is there once. The suite
 //! `row_faults` kills at every step of a flush.
@@ -37,7 +38,7 @@ fn count(client: &Client, table: &str, prefix: &Value) -> Option<u64> {
     counted.expect_status(200).json()["count"].as_u64()
 }
 
-/// Returns the records of a CSV file, without the header line, one of which is not valid.
+/// Returns the text of a CSV file: the header line, [`ROWS`] valid records and one record that is not valid.
 fn records() -> String {
     let mut records = String::from("part,n,text\n");
     for n in 0..ROWS {
@@ -71,7 +72,7 @@ fn a_copy_into_another_key_that_is_killed_again_and_again_copies_every_row() {
             .expect_status(200);
     }
     for round in 0..KILLS {
-        // The job of an earlier round may still run; it then goes on by itself.
+        // Does not wait for the job: the kill interrupts it, and the request of the next round starts the copy again.
         let body = json!({"into": "target"}).to_string();
         let headers = [("content-type", "application/json")];
         let sent = server

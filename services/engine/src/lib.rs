@@ -29,7 +29,7 @@
 //! | [`clean`] | removal of timelines without visible points, or silent for too long |
 //! | [`watch`] | stream of writes after a cursor |
 //! | [`check`] | offline check of everything that a backend stores |
-//! | [`hot_ranges`], [`partitions`] | busy key ranges, large machines |
+//! | [`hot_ranges`], [`partitions`] | busy key ranges; machines with the most stored data |
 //! | `warm` | read-ahead after a start |
 //! | `activity` | running writers, growth and busy keys of a table |
 //! | `directory` | catalogs of all tables: replay and flush |

@@ -8,8 +8,8 @@
 //! exists, of parts. If the numbers differ, rows are missing. This is not a loss if the missing rows belong only to
 //! buffered batches that were not synced. A commit is *promised* once it is acknowledged as durable. A buffered batch
 //! stores how many commits were durable when it was written; these commits were promised. A synced batch is written
-//! after all earlier commits are durable. The cold store has the same counts for its loads and for writes to its parts,
-//! but does not count in `rows`.
+//! after all earlier commits are durable. The cold store counts its loads and its writes to parts in the same way, but
+//! does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ impl ShardState {
         let [in_rows, in_parts] = engine.counted_commits()?;
         let in_manifest = self.commits;
         let mut counts = vec![(MANIFEST, in_manifest)];
-        // Highest number of commits that any count proves to have been promised.
+        // Highest number of promised commits according to any of the counts.
         let mut promised = self.durable;
         let others = [
             (ROWS, in_rows, self.rows_since),
@@ -115,9 +115,9 @@ impl ShardState {
                 Some(value) => (number(value, 0)?, durable(value)?),
                 None => (0, 0),
             };
-            // An older build counts only in the manifest and leaves the count in the rows unchanged. The keyspace of
-            // parts may have been created for a commit that failed. If the manifest has lost all its rows, any other
-            // count is higher.
+            // A count without `since` is normally ignored: an older build counts only in the manifest and leaves the
+            // count in the rows unchanged, and a commit that failed may have created the keyspace of parts. But if the
+            // manifest has lost all its rows, `since` is missing too; any other count is then above its count of 0.
             if since.is_some() || count > in_manifest {
                 counts.push((keyspace, count));
                 promised = promised.max(durable);
@@ -136,8 +136,8 @@ impl ShardState {
         Ok(())
     }
 
-    /// Returns true if a keyspace lacks commits of another keyspace, but no promised commits. All keyspaces must then
-    /// get an equal count, so that the missing commits do not count as a loss once a log is gone.
+    /// Returns true if a keyspace lacks commits that another keyspace has, but lacks no promised commits. All keyspaces
+    /// must then get an equal count, so that the missing commits do not count as a loss once a log is gone.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
@@ -337,7 +337,8 @@ fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }
 
-/// Returns the first commit that another keyspace counted; `None` if that keyspace does not count commits.
+/// Reads from a count in the manifest the first commit that was counted in the rows or parts, stored at offset `at`;
+/// `None` if the last commit was not counted there.
 fn since(value: &[u8], at: usize) -> Result<Option<u64>> {
     if value.len() <= at {
         return Ok(None);

@@ -144,8 +144,8 @@ impl Tier {
         }
     }
 
-    /// Returns the tier of the backend that stores the data of this tier. The references to archived rows are stored in
-    /// the cold tier.
+    /// Returns the backend tier that stores the data of this tier. For `Archive`, this is `Cold`, which stores the
+    /// references to archived rows.
     #[must_use]
     pub const fn kept_in(self) -> Self {
         match self {

@@ -205,23 +205,33 @@ impl<'f> TableFlush<'f> {
         })
     }
 
-    /// Returns true if the changed rows and the single rows of a range are many, compared with the block.
+    /// Returns true if the changed rows and the single rows of a range are many: a quarter of the block, by number or by
+    /// size. Without a block, they must fill half of one.
     fn is_merged(&self, span: &Span, waiting: &Waiting, range: &KeyRange) -> Result<bool> {
         let half = self.store.settings.block_bytes / 2;
-        let needed = match &span.block {
-            Some(block) => half.min(self.open(block)?.bytes / 4),
-            None => half,
+        let (rows, bytes) = match &span.block {
+            Some(block) => {
+                let block = self.open(block)?;
+                (block.rows.div_ceil(4), half.min(block.bytes / 4))
+            }
+            None => (STEP.rows_max, half),
         };
-        let missing = needed.saturating_sub(waiting.bytes);
-        if missing == 0 {
+        let missing_rows = rows.saturating_sub(waiting.rows.len());
+        let missing_bytes = bytes.saturating_sub(waiting.bytes);
+        if missing_rows == 0 || missing_bytes == 0 {
             return Ok(true);
         }
         let limit = PageLimit {
-            rows_max: STEP.rows_max,
-            bytes_max: missing,
+            rows_max: missing_rows,
+            bytes_max: missing_bytes,
         };
         let found = self.singles(range, limit)?.rows;
-        Ok(found.iter().map(packable_bytes).sum::<usize>() >= missing)
+        let packable: Vec<usize> = found
+            .iter()
+            .map(packable_bytes)
+            .filter(|bytes| *bytes > 0)
+            .collect();
+        Ok(packable.len() >= missing_rows || packable.iter().sum::<usize>() >= missing_bytes)
     }
 
     /// Reads the single rows that are merged together with changed rows. If they are too many for one step, the changed

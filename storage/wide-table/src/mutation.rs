@@ -1,10 +1,10 @@
 //! Mutations of rows: the unit of writes and of storage.
 //!
 //! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
-//! [`Effect::Replace`]. All mutations are absolute: before they are journalled, an increment is resolved to its result,
-//! and the removal of one version to the remaining versions. Applying the mutations of a row in the order of the
-//! journal gives its state. Applying the last mutations again changes nothing, so a replay after an interrupted flush
-//! is safe.
+//! [`Effect::Replace`]. All mutations are absolute. Before a mutation is journalled, each increment is replaced by its
+//! result, and each removal of one version by a change that clears the column and adds the remaining versions. Applying
+//! the mutations of a row in the order of the journal gives its state. Applying the last mutations again changes
+//! nothing, so a replay after an interrupted flush is safe.
 //!
 //! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
 //! that was journalled before it, regardless of the times of the versions.

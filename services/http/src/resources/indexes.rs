@@ -1,6 +1,6 @@
 //! `/v1/tables/{table}/indexes`: creates, lists, reads and drops secondary indexes of wide tables.
 //!
-//! Reads through an index are scans and counts of rows with the member `index`.
+//! To read through an index, a request to scan or count rows names it in the member `index`.
 
 use axum::Json;
 use axum::extract::State;
@@ -70,9 +70,10 @@ async fn list(
 
 /// Create an index
 ///
-/// An index sorts the rows by a key of its own. The key lists columns of the rows and of the primary key, in all forms
-/// of key columns. A row has an entry if it has a value in every column of the index. Every write maintains the entries
-/// of its rows in the same journal entry, so a read through the index reflects every earlier write.
+/// An index sorts the rows by a key of its own. Its key columns are columns of the rows or of the primary key, and can
+/// have all the forms that key columns of a table can have. A row has an entry if it has a value in every column of
+/// the index. Every write maintains the entries of its rows in the same journal entry, so a read through the index
+/// reflects every earlier write.
 ///
 /// The job `build_index` adds the entries of the existing rows while writes continue; it resumes after a restart. Until
 /// it has ended, reads of the index are refused with status 503. Each index makes each write more expensive: a change
@@ -105,7 +106,7 @@ async fn create(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// Read an index with its state and use
+/// Read an index with its state and usage counters
 #[utoipa::path(
     get, path = "/v1/tables/{table}/indexes/{index}", tag = "rows", operation_id = "read_index",
     params(IndexPath),

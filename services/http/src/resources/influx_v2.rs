@@ -78,7 +78,7 @@ struct BucketQuery {
 
 /// List buckets (InfluxDB 2)
 ///
-/// Buckets are the tables with the model series. A request for a name always returns a bucket, even if no table has
+/// Buckets are the tables whose model is `series`. A request for a name always returns a bucket, even if no table has
 /// this name.
 #[utoipa::path(
     get, path = "/api/v2/buckets", tag = "influx",

@@ -155,8 +155,8 @@ fn bounds_go_by_the_trusted_time_and_doubt_is_retryable() {
         for seconds in [7_200, -7_200] {
             let refused = write(seconds);
             if seconds < 0 && wrong.starts_with("1971") || seconds > 0 && wrong.starts_with("2099") {
-                // The lower bound counts from the earlier clock and the upper bound from the later one. The timestamp
-                // is between both bounds, so it is accepted.
+                // The lower bound is based on the earliest possible current time, the upper bound on the latest. The
+                // timestamp is between both bounds, so it is accepted.
                 refused.expect(200);
                 continue;
             }

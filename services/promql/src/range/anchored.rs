@@ -24,8 +24,8 @@ struct Ends {
 impl Window<'_> {
     /// Finds the samples used for the range. `first` is the last sample at or before the start, otherwise the first
     /// sample. `last` is the last sample; in a smoothed range, the first sample at or after the end, if any. Returns
-    /// `None` without samples, if all samples are at or before the start, or if a smoothed range ends before the first
-    /// sample.
+    /// `None` if there are no samples, if all samples are at or before the start, or if a smoothed range ends before the
+    /// first sample.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]
@@ -251,7 +251,7 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
         }));
     }
     let at_end = match is_last {
-        // The hint compares two samples and does not apply to the value at another time.
+        // The reset hint describes the change between two samples. It does not apply to a value at another time.
         true => Histogram {
             reset_hint: ResetHint::Unknown,
             ..Histogram::clone(&window.histograms[before])

@@ -161,7 +161,7 @@ fn random_query(dice: &mut Dice) -> PointQuery {
     }
 }
 
-/// Returns `None` or a random fill that the columns of all `functions` of a field with these types support.
+/// Returns a random fill, or `None`. Each of `functions`, applied to a field with these types, supports the fill.
 fn fill_for(dice: &mut Dice, types: &[ValueType], functions: &[Function]) -> Option<Fill> {
     let kind = types[0].kind();
     let is_number = |function: &Function| function.gives(kind) == ValueKind::Number;

@@ -8,7 +8,7 @@ use crate::scheduler::Scheduler;
 
 /// Started job that attaches an archive.
 pub struct AttachJob {
-    /// Job in the list.
+    /// Handle of the job in the scheduler's list of jobs.
     pub job: RequestedJob,
     plan: AttachPlan,
 }

@@ -1,8 +1,9 @@
 //! Block checksums of a file: every part that is read back is verified before it is decoded.
 //!
 //! Readers fetch parts of a file, but its SHA-256 covers the whole file. A metadata entry in the footer therefore has a
-//! CRC-32 of each block before the page indexes. The description has a SHA-256 of the footer and of the page indexes
-//! that readers use. Blocks are independent of pages, so page headers and the bytes between pages are covered too.
+//! CRC-32 of each block before the page indexes. The description of the segment, a separate object, has one SHA-256 per
+//! file, which covers the page indexes that readers use and the footer. Blocks are independent of pages, so page
+//! headers and the bytes between pages are covered too.
 
 use std::io::{self, Write};
 use std::ops::Range;

@@ -28,7 +28,7 @@ pub(crate) struct ContentId(pub(crate) u128);
 impl ContentId {
     /// Returns the id of the content with the given SHA-256 (in hexadecimal).
     pub(crate) fn of(sha256: &str) -> Self {
-        // The text may come from a foreign description and have any content, so it is hashed.
+        // The text may come from the segment description of another database and may be any text, so it is hashed.
         let [first, ..] = *digest::sha256(sha256.as_bytes()).as_chunks().0 else {
             return Self(0);
         };

@@ -1,6 +1,6 @@
 //! Rows of key spaces, parts and segments, as ordered maps.
 //!
-//! For each key with buffered changes the durable state is stored separately, so that a power failure can restore it.
+//! The durable state of each key with buffered changes is stored separately. The simulated power cut restores it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
