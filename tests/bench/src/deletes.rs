@@ -16,7 +16,7 @@ use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
 
-/// Of so many consecutive rows of a customer, one is kept.
+/// Number of consecutive rows of a customer of which all but the first are deleted.
 const KEPT: u64 = 10;
 
 /// Medians of reads.

@@ -7,7 +7,7 @@ use tideline_backend::Row;
 
 use crate::buffer::Mutations;
 
-/// What a part and a generation hold for one key.
+/// Stored rows and unflushed changes of one key.
 #[derive(Debug)]
 pub(crate) struct MergedRow {
     pub(crate) key: Bytes,
