@@ -44,8 +44,8 @@ pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> 
     Ok(counted(app, received.await?))
 }
 
-/// Decompresses the body of a request that is not a write. Uses a blocking thread only for a compressed body.
-pub(crate) async fn decode_small(body: ReceivedBody) -> Result<BodyBytes> {
+/// Decompresses the body of a request. Uses a blocking thread only for a compressed body.
+pub(crate) async fn decode(body: ReceivedBody) -> Result<BodyBytes> {
     match body.is_compressed() {
         true => blocking(move || Ok(body.decode()?)).await,
         false => Ok(body.decode()?),

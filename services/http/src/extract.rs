@@ -37,7 +37,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         }
         let limits = body::request_limits(&app.settings);
         let received = body::receive(request, app, limits).await?;
-        let decoded = body::decode_small(received).await?;
+        let decoded = body::decode(received).await?;
         plain::read(&decoded).map(Json).map_err(unreadable)
     }
 }

@@ -365,8 +365,7 @@ impl<'f> TableFlush<'f> {
         let has_single = single.is_some();
         let base = match (single, changes.first().is_some_and(|first| is_base(first))) {
             (_, true) => None,
-            (Some(single), false) if codec::is_delete(&single) => None,
-            (Some(single), false) => self.store.joined(&self.part, &key, single)?,
+            (Some(single), false) => self.whole(&key, single)?,
             (None, false) => packed.clone(),
         };
         let stored = self.stored_row(&key, base.as_ref(), &changes)?;
@@ -381,34 +380,39 @@ impl<'f> TableFlush<'f> {
         Ok(stored.map(|row| (key, row)))
     }
 
+    /// Returns a single row, with its fragments joined; `None` for the marker of a deleted row.
+    fn whole(&self, key: &[u8], single: Bytes) -> Result<Option<Bytes>> {
+        match codec::is_delete(&single) {
+            true => Ok(None),
+            false => self.store.joined(&self.part, key, single),
+        }
+    }
+
     /// Writes changed rows as single rows. `block` is the block of their span.
     fn write_singly(&mut self, block: Option<&Row>, waiting: VecDeque<(Bytes, Mutations)>) -> Result<()> {
-        let mut packed = None;
+        let first = block.map(|block| self.open(block)).transpose()?;
+        let first = first.map(|block| block.first);
+        // Decoded once, and only if a change depends on a packed row.
+        let mut packed: Option<Vec<(Bytes, Bytes)>> = None;
         for (key, changes) in waiting {
-            let base = match changes.first().is_some_and(|first| is_base(first)) {
-                true => None,
-                false => match (self.single(&key)?, block) {
-                    (Some(single), _) if codec::is_delete(&single) => None,
-                    (Some(single), _) => self.store.joined(&self.part, &key, single)?,
-                    (None, None) => None,
-                    (None, Some(block)) => {
-                        let rows = match packed.take() {
-                            Some(rows) => rows,
-                            None => self.rows_of(block)?,
-                        };
-                        let found = rows.binary_search_by(|(other, _)| other.cmp(&key)).ok();
-                        let found = found.map(|at| rows[at].1.clone());
-                        packed = Some(rows);
-                        found
-                    }
-                },
-            };
+            // Rows below the first row of the block, or without a block, are not packed.
+            let may_be_packed = first.is_some_and(|first| key >= first);
+            let mut base = None;
+            if !changes.first().is_some_and(|first| is_base(first)) {
+                if let Some(single) = self.single(&key)? {
+                    base = self.whole(&key, single)?;
+                } else if let Some(block) = block.filter(|_| may_be_packed) {
+                    let rows = match packed.take() {
+                        Some(rows) => rows,
+                        None => self.rows_of(block)?,
+                    };
+                    let found = rows.binary_search_by(|(other, _)| other.cmp(&key));
+                    base = found.ok().map(|at| rows[at].1.clone());
+                    packed = Some(rows);
+                }
+            }
             let stored = self.stored_row(&key, base.as_ref(), &changes)?;
-            // A deleted row that a block may contain needs a marker that hides it.
-            let may_be_packed = match block {
-                Some(block) => key >= self.open(block)?.first,
-                None => false,
-            };
+            // The marker of a deleted row hides a packed row.
             let stored = stored.or_else(|| may_be_packed.then(codec::deleted_marker));
             self.writer.put_single(key, stored)?;
         }

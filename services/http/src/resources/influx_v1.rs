@@ -145,7 +145,7 @@ async fn query_post(
 ) -> Result<Response> {
     let is_form = content_type(request.headers()) == "application/x-www-form-urlencoded";
     let received = body::receive(request, &app, body::request_limits(&app.settings)).await?;
-    let form = body::decode_small(received).await?;
+    let form = body::decode(received).await?;
     if query.q.is_some() || !is_form {
         return respond(&app, query.q, Access::Change).await;
     }

@@ -209,10 +209,7 @@ async fn write(
     }
     let engine = Arc::clone(&app.engine);
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
-    let body = match is_small {
-        true => received.decode()?,
-        false => blocking(move || Ok(received.decode()?)).await?,
-    };
+    let body = body::decode(received).await?;
     let table = engine.wide_table(&table)?;
     if is_small && settings.key.is_none() {
         let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;

@@ -39,7 +39,7 @@ impl FromRequest<App> for Parameters {
             }
         }
         let received = body::receive(request, app, body::request_limits(&app.settings)).await?;
-        let form = body::decode_small(received).await?;
+        let form = body::decode(received).await?;
         Ok(Self::read([form.trim_ascii_end(), address.as_bytes()]))
     }
 }

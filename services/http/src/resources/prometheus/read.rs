@@ -40,7 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn read(caller: Caller, request: Request) -> Result<Response> {
     let app = caller.app.clone();
     let received = body::receive_snappy(request, &app, body::request_limits(&app.settings)).await?;
-    let read = RemoteRead::decode(&body::decode_small(received).await?)?;
+    let read = RemoteRead::decode(&body::decode(received).await?)?;
     let is_streamed = read.is_streamed();
     let content_type = match is_streamed {
         true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
