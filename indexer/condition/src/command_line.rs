@@ -11,6 +11,7 @@
 //! | `@owner=team-a` | the attribute `owner`; `7`, `true` and `false` are a number and booleans, not texts |
 //! | `tag:source=x` | the tag `source`; the prefix is needed because a property has the same name |
 //! | `usage>90`, `>=`, `<`, `<=`, `=`, `!=` | conditions on values: the field `usage` |
+//! | `total>5`, `note^=re`, `note=~r.*`, and all other symbols | conditions on rows: the column `total` or `note` |
 //! | `state="12"` | quotes force text if the value would parse as a number or boolean |
 //! | `{"or": […]}` | a tree in JSON, as in the HTTP API |
 
@@ -59,6 +60,10 @@ pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
                 "{text:?} is not a condition on values; write one such as usage>90, state=idle, state!=idle or a tree in \
                  JSON"
             ),
+            Domain::Rows => format!(
+                "{text:?} is not a condition on rows; write one such as total>5, state!=open, note^=re, note=~r.* or a \
+                 tree in JSON"
+            ),
         }));
     };
     let subject = domain.typed_subject(key);
@@ -100,7 +105,7 @@ fn typed(domain: Domain, condition: &Condition) -> Option<String> {
         Subject::Attribute(name) => format!("@{name}"),
         Subject::Tag(name) if domain.typed_subject(name) == *subject => name.clone(),
         Subject::Tag(name) => format!("tag:{name}"),
-        Subject::Field(name) => name.clone(),
+        Subject::Field(name) | Subject::Column(name) => name.clone(),
         property => serde_json::to_value(property.property()?)
             .ok()?
             .as_str()?
@@ -203,6 +208,33 @@ mod tests {
         }
         for wrong in ["usage", ">1", "", "{"] {
             assert!(parse(Domain::Values, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn conditions_on_rows_become_trees() {
+        for (text, expected) in [
+            ("total>5.5", json!({"column": "total", "gt": 5.5})),
+            (
+                "placed>=2026-01-01T00:00:00Z",
+                json!({"column": "placed", "gte": "2026-01-01T00:00:00Z"}),
+            ),
+            ("state!=open", json!({"column": "state", "not_equals": "open"})),
+            ("open=true", json!({"column": "open", "equals": true})),
+            ("note^=re", json!({"column": "note", "prefix": "re"})),
+            ("note=~r.*", json!({"column": "note", "regex": "r.*"})),
+            ("note!~r.*", json!({"not": {"column": "note", "regex": "r.*"}})),
+            ("id=x", json!({"column": "id", "equals": "x"})),
+            ("@a=x", json!({"column": "@a", "equals": "x"})),
+            (
+                r#"{"field": "a", "text": "b"}"#,
+                json!({"column": "a", "text": "b", "distance": 0}),
+            ),
+        ] {
+            assert_eq!(tree(Domain::Rows, text), expected, "{text}");
+        }
+        for wrong in ["total", ">1", "", "{"] {
+            assert!(parse(Domain::Rows, wrong).is_err(), "{wrong}");
         }
     }
 }

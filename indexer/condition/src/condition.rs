@@ -29,7 +29,7 @@ pub const STATE_BYTES: u64 = 1_024;
 /// may take [`tideline_pattern::REQUEST_BYTES_MAX`].
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// Selection of records: timelines, or points by their values. [`crate::Matcher::new`] checks it.
+/// Selection of records: timelines, points by their values, or rows. [`crate::Matcher::new`] checks it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Condition {
     /// Matches every record. Its JSON form is an empty `and`.
@@ -52,8 +52,8 @@ pub enum Condition {
     },
 }
 
-/// A named property of a record. A missing source, tag or attribute equals the empty text. A missing field passes
-/// neither an equality nor an inequality test.
+/// A named property of a record. A missing source, tag or attribute equals the empty text. A missing field or column
+/// passes neither an equality nor an inequality test.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The measurement.
@@ -75,6 +75,9 @@ pub enum Subject {
     LastSeen,
     /// Value of a field of a point.
     Field(String),
+    /// Value of a column of a row. A list has several values. Timestamps are [`Signed`](crate::ValueRef::Signed)
+    /// nanoseconds.
+    Column(String),
 }
 
 /// Property that every timeline has, named as in JSON. The command line accepts the same names, except `any`.
@@ -151,10 +154,11 @@ impl Subject {
             Self::FirstSeen => "first seen".to_owned(),
             Self::LastSeen => "last seen".to_owned(),
             Self::Field(name) => format!("field {name:?}"),
+            Self::Column(name) => format!("column {name:?}"),
         }
     }
 
-    /// Returns the property of the subject; `None` for tags, attributes and fields.
+    /// Returns the property of the subject; `None` for tags, attributes, fields and columns.
     pub fn property(&self) -> Option<Property> {
         match self {
             Self::Measurement => Some(Property::Measurement),
@@ -163,7 +167,7 @@ impl Subject {
             Self::Id => Some(Property::Id),
             Self::FirstSeen => Some(Property::FirstSeen),
             Self::LastSeen => Some(Property::LastSeen),
-            Self::Tag(_) | Self::Attribute(_) | Self::Field(_) => None,
+            Self::Tag(_) | Self::Attribute(_) | Self::Field(_) | Self::Column(_) => None,
         }
     }
 
@@ -171,7 +175,7 @@ impl Subject {
     pub(crate) fn is_text(&self) -> bool {
         matches!(
             self,
-            Self::Measurement | Self::Source | Self::Tag(_) | Self::Attribute(_)
+            Self::Measurement | Self::Source | Self::Tag(_) | Self::Attribute(_) | Self::Column(_)
         )
     }
 }

@@ -9,6 +9,8 @@ pub enum Domain {
     Timelines,
     /// Points by the values of their fields.
     Values,
+    /// Rows of wide tables by the values of their columns.
+    Rows,
 }
 
 impl Domain {
@@ -22,13 +24,24 @@ impl Domain {
         match self {
             Self::Timelines => &["tag", "attribute", "property"],
             Self::Values => &["field"],
+            Self::Rows => &["column"],
+        }
+    }
+
+    /// Returns the current name of a JSON member. Earlier clients name the column of a row `field`.
+    pub(crate) fn current_name(self, name: &str) -> &str {
+        match (self, name) {
+            (Self::Rows, "field") => "column",
+            _ => name,
         }
     }
 
     /// Returns the subject that a command-line key names.
     pub(crate) fn typed_subject(self, key: &str) -> Subject {
-        if self == Self::Values {
-            return Subject::Field(key.to_owned());
+        match self {
+            Self::Timelines => {}
+            Self::Values => return Subject::Field(key.to_owned()),
+            Self::Rows => return Subject::Column(key.to_owned()),
         }
         match key {
             "measurement" => Subject::Measurement,

@@ -21,11 +21,11 @@ pub enum ConditionError {
         /// Description of the subject.
         subject: String,
     },
-    /// A test of a field does not support the given values.
-    #[error("field {field:?}: {reason}")]
+    /// A test of a field or column does not support the given values.
+    #[error("{subject}: {reason}")]
     Values {
-        /// Field name.
-        field: String,
+        /// Description of the subject.
+        subject: String,
         /// Reason, for humans.
         reason: &'static str,
     },

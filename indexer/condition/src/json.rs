@@ -8,6 +8,7 @@
 //!   {"not": {"property": "last_seen", "range": {"end": "now-1d"}}}
 //! ]}
 //! {"and": [{"field": "usage_user", "gt": 90}, {"not": {"field": "state", "in": ["idle", "off"]}}]}
+//! {"and": [{"column": "total", "gte": 5, "lt": 10}, {"column": "note", "text": "urgent delivery"}]}
 //! ```
 //!
 //! A node is exactly one of `and`, `or`, `not`, `saved`, or a subject with a test. Null members count as absent.
@@ -147,11 +148,13 @@ pub enum Fault {
 }
 
 impl Member {
-    /// Returns the form in a domain; `None` if the domain does not support the member.
+    /// Returns the form in a domain; `None` if the domain does not support the member. Rows have the form for values if
+    /// there is one, otherwise the form for timelines.
     pub fn form(&self, domain: Domain) -> Option<&Form> {
         match domain {
             Domain::Timelines => self.timelines.as_ref(),
             Domain::Values => self.values.as_ref(),
+            Domain::Rows => self.values.as_ref().or(self.timelines.as_ref()),
         }
     }
 }
@@ -318,11 +321,12 @@ enum NodeMember {
 
 /// Returns the names of all members of a domain.
 fn known_names(domain: Domain) -> &'static [&'static str] {
-    static NAMES: LazyLock<[Vec<&'static str>; 2]> =
-        LazyLock::new(|| [Domain::Timelines, Domain::Values].map(all_names));
+    static NAMES: LazyLock<[Vec<&'static str>; 3]> =
+        LazyLock::new(|| [Domain::Timelines, Domain::Values, Domain::Rows].map(all_names));
     match domain {
         Domain::Timelines => &NAMES[0],
         Domain::Values => &NAMES[1],
+        Domain::Rows => &NAMES[2],
     }
 }
 
@@ -351,7 +355,8 @@ impl Visitor<'_> for Key {
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
         let domain = self.0;
         let names = known_names(domain);
-        let Some(name) = names.iter().copied().find(|known| *known == name) else {
+        let current = domain.current_name(name);
+        let Some(name) = names.iter().copied().find(|known| *known == current) else {
             return Err(E::unknown_field(name, names));
         };
         let known = match name {
@@ -467,6 +472,7 @@ impl<'de> Visitor<'de> for Node {
                     let of = |key| match name {
                         "tag" => Subject::Tag(key),
                         "attribute" => Subject::Attribute(key),
+                        "column" => Subject::Column(key),
                         _ => Subject::Field(key),
                     };
                     subjects.extend(map.next_value::<Option<String>>()?.map(of));
@@ -564,13 +570,14 @@ fn one_kind(domain: Domain) -> &'static str {
             "a condition is exactly one of: and, or, not, saved, or a subject (tag, attribute or property) with a test"
         }
         Domain::Values => "a condition on values is exactly one of: and, or, not, or a field with a test",
+        Domain::Rows => "a condition on rows is exactly one of: and, or, not, or a column with a test",
     }
 }
 
 fn one_subject(domain: Domain) -> &'static str {
     match domain {
         Domain::Timelines => "a test has exactly one subject: tag, attribute or property",
-        Domain::Values => one_kind(domain),
+        Domain::Values | Domain::Rows => one_kind(domain),
     }
 }
 
@@ -578,6 +585,7 @@ fn one_test(domain: Domain) -> String {
     let whose = match domain {
         Domain::Timelines => "a subject",
         Domain::Values => "a field",
+        Domain::Rows => "a column",
     };
     format!("{whose} has exactly one test: {}", names_of_operators(domain))
 }
@@ -596,6 +604,7 @@ impl Serialize for Condition {
                     Subject::Tag(key) => map.serialize_entry("tag", key)?,
                     Subject::Attribute(key) => map.serialize_entry("attribute", key)?,
                     Subject::Field(name) => map.serialize_entry("field", name)?,
+                    Subject::Column(name) => map.serialize_entry("column", name)?,
                     property => map.serialize_entry("property", &property.property())?,
                 }
                 for (name, content) in test.write() {
@@ -638,6 +647,14 @@ mod tests {
                 r#"{"field":"a","between":[-1.5,18446744073709551615]}"#,
             ),
             (Domain::Values, r#"{"field":"a","not_equals":true}"#),
+            (
+                Domain::Rows,
+                r#"{"or":[{"column":"a","gte":9007199254740993,"lt":9007199254740999},{"not":{"column":"b","prefix":"x"}}]}"#,
+            ),
+            (
+                Domain::Rows,
+                r#"{"and":[{"column":"a","text":"b c","distance":1},{"column":"a","range":{"start":"now-1h"}}]}"#,
+            ),
         ] {
             let read = from_str(domain, json).expect(json);
             assert_eq!(serde_json::to_string(&read).expect("plain data"), json);
@@ -645,6 +662,11 @@ mod tests {
         let read =
             from_str(Domain::Timelines, r#"{"tag":"a","equals":"b","prefix":null}"#).expect("null is absent");
         assert_eq!(read, Condition::tag("a", "b"));
+        let read = from_str(Domain::Rows, r#"{"field":"a","exists":true}"#).expect("the earlier name");
+        assert_eq!(
+            serde_json::to_string(&read).expect("plain data"),
+            r#"{"column":"a","exists":true}"#
+        );
     }
 
     #[test]
@@ -712,6 +734,29 @@ mod tests {
                 "unknown field `greater`",
             ),
             (Domain::Values, r#"{"tag":"a","equals":1}"#, "unknown field `tag`"),
+            (
+                Domain::Values,
+                r#"{"column":"a","equals":1}"#,
+                "unknown field `column`",
+            ),
+            (Domain::Rows, "{}", "exactly one of: and, or, not, or a column"),
+            (
+                Domain::Rows,
+                r#"{"column":"a"}"#,
+                "a column has exactly one test: equals, not_equals, in, prefix, suffix, wildcard, regex, fuzzy, \
+                text, phrase, gt, gte, lt, lte, between, exists, range, near, box or polygon",
+            ),
+            (
+                Domain::Rows,
+                r#"{"column":"a","field":"b","gt":1}"#,
+                "duplicate field `column`",
+            ),
+            (Domain::Rows, r#"{"saved":"mine"}"#, "unknown field `saved`"),
+            (
+                Domain::Rows,
+                r#"{"column":"a","gt":1,"prefix":"b"}"#,
+                "exactly one test",
+            ),
         ] {
             let error = from_str(domain, json).expect_err(json).to_string();
             assert!(error.contains(said), "{json}: {error}");

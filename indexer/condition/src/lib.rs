@@ -1,7 +1,7 @@
 //! The condition tree used by all interfaces: AST, parsers, operators and evaluation.
 //!
-//! A [`Condition`] combines tests of subjects with and, or, not. The same tree selects timelines and filters points
-//! by their values. A [`Matcher`] is the checked, compiled form, which is evaluated on any [`Record`]. The search
+//! A [`Condition`] combines tests of subjects with and, or, not. The same tree selects timelines, and filters points
+//! by their values and rows by their columns. A [`Matcher`] is the checked, compiled form, which is evaluated on any [`Record`]. The search
 //! index and the column filter of queries evaluate the compiled tree ([`Node`]) themselves and must produce the same
 //! result.
 //!
@@ -19,7 +19,7 @@
 //! | [`condition`] | [`Condition`], [`Subject`] and the limits |
 //! | [`operators`] | [`Test`]: the list of operators |
 //! | [`literal`] | [`Literal`]: values that operators compare with |
-//! | [`domain`] | [`Domain`]: the subjects and forms available for timelines and for values |
+//! | [`domain`] | [`Domain`]: the subjects and forms available for timelines, for values and for rows |
 //! | [`json`] | JSON form |
 //! | [`command_line`] | command-line form |
 //! | [`matcher`] | [`Matcher`] and [`Node`] |

@@ -61,7 +61,7 @@ pub enum Node {
     /// Matches if the node does not match.
     Not(Box<Node>),
     /// Matches if one of the texts passes; a test for words matches if all texts together contain the words. A missing
-    /// subject is the empty text.
+    /// subject is the empty text, except a column, which never passes.
     Text(Subject, TextTest),
     /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),
@@ -201,7 +201,7 @@ impl Node {
 }
 
 /// Returns true if one of the texts of a subject passes. For words, all texts together must contain them. A
-/// missing subject is the empty text.
+/// missing subject is the empty text; a missing column does not pass.
 fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     let mut is_missing = true;
     let passes = match test {
@@ -217,7 +217,8 @@ fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
             matches!(value, ValueRef::Text(text) if test.matches(text))
         }),
     };
-    passes || is_missing && test.matches("")
+    let is_empty_text = is_missing && !matches!(subject, Subject::Column(_));
+    passes || is_empty_text && test.matches("")
 }
 
 /// Compiler of a condition; enforces the limits on nodes, automaton states and patterns.

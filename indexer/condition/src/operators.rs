@@ -23,8 +23,8 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     const MEMBERS: &'static [Member];
     /// Command-line symbols.
     const SYMBOLS: &'static [Symbol] = &[];
-    /// Codes in stable bytes, for timelines and for values. Operators without a code are written as JSON. New
-    /// operators need no code.
+    /// Codes in stable bytes, for timelines and for values. Conditions on rows have no codes. Operators without a code
+    /// are written as JSON. New operators need no code.
     const CODES: [Option<u8>; 2] = [None, None];
     /// Name in the message that a subject does not support the operator.
     const DESCRIBED: &'static str;
@@ -90,6 +90,7 @@ impl Symbol {
         match domain {
             Domain::Timelines => self.timelines,
             Domain::Values => self.values,
+            Domain::Rows => self.values || self.timelines,
         }
     }
 }
@@ -158,7 +159,7 @@ macro_rules! operators {
                 let codes = match self {
                     $(Self::$operator(_) => $operator::CODES,)*
                 };
-                codes[domain as usize]
+                codes.get(domain as usize).copied().flatten()
             }
 
             /// Appends the values to stable bytes.
@@ -248,10 +249,13 @@ pub(crate) fn names_of_operators(domain: Domain) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (listed, members) in LISTED {
         if members.iter().any(|member| member.form(domain).is_some()) {
+            let is_of_values = members.iter().any(|member| member.values.is_some());
             match domain {
-                Domain::Timelines => names.extend(*listed),
-                // For values, each bound is listed as a separate test.
-                Domain::Values => names.extend(members.iter().map(|member| member.name)),
+                // For values and rows, each bound is listed as a separate test.
+                Domain::Values | Domain::Rows if is_of_values => {
+                    names.extend(members.iter().map(|member| member.name));
+                }
+                _ => names.extend(*listed),
             }
         }
     }

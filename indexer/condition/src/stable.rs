@@ -2,8 +2,8 @@
 //! bytes.
 //!
 //! Numbers have a fixed width, texts and lists have a length prefix, and each alternative has a permanent code.
-//! Conditions with equal bytes therefore match the same records. The codes differ between the two domains for
-//! compatibility with existing tokens.
+//! Conditions with equal bytes therefore match the same records. The codes differ between timelines and values for
+//! compatibility with existing tokens. Rows use the codes of values, and their leaves are JSON.
 
 use std::ops::Bound;
 
@@ -66,7 +66,7 @@ impl StableBytes {
     pub(crate) fn literal(&mut self, literal: &Literal) {
         match self.domain {
             Domain::Timelines => self.attribute(literal),
-            Domain::Values => self.value(literal),
+            Domain::Values | Domain::Rows => self.value(literal),
         }
     }
 
@@ -82,15 +82,15 @@ impl StableBytes {
                 self.choice(2);
                 self.double(literal);
             }
-            (Domain::Values, Bound::Included(literal)) => {
+            (Domain::Values | Domain::Rows, Bound::Included(literal)) => {
                 self.choice(0);
                 self.value(literal);
             }
-            (Domain::Values, Bound::Excluded(literal)) => {
+            (Domain::Values | Domain::Rows, Bound::Excluded(literal)) => {
                 self.choice(1);
                 self.value(literal);
             }
-            (Domain::Values, Bound::Unbounded) => self.choice(2),
+            (Domain::Values | Domain::Rows, Bound::Unbounded) => self.choice(2),
         }
     }
 
@@ -98,7 +98,7 @@ impl StableBytes {
         // Codes of `And`, `Or`, `Not` and a leaf. Saved searches use `BY_JSON`.
         let [and, or, not, leaf] = match self.domain {
             Domain::Timelines => [1, 2, 3, 4],
-            Domain::Values => [0, 1, 2, 3],
+            Domain::Values | Domain::Rows => [0, 1, 2, 3],
         };
         match condition {
             Condition::All if self.domain == Domain::Timelines => self.choice(0),
@@ -160,6 +160,13 @@ impl StableBytes {
             Subject::Field(name) => {
                 if self.domain == Domain::Timelines {
                     self.choice(8);
+                }
+                self.text(name);
+            }
+            // The same applies to the columns of conditions on rows.
+            Subject::Column(name) => {
+                if self.domain != Domain::Rows {
+                    self.choice(9);
                 }
                 self.text(name);
             }
@@ -298,5 +305,16 @@ mod tests {
             &number(3.0),
         ];
         assert_eq!(stable_bytes(&timelines, Domain::Timelines), expected.concat());
+        let leaf = r#"{"column":"s","exists":false}"#;
+        let rows = condition(Domain::Rows, &format!(r#"{{"or":[{leaf}]}}"#));
+        let expected = [
+            &[1][..],
+            &1u64.to_le_bytes(),
+            &[2, 3],
+            &text("s"),
+            &[BY_JSON],
+            &text(leaf),
+        ];
+        assert_eq!(stable_bytes(&rows, Domain::Rows), expected.concat());
     }
 }

@@ -229,7 +229,12 @@ fn check(request: &FacetRequest) -> Result<()> {
     let is_counted = |subject: &&Subject| {
         !matches!(
             subject,
-            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_)
+            Subject::Any
+                | Subject::Id
+                | Subject::FirstSeen
+                | Subject::LastSeen
+                | Subject::Field(_)
+                | Subject::Column(_)
         )
     };
     match request.by.iter().find(|subject| !is_counted(subject)) {
@@ -384,9 +389,12 @@ impl Values {
                 Some(other) => self.number_of_other(other),
                 None => MISSING,
             },
-            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => {
-                MISSING
-            }
+            Subject::Any
+            | Subject::Id
+            | Subject::FirstSeen
+            | Subject::LastSeen
+            | Subject::Field(_)
+            | Subject::Column(_) => MISSING,
         }
     }
 

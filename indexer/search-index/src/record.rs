@@ -59,7 +59,7 @@ impl Record for TimelineRecord<'_> {
             Subject::Id => take(ValueRef::Id(entry.id())),
             Subject::FirstSeen => self.seen.is_some_and(|seen| take(ValueRef::Time(seen.first))),
             Subject::LastSeen => self.seen.is_some_and(|seen| take(ValueRef::Time(seen.last))),
-            Subject::Field(_) => false,
+            Subject::Field(_) | Subject::Column(_) => false,
         }
     }
 }

@@ -86,6 +86,8 @@ pub(crate) fn texts<'a>(subject: &Subject, entry: &Entry<'a>) -> Vec<(Subject, &
             }
         }
         // These subjects have no text tests.
-        Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => Vec::new(),
+        Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) | Subject::Column(_) => {
+            Vec::new()
+        }
     }
 }

@@ -292,7 +292,7 @@ impl<'a> SegmentView<'a> {
             Subject::Tag(key) => self.keyed(Keyed::Tag(key), test, bound)?,
             Subject::Attribute(key) => self.keyed(Keyed::Attribute(key), test, bound)?,
             // These subjects have no text tests.
-            Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => {
+            Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) | Subject::Column(_) => {
                 return Ok(Bounded::exact(RoaringBitmap::new()));
             }
         };
@@ -326,7 +326,9 @@ impl<'a> SegmentView<'a> {
     fn exists(&self, subject: &Subject) -> tantivy::Result<RoaringBitmap> {
         match subject {
             Subject::Measurement | Subject::Any | Subject::Id => Ok(self.all.clone()),
-            Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => Ok(RoaringBitmap::new()),
+            Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) | Subject::Column(_) => {
+                Ok(RoaringBitmap::new())
+            }
             Subject::Tag(key) => self.tagged(key),
             Subject::Attribute(key) => {
                 let keys = Token::attribute_keys(self.table);

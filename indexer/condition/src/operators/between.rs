@@ -1,4 +1,4 @@
-//! `between`: the value of a field is in an inclusive range.
+//! `between`: the value of a field or column is in an inclusive range.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that the value of a field is between these two values, both inclusive. The lower value is first.
+/// Test that the value of a field or column is between these two values, both inclusive. The lower value is first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Between(pub Box<[Literal; 2]>);
 
@@ -41,9 +41,9 @@ impl Operator for Between {
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
         let [from, to] = &*self.0;
         match subject {
-            Subject::Field(field) => {
+            Subject::Field(_) | Subject::Column(_) => {
                 let ends = (Bound::Included(from), Bound::Included(to));
-                intervals(subject, field, &[ends], false).map(Some)
+                intervals(subject, &[ends], false).map(Some)
             }
             _ => Ok(None),
         }
@@ -66,6 +66,10 @@ mod tests {
         assert!(holds(r#"{"field":"state","between":["a","c"]}"#));
         assert!(!holds(r#"{"field":"count","between":[8,6]}"#));
         assert!(!holds(r#"{"field":"missing","between":[0,9]}"#));
+        assert!(holds(r#"{"column":"items","between":[7,7.5]}"#));
+        assert!(holds(r#"{"column":"labels","between":["s","t"]}"#));
+        assert!(!holds(r#"{"column":"labels","between":["c","d"]}"#));
+        assert!(!holds(r#"{"column":"missing","between":[0,9]}"#));
         assert!(refuses(r#"{"field":"count","between":[1]}"#).contains("invalid length"));
         assert!(refuses(r#"{"tag":"count","between":[1,2]}"#).contains("unknown field `between`"));
     }

@@ -1,6 +1,6 @@
 //! `gt`, `gte`, `lt`, `lte`: the subject satisfies a lower bound, an upper bound, or both.
 //!
-//! A test of a timeline may have both bounds; a test of a value has exactly one.
+//! A test of a timeline or a row may have both bounds; a test of a value has exactly one.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -16,7 +16,8 @@ use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest, read};
 
 /// Test that the subject is between two bounds; one side may be unbounded. For timelines, the subject is a numeric
-/// attribute, or a measurement, source or tag whose text parses as a number. For points, it is a number or a text.
+/// attribute, or a measurement, source or tag whose text parses as a number. For points and rows, it is a number or a
+/// text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
     /// Lower bound.
@@ -126,8 +127,8 @@ impl Operator for Compare {
     }
 
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
-        if let Subject::Field(field) = subject {
-            return intervals(subject, field, &[(self.low.as_ref(), self.high.as_ref())], false).map(Some);
+        if let Subject::Field(_) | Subject::Column(_) = subject {
+            return intervals(subject, &[(self.low.as_ref(), self.high.as_ref())], false).map(Some);
         }
         let (Some(low), Some(high)) = (double(&self.low), double(&self.high)) else {
             return Ok(None);
@@ -152,7 +153,7 @@ impl Operator for Compare {
         subject: &Subject,
         text: &str,
     ) -> std::result::Result<Option<Self>, String> {
-        if !matches!(subject, Subject::Field(_)) {
+        if !matches!(subject, Subject::Field(_) | Subject::Column(_)) {
             return Ok(None);
         }
         let literal = typed_literal::parse(subject, text);
@@ -221,6 +222,10 @@ mod tests {
             r#"{"field":"usage","gt":90}"#,
             r#"{"field":"count","lte":7}"#,
             r#"{"field":"state","gt":"a"}"#,
+            r#"{"column":"items","gte":7,"lt":7.5}"#,
+            r#"{"column":"note","gt":"The"}"#,
+            r#"{"column":"labels","lt":"c"}"#,
+            r#"{"column":"labels","gt":"c"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -230,6 +235,10 @@ mod tests {
             r#"{"field":"count","lt":7}"#,
             r#"{"field":"state","gt":0}"#,
             r#"{"field":"missing","lt":1}"#,
+            r#"{"column":"items","gt":6,"lt":7}"#,
+            r#"{"column":"labels","gt":"backup","lt":"ssd"}"#,
+            r#"{"column":"labels","gt":0}"#,
+            r#"{"column":"missing","lt":1}"#,
         ] {
             assert!(!holds(json), "{json}");
         }
@@ -239,6 +248,8 @@ mod tests {
     fn each_side_has_one_bound() {
         assert!(refuses(r#"{"tag":"a","gt":1,"gte":2}"#).contains("at most one bound on each side"));
         assert!(refuses(r#"{"field":"a","gt":1,"lt":2}"#).contains("exactly one test"));
-        assert!(refuses(r#"{"field":"a","lt":true}"#).contains("booleans are equal or not"));
+        assert!(refuses(r#"{"field":"a","lt":true}"#).contains("field \"a\": booleans are equal or not"));
+        assert!(refuses(r#"{"column":"a","lt":true}"#).contains("column \"a\": booleans are equal or not"));
+        assert!(refuses(r#"{"column":"a","gt":1,"gte":2}"#).contains("at most one bound on each side"));
     }
 }

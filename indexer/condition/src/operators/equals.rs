@@ -14,9 +14,9 @@ use crate::stable::StableBytes;
 use crate::text::TextTest;
 use crate::{ConditionError, Result};
 
-/// Test that the subject is this value, or a list that contains it. Only attributes and fields can have values other
-/// than text. Numbers are compared by value, regardless of their type; a number never equals a text. Lists are not
-/// compared as a whole.
+/// Test that the subject is this value, or a list that contains it. Only attributes, fields and columns can have
+/// values other than text. Numbers are compared by value, regardless of their type; a number never equals a text. Lists
+/// are not compared as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Equals(pub Literal);
 
@@ -85,26 +85,25 @@ pub(super) const EQUALITY: &str = "equality with this kind of value";
 pub(super) fn equality(subject: &Subject, literals: &[Literal], is_outside: bool) -> Result<Option<Node>> {
     match subject {
         Subject::Id => ids(literals),
-        Subject::Field(field) => {
+        Subject::Field(_) | Subject::Column(_) => {
             let each = literals
                 .iter()
                 .map(|literal| (Bound::Included(literal), Bound::Included(literal)));
-            intervals(subject, field, &each.collect::<Vec<_>>(), is_outside).map(Some)
+            intervals(subject, &each.collect::<Vec<_>>(), is_outside).map(Some)
         }
         subject if !subject.is_text() => Ok(None),
         subject => one_of(subject, literals),
     }
 }
 
-/// Compiles a test of a field's values.
+/// Compiles a test of the values of a field or column.
 pub(super) fn intervals(
     subject: &Subject,
-    field: &str,
     ends: &[(Bound<&Literal>, Bound<&Literal>)],
     is_outside: bool,
 ) -> Result<Node> {
     let intervals = Intervals::new(ends).map_err(|reason| ConditionError::Values {
-        field: field.to_owned(),
+        subject: subject.describe(),
         reason,
     })?;
     Ok(Node::Intervals {
@@ -170,6 +169,9 @@ mod tests {
             r#"{"property":"id","equals":"30313233343536373839616263646566"}"#,
             r#"{"field":"usage","equals":90.5}"#,
             r#"{"field":"count","equals":7}"#,
+            r#"{"column":"note","equals":"The backup store"}"#,
+            r#"{"column":"labels","equals":"ssd"}"#,
+            r#"{"column":"items","equals":7.0}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -179,6 +181,9 @@ mod tests {
             r#"{"attribute":"cores","equals":"8"}"#,
             r#"{"field":"missing","equals":""}"#,
             r#"{"field":"count","equals":"7"}"#,
+            r#"{"column":"missing","equals":""}"#,
+            r#"{"column":"items","equals":"7"}"#,
+            r#"{"column":"site","equals":7}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

@@ -20,7 +20,7 @@ impl Operator for Exists {
         }),
         values: Some(Form {
             shape: Shape::Flag,
-            doc: "Test: the field has a value (`true`) or does not (`false`).",
+            doc: "Test: it has a value (`true`) or does not (`false`).",
         }),
         unused: "",
     }];
@@ -59,6 +59,9 @@ mod tests {
         assert!(holds(r#"{"field":"missing","exists":false}"#));
         assert!(!holds(r#"{"tag":"missing","exists":true}"#));
         assert!(!holds(r#"{"field":"usage","exists":false}"#));
+        assert!(holds(r#"{"column":"site","exists":true}"#));
+        assert!(holds(r#"{"column":"missing","exists":false}"#));
+        assert!(!holds(r#"{"column":"missing","exists":true}"#));
         assert!(refuses(r#"{"property":"id","exists":true}"#).contains("existence cannot be applied"));
     }
 }

@@ -76,6 +76,8 @@ mod tests {
         for json in [
             r#"{"tag":"host","fuzzy":"wbe-1"}"#,
             r#"{"tag":"host","fuzzy":"wb-2","distance":2}"#,
+            r#"{"column":"labels","fuzzy":"sd"}"#,
+            r#"{"column":"labels","fuzzy":"ssd","distance":0}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -83,6 +85,8 @@ mod tests {
             r#"{"tag":"host","fuzzy":"db"}"#,
             r#"{"tag":"missing","fuzzy":"a"}"#,
             r#"{"tag":"missing","fuzzy":"","distance":0}"#,
+            r#"{"column":"missing","fuzzy":"a"}"#,
+            r#"{"column":"items","fuzzy":"7"}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

@@ -32,7 +32,7 @@ impl Operator for Near {
         name: "near",
         timelines: Some(Form {
             shape: Shape::Circle,
-            doc: "Test: an attribute of type geo point is within this distance of a position.",
+            doc: "Test: a geo point, in an attribute or a column, is within this distance of a position.",
         }),
         values: None,
         unused: "",
@@ -49,7 +49,7 @@ impl Operator for Near {
     }
 
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
-        if !matches!(subject, Subject::Attribute(_)) {
+        if !matches!(subject, Subject::Attribute(_) | Subject::Column(_)) {
             return Ok(None);
         }
         Ok(Some(Node::Area(subject.clone(), Box::new(Region::new(&self.area()?)?))))
@@ -72,6 +72,10 @@ mod tests {
     fn lies_in_a_circle() {
         assert!(holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":1000}}"#));
         assert!(!holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":100}}"#));
+        assert!(holds(r#"{"column":"site","near":{"lat":52.5,"lon":13.41,"meters":1000}}"#));
+        assert!(!holds(r#"{"column":"site","near":{"lat":52.5,"lon":13.41,"meters":100}}"#));
+        assert!(!holds(r#"{"column":"note","near":{"lat":52.5,"lon":13.41,"meters":1000}}"#));
+        assert!(!holds(r#"{"column":"missing","near":{"lat":0,"lon":0,"meters":1000}}"#));
         assert!(refuses(r#"{"tag":"host","near":{"lat":0,"lon":0,"meters":1}}"#).contains("an area cannot be applied"));
         let error = refuses(r#"{"attribute":"site","near":{"lat":0,"lon":0,"meters":-1}}"#);
         assert!(error.contains("0 metres or more"), "{error}");

@@ -1,6 +1,6 @@
 //! `not_equals`: the subject is not this value.
 //!
-//! On timelines it is the negation of `equals`. On points, a missing field does not pass.
+//! On timelines it is the negation of `equals`. On points and rows, a missing field or column does not pass.
 
 use super::equals::{EQUALITY, equality};
 use super::{Operator, Symbol, typed_literal};
@@ -11,7 +11,8 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that the subject is not this value. A field without a value does not pass.
+/// Test that the subject is not this value. A field or column without a value does not pass. A list passes if none of
+/// its values is equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotEquals(pub Literal);
 
@@ -49,9 +50,13 @@ impl Operator for NotEquals {
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
         let is_field = matches!(subject, Subject::Field(_));
         let equal = equality(subject, std::slice::from_ref(&self.0), is_field)?;
-        Ok(match is_field {
-            true => equal,
-            false => equal.map(|equal| Node::Not(Box::new(equal))),
+        let differs = |equal| Node::Not(Box::new(equal));
+        Ok(match subject {
+            Subject::Field(_) => equal,
+            Subject::Column(_) => {
+                equal.map(|equal| Node::And(vec![Node::Exists(subject.clone()), differs(equal)]))
+            }
+            _ => equal.map(differs),
         })
     }
 
@@ -89,6 +94,9 @@ mod tests {
             r#"{"attribute":"cores","not_equals":"8"}"#,
             r#"{"field":"usage","not_equals":1}"#,
             r#"{"field":"usage","not_equals":"idle"}"#,
+            r#"{"column":"items","not_equals":1}"#,
+            r#"{"column":"labels","not_equals":"hdd"}"#,
+            r#"{"column":"site","not_equals":"x"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -97,6 +105,9 @@ mod tests {
             r#"{"tag":"missing","not_equals":""}"#,
             r#"{"attribute":"labels","not_equals":"ssd"}"#,
             r#"{"field":"missing","not_equals":1}"#,
+            r#"{"column":"items","not_equals":7.0}"#,
+            r#"{"column":"labels","not_equals":"ssd"}"#,
+            r#"{"column":"missing","not_equals":1}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

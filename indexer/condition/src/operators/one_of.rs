@@ -9,7 +9,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that the subject is one of these values. The values for a field must be of one kind.
+/// Test that the subject is one of these values. The values for a field or column must be of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct In(pub Vec<Literal>);
 
@@ -63,6 +63,8 @@ mod tests {
             r#"{"attribute":"cores","in":["x",8,true]}"#,
             r#"{"field":"count","in":[6,7]}"#,
             r#"{"field":"state","in":["idle","busy"]}"#,
+            r#"{"column":"items","in":[6,7]}"#,
+            r#"{"column":"labels","in":["hdd","ssd"]}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -71,6 +73,9 @@ mod tests {
             r#"{"field":"count","in":[]}"#,
             r#"{"field":"count","in":[6.5,8]}"#,
             r#"{"field":"missing","in":[7]}"#,
+            r#"{"column":"labels","in":["hdd"]}"#,
+            r#"{"column":"items","in":[]}"#,
+            r#"{"column":"missing","in":[7]}"#,
         ] {
             assert!(!holds(json), "{json}");
         }
@@ -79,5 +84,6 @@ mod tests {
     #[test]
     fn values_of_a_field_are_of_one_kind() {
         assert!(refuses(r#"{"field":"count","in":[1,"a"]}"#).contains("values of one kind"));
+        assert!(refuses(r#"{"column":"items","in":[1,"a"]}"#).contains("column \"items\": a test must compare"));
     }
 }

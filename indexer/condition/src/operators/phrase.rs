@@ -84,12 +84,15 @@ mod tests {
         for json in [
             r#"{"attribute":"title","phrase":"the backup store"}"#,
             r#"{"property":"any","phrase":"backup store"}"#,
+            r#"{"column":"note","phrase":"the backup store"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
         for json in [
             r#"{"attribute":"title","phrase":"store backup"}"#,
             r#"{"attribute":"labels","phrase":"backup ssd"}"#,
+            r#"{"column":"labels","phrase":"backup ssd"}"#,
+            r#"{"column":"missing","phrase":"backup"}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

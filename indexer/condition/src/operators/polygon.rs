@@ -31,7 +31,7 @@ impl Operator for Polygon {
         name: "polygon",
         timelines: Some(Form {
             shape: Shape::Ring,
-            doc: "Test: an attribute of type geo point is within the ring of these 3 to 1,000 corners, in either direction. Its sides\nare straight in degrees and take the shorter way; a ring around the globe contains the pole of its hemisphere.",
+            doc: "Test: a geo point, in an attribute or a column, is within the ring of these 3 to 1,000 corners, in either direction.\nIts sides are straight in degrees and take the shorter way; a ring around the globe contains the pole of its hemisphere.",
         }),
         values: None,
         unused: "",
@@ -48,7 +48,7 @@ impl Operator for Polygon {
     }
 
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
-        if !matches!(subject, Subject::Attribute(_)) {
+        if !matches!(subject, Subject::Attribute(_) | Subject::Column(_)) {
             return Ok(None);
         }
         Ok(Some(Node::Area(subject.clone(), Box::new(Region::new(&self.area()?)?))))
@@ -75,6 +75,8 @@ mod tests {
         };
         assert!(holds(&ring(60)));
         assert!(!holds(&ring(51)));
+        assert!(holds(&ring(60).replace("attribute", "column")));
+        assert!(!holds(&ring(51).replace("attribute", "column")));
         let error = refuses(r#"{"attribute":"site","polygon":[{"lat":1,"lon":2}]}"#);
         assert!(error.contains("at least three different corners"), "{error}");
     }

@@ -98,6 +98,8 @@ mod tests {
             r#"{"tag":"host","prefix":"web-"}"#,
             r#"{"tag":"missing","prefix":""}"#,
             r#"{"attribute":"labels","prefix":"ss"}"#,
+            r#"{"column":"note","prefix":"The "}"#,
+            r#"{"column":"labels","prefix":"ss"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
@@ -105,6 +107,9 @@ mod tests {
             r#"{"tag":"host","prefix":"eb"}"#,
             r#"{"tag":"missing","prefix":"a"}"#,
             r#"{"attribute":"cores","prefix":""}"#,
+            r#"{"column":"note","prefix":"the"}"#,
+            r#"{"column":"missing","prefix":""}"#,
+            r#"{"column":"items","prefix":""}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

@@ -146,12 +146,16 @@ mod tests {
             r#"{"tag":"host","regex":"web-[0-9]"}"#,
             r#"{"tag":"host","regex":"db-1|web-1"}"#,
             r#"{"tag":"missing","regex":"a*"}"#,
+            r#"{"column":"labels","regex":"s+d"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
         for json in [
             r#"{"tag":"host","regex":"web"}"#,
             r#"{"tag":"missing","regex":"a+"}"#,
+            r#"{"column":"missing","regex":"a*"}"#,
+            r#"{"column":"missing","regex":""}"#,
+            r#"{"column":"items","regex":".*"}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

@@ -2,18 +2,21 @@
 //!
 //! Bounds may be relative to now; they must be resolved before compilation.
 
+use std::ops::Bound;
+
 use tideline_model::{TimeExpression, TimeRange, Timestamp};
 
+use super::equals::intervals;
 use super::{Operator, Symbol};
 use crate::Result;
 use crate::condition::Subject;
 use crate::json::{Content, Fault, Form, Member, Members, Shape};
-use crate::literal::TimeSpan;
+use crate::literal::{Literal, TimeSpan};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that `first_seen`, `last_seen` or a time attribute is in the time range. A timeline without points never passes
-/// a test of `first_seen` or `last_seen`.
+/// Test that `first_seen`, `last_seen`, a time attribute or a timestamp in a column is in the time range. A timeline
+/// without points never passes a test of `first_seen` or `last_seen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within(pub TimeSpan);
 
@@ -38,7 +41,7 @@ impl Operator for Within {
         name: "range",
         timelines: Some(Form {
             shape: Shape::Span,
-            doc: "Test: `first_seen`, `last_seen` or an attribute of type time is in this time range.",
+            doc: "Test: `first_seen`, `last_seen`, an attribute of type time or a timestamp in a column is in this time range.",
         }),
         values: None,
         unused: "",
@@ -59,6 +62,12 @@ impl Operator for Within {
         Ok(match subject {
             Subject::FirstSeen | Subject::LastSeen | Subject::Attribute(_) => {
                 Some(Node::Time(subject.clone(), self.0.range()?))
+            }
+            Subject::Column(_) => {
+                let TimeRange { start, end } = self.0.range()?;
+                let (start, end) = (Literal::Signed(start), Literal::Signed(end));
+                let ends = (Bound::Included(&start), Bound::Excluded(&end));
+                Some(intervals(subject, &[ends], false)?)
             }
             _ => None,
         })
@@ -110,6 +119,13 @@ mod tests {
         assert!(holds(r#"{"property":"last_seen","range":{"start":"10s"}}"#));
         assert!(!holds(r#"{"property":"first_seen","range":{"start":"10s"}}"#));
         assert!(!holds(r#"{"attribute":"cores","range":{}}"#));
+        assert!(holds(r#"{"column":"placed","range":{"start":"5s","end":"6s"}}"#));
+        assert!(holds(r#"{"column":"placed","range":{}}"#));
+        assert!(!holds(r#"{"column":"placed","range":{"end":"5s"}}"#));
+        assert!(!holds(r#"{"column":"placed","range":{"start":"6s","end":"5s"}}"#));
+        assert!(!holds(r#"{"column":"note","range":{}}"#));
+        assert!(!holds(r#"{"column":"missing","range":{}}"#));
+        assert!(refuses(r#"{"column":"placed","range":{"end":"now"}}"#).contains("relative to now"));
         assert!(refuses(r#"{"tag":"host","range":{}}"#).contains("a time range cannot be applied"));
         assert!(refuses(r#"{"property":"last_seen","range":{"start":"now"}}"#).contains("relative to now"));
     }

@@ -72,10 +72,13 @@ mod tests {
         for json in [
             r#"{"tag":"host","suffix":"-1"}"#,
             r#"{"property":"source","suffix":"1"}"#,
+            r#"{"column":"labels","suffix":"up"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
         assert!(!holds(r#"{"tag":"host","suffix":"web"}"#));
+        assert!(!holds(r#"{"column":"missing","suffix":""}"#));
+        assert!(!holds(r#"{"column":"items","suffix":""}"#));
         let long = "x".repeat(1_025);
         assert!(refuses(&format!(r#"{{"tag":"host","suffix":"{long}"}}"#)).contains("limit of 1024"));
     }

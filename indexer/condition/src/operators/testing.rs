@@ -43,15 +43,26 @@ impl Record for Sample {
                 "state" => vec![text("busy")],
                 _ => vec![],
             },
+            Subject::Column(name) => match name.as_str() {
+                "note" => vec![text("The backup store")],
+                "labels" => vec![text("backup"), text("ssd")],
+                "items" => vec![ValueRef::Signed(7)],
+                "site" => vec![ValueRef::Point(GeoPoint::new(52.5, 13.4).expect("a valid point"))],
+                "placed" => vec![ValueRef::Signed(5_000_000_000)],
+                _ => vec![],
+            },
         };
         values.into_iter().any(&mut take)
     }
 }
 
 fn domain(json: &str) -> Domain {
-    match json.contains("\"field\"") {
-        true => Domain::Values,
-        false => Domain::Timelines,
+    if json.contains("\"column\"") {
+        Domain::Rows
+    } else if json.contains("\"field\"") {
+        Domain::Values
+    } else {
+        Domain::Timelines
     }
 }
 

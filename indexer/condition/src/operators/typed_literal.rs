@@ -5,9 +5,12 @@ use serde_json::Value;
 use crate::condition::Subject;
 use crate::literal::Literal;
 
-/// Parses a value. Attributes and fields may be numbers and booleans; quotes force text.
+/// Parses a value. Attributes, fields and columns may be numbers and booleans; quotes force text.
 pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
-    if !matches!(subject, Subject::Attribute(_) | Subject::Field(_)) {
+    if !matches!(
+        subject,
+        Subject::Attribute(_) | Subject::Field(_) | Subject::Column(_)
+    ) {
         return Literal::Text(text.to_owned());
     }
     match serde_json::from_str(text) {

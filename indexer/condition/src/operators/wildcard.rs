@@ -70,10 +70,13 @@ mod tests {
         for json in [
             r#"{"tag":"host","wildcard":"w*-?"}"#,
             r#"{"tag":"missing","wildcard":"*"}"#,
+            r#"{"column":"note","wildcard":"The*"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
         assert!(!holds(r#"{"tag":"host","wildcard":"web"}"#));
+        assert!(!holds(r#"{"column":"missing","wildcard":"*"}"#));
+        assert!(!holds(r#"{"column":"items","wildcard":"*"}"#));
         let long = "x".repeat(1_025);
         assert!(refuses(&format!(r#"{{"tag":"host","wildcard":"{long}"}}"#)).contains("limit of 1024"));
     }

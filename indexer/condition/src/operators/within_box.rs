@@ -40,7 +40,7 @@ impl Operator for WithinBox {
         name: "box",
         timelines: Some(Form {
             shape: Shape::Box,
-            doc: "Test: an attribute of type geo point is between these parallels and meridians.",
+            doc: "Test: a geo point, in an attribute or a column, is between these parallels and meridians.",
         }),
         values: None,
         unused: "",
@@ -57,7 +57,7 @@ impl Operator for WithinBox {
     }
 
     fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
-        if !matches!(subject, Subject::Attribute(_)) {
+        if !matches!(subject, Subject::Attribute(_) | Subject::Column(_)) {
             return Ok(None);
         }
         Ok(Some(Node::Area(subject.clone(), Box::new(Region::new(&self.area()?)?))))
@@ -84,6 +84,8 @@ mod tests {
     fn lies_in_a_box() {
         assert!(holds(r#"{"attribute":"site","box":{"south":52,"west":13,"north":53,"east":14}}"#));
         assert!(!holds(r#"{"attribute":"site","box":{"south":52,"west":14,"north":53,"east":15}}"#));
+        assert!(holds(r#"{"column":"site","box":{"south":52,"west":13,"north":53,"east":14}}"#));
+        assert!(!holds(r#"{"column":"items","box":{"south":52,"west":13,"north":53,"east":14}}"#));
         let error = refuses(r#"{"attribute":"site","box":{"south":2,"west":0,"north":1,"east":1}}"#);
         assert!(error.contains("is north of its north"), "{error}");
     }

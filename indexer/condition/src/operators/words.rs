@@ -76,12 +76,16 @@ mod tests {
             r#"{"attribute":"title","text":"bakcup","distance":1}"#,
             r#"{"attribute":"labels","text":"backup ssd"}"#,
             r#"{"property":"any","text":"cpu store"}"#,
+            r#"{"column":"note","text":"store Backup"}"#,
+            r#"{"column":"labels","text":"backup ssd"}"#,
         ] {
             assert!(holds(json), "{json}");
         }
         for json in [
             r#"{"attribute":"title","text":"back"}"#,
             r#"{"property":"any","text":"cpu nothing"}"#,
+            r#"{"column":"items","text":"7"}"#,
+            r#"{"column":"missing","text":"backup"}"#,
         ] {
             assert!(!holds(json), "{json}");
         }

@@ -160,13 +160,28 @@ fn on_values() -> impl Strategy<Value = Condition> {
     tree(leaf.boxed())
 }
 
-/// Values by name: tags are texts, fields are any literals.
+fn on_rows() -> impl Strategy<Value = Condition> {
+    // Values of columns have the form of field values.
+    let has_attribute = |test: &Test| {
+        matches!(
+            test,
+            Test::Equals(_) | Test::NotEquals(_) | Test::In(_) | Test::Compare(_)
+        )
+    };
+    let other = timeline_test().prop_filter("no attribute", move |test| !has_attribute(test));
+    let bounds = (bound(value()), bound(value())).prop_map(|(low, high)| Compare { low, high }.into());
+    let leaf = (text(), prop_oneof![value_test(), other, bounds]);
+    let leaf = leaf.prop_map(|(name, test)| Condition::leaf(Subject::Column(name), test));
+    tree(leaf.boxed())
+}
+
+/// Values by name: tags are texts, fields and columns are any literals.
 #[derive(Debug)]
 struct Plain(BTreeMap<String, Literal>);
 
 impl Record for Plain {
     fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
-        let (Subject::Tag(name) | Subject::Field(name)) = subject else {
+        let (Subject::Tag(name) | Subject::Field(name) | Subject::Column(name)) = subject else {
             return false;
         };
         self.0.get(name).is_some_and(|literal| {
@@ -216,7 +231,7 @@ fn model(condition: &Condition, record: &Plain) -> bool {
         Condition::Saved(_) => return false,
         Condition::Leaf { subject, test } => (subject, test),
     };
-    let (Subject::Tag(name) | Subject::Field(name)) = subject else {
+    let (Subject::Tag(name) | Subject::Field(name) | Subject::Column(name)) = subject else {
         panic!("no such subject here")
     };
     let found = record.0.get(name).cloned();
@@ -242,6 +257,7 @@ fn model(condition: &Condition, record: &Plain) -> bool {
         }
         (Test::Prefix(Prefix(prefix)), Literal::Text(text)) => text.starts_with(prefix),
         (Test::Suffix(Suffix(suffix)), Literal::Text(text)) => text.ends_with(suffix),
+        (Test::Prefix(_) | Test::Suffix(_), _) if matches!(subject, Subject::Column(_)) => false,
         (Test::Compare(Compare { low, high }), Literal::Text(text)) if matches!(subject, Subject::Tag(_)) => {
             let number = text.parse().map(Literal::Float);
             number.is_ok_and(|number| is_inside(&number, low, high))
@@ -274,25 +290,33 @@ fn of_one_kind() -> BoxedStrategy<Vec<Literal>> {
 
 fn model_leaf() -> BoxedStrategy<Condition> {
     let name = || prop::sample::select(vec!["a", "b"]).prop_map(str::to_owned);
-    let field = (of_one_kind(), 0..6).prop_map(|(mut literals, which)| -> Test {
-        match which {
-            0 => Equals(literals.swap_remove(0)).into(),
-            1 => NotEquals(literals.swap_remove(0)).into(),
-            2 => In(literals).into(),
-            3 => Between(Box::new([literals[0].clone(), literals[1].clone()])).into(),
-            4 => Compare {
-                low: Bound::Excluded(literals.swap_remove(0)),
-                high: Bound::Unbounded,
+    let field = || {
+        (of_one_kind(), 0..6).prop_map(|(mut literals, which)| -> Test {
+            match which {
+                0 => Equals(literals.swap_remove(0)).into(),
+                1 => NotEquals(literals.swap_remove(0)).into(),
+                2 => In(literals).into(),
+                3 => Between(Box::new([literals[0].clone(), literals[1].clone()])).into(),
+                4 => Compare {
+                    low: Bound::Excluded(literals.swap_remove(0)),
+                    high: Bound::Unbounded,
+                }
+                .into(),
+                _ => Compare {
+                    low: Bound::Unbounded,
+                    high: Bound::Included(literals.swap_remove(0)),
+                }
+                .into(),
             }
-            .into(),
-            _ => Compare {
-                low: Bound::Unbounded,
-                high: Bound::Included(literals.swap_remove(0)),
-            }
-            .into(),
-        }
-    });
+        })
+    };
     let short = || "[ab1]{0,2}";
+    let column = prop_oneof![
+        4 => field(),
+        1 => short().prop_map(|text| Prefix(text).into()),
+        1 => short().prop_map(|text| Suffix(text).into()),
+        1 => any::<bool>().prop_map(|exists| Exists(exists).into()),
+    ];
     let tag = prop_oneof![
         short().prop_map(|text| Test::from(Equals(Literal::Text(text)))),
         short().prop_map(|text| NotEquals(Literal::Text(text)).into()),
@@ -308,7 +332,8 @@ fn model_leaf() -> BoxedStrategy<Condition> {
         any::<bool>().prop_map(|exists| Exists(exists).into()),
     ];
     prop_oneof![
-        (name(), field).prop_map(|(name, test)| Condition::leaf(Subject::Field(name), test)),
+        (name(), field()).prop_map(|(name, test)| Condition::leaf(Subject::Field(name), test)),
+        (name(), column).prop_map(|(name, test)| Condition::leaf(Subject::Column(name), test)),
         (name(), tag).prop_map(|(name, test)| Condition::leaf(Subject::Tag(name), test)),
     ]
     .boxed()
@@ -334,6 +359,14 @@ proptest! {
     }
 
     #[test]
+    fn conditions_on_rows_read_back(condition in on_rows()) {
+        let text = serde_json::to_string(&condition).expect("plain data");
+        prop_assert_eq!(json::from_str(Domain::Rows, &text).expect(&text), condition.clone());
+        let typed = command_line::render(Domain::Rows, &condition).expect("plain data");
+        prop_assert_eq!(command_line::parse(Domain::Rows, &typed).expect(&typed), condition);
+    }
+
+    #[test]
     fn what_can_be_typed_is_typed(key in "[a-z]{1,6}", text in "[a-z]{1,6}") {
         for test in [
             Test::from(Equals(Literal::Text(text.clone()))),
@@ -352,7 +385,7 @@ proptest! {
         condition in tree(model_leaf()),
         values in prop::collection::btree_map("[ab]", small(), 0..3),
     ) {
-        // Tags are texts, so records with other values are tested only with conditions on fields.
+        // Tags are texts, so records with other values are tested only with conditions on fields and columns.
         let record = Plain(values);
         let has_numbers = record.0.values().any(|literal| literal.as_f64().is_some());
         prop_assume!(!(has_numbers && names_a_tag(&condition)));

@@ -198,7 +198,7 @@ fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortVa
             }
             None => SortValue::Missing,
         },
-        Subject::Any | Subject::Field(_) => SortValue::Missing,
+        Subject::Any | Subject::Field(_) | Subject::Column(_) => SortValue::Missing,
         Subject::Id => SortValue::Id(entry.id()),
         Subject::FirstSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.first.nanos())),
         Subject::LastSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.last.nanos())),

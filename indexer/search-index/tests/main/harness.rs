@@ -289,7 +289,7 @@ impl Modelled {
                     range.start <= time.nanos() && time.nanos() < range.end
                 });
             }
-            Subject::Field(_) => None,
+            Subject::Field(_) | Subject::Column(_) => None,
         };
         let value = match value {
             Some(AttributeValue::Texts(texts)) if matches!(test, Test::Words(_) | Test::Phrase(_)) => {
