@@ -1,7 +1,7 @@
-//! Condition trees on timelines and on values, with their OpenAPI schemas.
+//! Condition trees on timelines, on values and on rows, with their OpenAPI schemas.
 //!
-//! [`tideline_condition`] defines the tree, its operators and its JSON form. [`Condition`] and [`ValueCondition`] are
-//! separate types, because the OpenAPI document describes the members of each separately. Their schemas are generated
+//! [`tideline_condition`] defines the tree, its operators and its JSON form. [`Condition`], [`ValueCondition`] and
+//! [`RowFilter`] are separate types, because the OpenAPI document describes the members of each separately. Their schemas are generated
 //! from the members of the operators.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, RefBuilder, Schema,
     SchemaType, Type,
 };
-use utoipa::openapi::{Ref, RefOr, SchemaFormat};
+use utoipa::openapi::{Deprecated, Ref, RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::attribute::AttributeValue;
@@ -34,6 +34,14 @@ pub struct ValueCondition(
     pub Tree,
 );
 
+/// Condition on the newest values of the columns of rows and on their key columns.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct RowFilter(
+    /// Condition tree.
+    pub Tree,
+);
+
 impl<'de> Deserialize<'de> for Condition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         json::deserialize(Domain::Timelines, deserializer).map(Self)
@@ -43,6 +51,12 @@ impl<'de> Deserialize<'de> for Condition {
 impl<'de> Deserialize<'de> for ValueCondition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         json::deserialize(Domain::Values, deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RowFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        json::deserialize(Domain::Rows, deserializer).map(Self)
     }
 }
 
@@ -128,6 +142,13 @@ const VALUE_CONDITION: &str = "Condition on points: exactly one of `and`, `or`, 
     (`equals`, `not_equals`, `in`,\n`gt`, `gte`, `lt`, `lte`, `between`, `exists`). A point without the field passes only \
     `\"exists\": false`. NaN\nis not equal to any value. Numbers of all types are compared exactly, texts byte by byte. \
     Booleans support only equality tests.";
+/// Description of a condition on rows.
+const ROW_FILTER: &str = "Condition on rows: exactly one of `and`, `or`, `not`, or a `column` with exactly one test \
+    (`equals`, `not_equals`, `in`,\n`prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`, bounds: `gt` or \
+    `gte`, `lt` or `lte`, `between`,\n`exists`, `range`, `near`, `box`, `polygon`). A column without a value passes only \
+    `\"exists\": false`. A list passes if one of\nits values passes; `not_equals` passes only if no value is equal. Numbers \
+    of all types are compared exactly, texts byte by\nbyte, words without regard to case. Booleans support only equality \
+    tests.";
 
 impl PartialSchema for Condition {
     fn schema() -> RefOr<Schema> {
@@ -171,6 +192,30 @@ impl PartialSchema for ValueCondition {
 impl ToSchema for ValueCondition {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         add::<FieldValue>(schemas);
+    }
+}
+
+impl PartialSchema for RowFilter {
+    fn schema() -> RefOr<Schema> {
+        let column = text("Column to test: a column or a key column. It does not have to be returned.");
+        let earlier = plain(Type::String)
+            .description(Some("Earlier name of `column`."))
+            .deprecated(Some(Deprecated::True));
+        let node = branches("RowFilter")
+            .property("column", column)
+            .property("field", earlier);
+        let example = serde_json::json!({"column": "total", "gt": 5});
+        described(with_tests(node, Domain::Rows), ROW_FILTER, example)
+    }
+}
+
+impl ToSchema for RowFilter {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        add::<FieldValue>(schemas);
+        add::<TimeSpan>(schemas);
+        add::<Circle>(schemas);
+        add::<GeoBox>(schemas);
+        add::<Place>(schemas);
     }
 }
 
@@ -280,6 +325,15 @@ mod tests {
         assert!(serde_json::from_str::<Condition>(on_values).is_err());
         assert!(serde_json::from_str::<ValueCondition>(on_values).is_ok());
         assert!(serde_json::from_str::<ValueCondition>(on_timelines).is_err());
+        let on_rows = r#"{"column":"a","prefix":"b"}"#;
+        assert!(serde_json::from_str::<RowFilter>(on_rows).is_ok());
+        assert!(serde_json::from_str::<RowFilter>(on_timelines).is_err());
+        assert!(serde_json::from_str::<ValueCondition>(on_rows).is_err());
+        let earlier = serde_json::from_str::<RowFilter>(on_values).expect("the earlier name");
+        assert_eq!(
+            serde_json::to_string(&earlier).expect("plain data"),
+            r#"{"column":"a","gt":1}"#
+        );
     }
 
     #[test]
@@ -287,6 +341,7 @@ mod tests {
         for (schema, domain) in [
             (Condition::schema(), Domain::Timelines),
             (ValueCondition::schema(), Domain::Values),
+            (RowFilter::schema(), Domain::Rows),
         ] {
             let schema = serde_json::to_value(&schema).expect("plain data");
             for member in json::members(domain) {

@@ -10,7 +10,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`condition`] | [`Condition`] on timelines and [`ValueCondition`](condition::ValueCondition) on points |
+//! | [`condition`] | [`Condition`] on timelines, [`ValueCondition`](condition::ValueCondition) on points, [`RowFilter`](condition::RowFilter) on rows |
 //! | [`archive`] | archives: state, restore, unused objects |
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |

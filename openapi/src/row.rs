@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::condition::{TimeSpan, ValueCondition};
+use crate::condition::{RowFilter, TimeSpan};
 use crate::error::ErrorBody;
 use crate::row_explain::CountInterval;
 use crate::time::TimeInput;
@@ -176,14 +176,14 @@ pub struct ColumnVersion {
 /// Condition on the current row. All given members must be met.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"exists": true, "where": {"field": "state", "equals": "open"}}))]
+#[schema(example = json!({"exists": true, "where": {"column": "state", "equals": "open"}}))]
 pub struct RowCondition {
     /// True if the row must exist, false if the row must not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
     /// Condition on the newest values of the columns and on the key columns. A row that does not exist has no columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<ValueCondition>,
+    pub filter: Option<RowFilter>,
 }
 
 /// Row that an outcome contains.
@@ -457,7 +457,7 @@ pub enum ScanDirection {
 #[schema(example = json!({
     "prefix": {"customer": "acme"},
     "range": {"column": "placed", "from": "2026-11-20T00:00:00Z"},
-    "where": {"field": "total", "gt": 5},
+    "where": {"column": "total", "gt": 5},
     "limit": 100
 }))]
 pub struct ScanRows {
@@ -490,7 +490,7 @@ pub struct ScanRows {
     pub version_range: Option<TimeSpan>,
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<ValueCondition>,
+    pub filter: Option<RowFilter>,
     /// Token `next` of the previous page. The other members, except `limit`, must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
@@ -584,7 +584,7 @@ pub struct CountRows {
     pub range: Option<KeyBounds>,
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<ValueCondition>,
+    pub filter: Option<RowFilter>,
     /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,

@@ -22,7 +22,7 @@ pub struct CountInterval {
 /// Read of rows to explain. Exactly one member is required.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"scan": {"prefix": {"customer": "acme"}, "where": {"field": "total", "gt": 5}}}))]
+#[schema(example = json!({"scan": {"prefix": {"customer": "acme"}, "where": {"column": "total", "gt": 5}}}))]
 pub struct ExplainRows {
     /// Body of `rows/get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,8 @@
 //! Values are compared by the declared types of their columns: timestamps as nanoseconds, and decimals and bytes as
 //! texts that sort like the values. Literals are converted in the same way, once per request. Values of undeclared
 //! columns are compared if they are texts, numbers or booleans.
+//!
+//! A test that the declared type of a column does not support is refused. Undeclared columns support all tests.
 
 use std::cell::OnceCell;
 
@@ -16,7 +18,7 @@ use tideline_engine::key_codec::tuple::{ColumnOrder, Decimal, KeyColumn, KeyKind
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::rows::{CellValue, ColumnName, Mutation};
 use tideline_engine::{Engine, EngineError, WideTable};
-use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::condition::RowFilter;
 
 use crate::error::{Result, RowsError};
 use crate::value::{cell_of, type_of};
@@ -39,14 +41,16 @@ enum Target {
 }
 
 impl RowMatcher {
-    /// Compiles a condition.
+    /// Compiles a condition. Times that are relative to now are resolved against the time of the engine. Takes up to a
+    /// second, so do not call this on an async thread.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if a value does not have the type of its column, and the errors of [`Matcher::compile`].
-    pub fn new(engine: &Engine, table: &WideTable, condition: &ValueCondition) -> Result<Self> {
+    /// [`RowsError::Invalid`] if a value does not have the type of its column, or if a test does not support this type,
+    /// and the errors of [`Matcher::compile`].
+    pub fn new(engine: &Engine, table: &WideTable, condition: &RowFilter) -> Result<Self> {
         let mut targets = HashMap::new();
-        let condition = convert(table, &condition.0, &mut targets)?;
+        let condition = convert(table, &condition.0, &mut targets)?.resolve(engine.now());
         let matcher = Matcher::compile(&condition, engine.memory(), &|| false).map_err(EngineError::from)?;
         Ok(Self { matcher, targets })
     }
@@ -83,7 +87,7 @@ struct RowRecord<'r, 'm> {
 
 impl Record for RowRecord<'_, '_> {
     fn any_value(&self, subject: &Subject, take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
-        let Subject::Field(name) = subject else {
+        let Subject::Column(name) = subject else {
             return false;
         };
         match self.matcher.targets.get(name) {
@@ -165,7 +169,7 @@ fn convert(
         Condition::Or(conditions) => Condition::Or(all(conditions)?),
         Condition::Not(inner) => Condition::Not(Box::new(convert(table, inner, targets)?)),
         Condition::Leaf {
-            subject: Subject::Field(name),
+            subject: Subject::Column(name),
             test,
         } => {
             let target = target(table, name);
@@ -173,16 +177,14 @@ fn convert(
                 Target::Key(_, column_type) => Some(*column_type),
                 Target::Column(_, declared) => *declared,
             };
-            let test = convert_test(test, |literal| {
-                convert_literal(literal, declared).map_err(|found| {
-                    let declared = declared.map_or("none", ColumnType::name);
-                    RowsError::Invalid(format!(
-                        "condition: column {name:?} has the type {declared}; {found}"
-                    ))
-                })
+            let test = convert_test(test, declared).map_err(|reason| {
+                let declared = declared.map_or("none", ColumnType::name);
+                RowsError::Invalid(format!(
+                    "condition: column {name:?} has the type {declared}; {reason}"
+                ))
             })?;
             targets.insert(name.clone(), target);
-            Condition::leaf(Subject::Field(name.clone()), test)
+            Condition::leaf(Subject::Column(name.clone()), test)
         }
         other => other.clone(),
     })
@@ -198,9 +200,12 @@ fn target(table: &WideTable, name: &str) -> Target {
     }
 }
 
-fn convert_test(test: &Test, literal: impl Fn(&Literal) -> Result<Literal>) -> Result<Test> {
+/// Converts the literals of a test. The error describes a literal that does not have the declared type, or a test that
+/// the declared type does not support.
+fn convert_test(test: &Test, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
     use std::ops::Bound;
-    let bound = |bound: &Bound<Literal>| -> Result<Bound<Literal>> {
+    let literal = |literal: &Literal| convert_literal(literal, declared);
+    let bound = |bound: &Bound<Literal>| -> std::result::Result<Bound<Literal>, String> {
         Ok(match bound {
             Bound::Included(value) => Bound::Included(literal(value)?),
             Bound::Excluded(value) => Bound::Excluded(literal(value)?),
@@ -210,7 +215,11 @@ fn convert_test(test: &Test, literal: impl Fn(&Literal) -> Result<Literal>) -> R
     Ok(match test {
         Test::Equals(Equals(value)) => Equals(literal(value)?).into(),
         Test::NotEquals(NotEquals(value)) => NotEquals(literal(value)?).into(),
-        Test::In(In(values)) => In(values.iter().map(literal).collect::<Result<_>>()?).into(),
+        Test::In(In(values)) => In(values
+            .iter()
+            .map(literal)
+            .collect::<std::result::Result<_, _>>()?)
+        .into(),
         Test::Compare(Compare { low, high }) => Compare {
             low: bound(low)?,
             high: bound(high)?,
@@ -220,8 +229,38 @@ fn convert_test(test: &Test, literal: impl Fn(&Literal) -> Result<Literal>) -> R
             let [from, to] = &**ends;
             Between(Box::new([literal(from)?, literal(to)?])).into()
         }
-        other => other.clone(),
+        Test::Prefix(_) => on_texts(test, "prefix", declared)?,
+        Test::Suffix(_) => on_texts(test, "suffix", declared)?,
+        Test::Wildcard(_) => on_texts(test, "wildcard", declared)?,
+        Test::Regex(_) => on_texts(test, "regex", declared)?,
+        Test::Fuzzy(_) => on_texts(test, "fuzzy", declared)?,
+        Test::Words(_) => on_texts(test, "text", declared)?,
+        Test::Phrase(_) => on_texts(test, "phrase", declared)?,
+        Test::Near(_) => on_points(test, "near", declared)?,
+        Test::WithinBox(_) => on_points(test, "box", declared)?,
+        Test::Polygon(_) => on_points(test, "polygon", declared)?,
+        Test::Within(_) => match declared {
+            None | Some(ColumnType::Timestamp) => test.clone(),
+            Some(_) => return Err("`range` tests timestamps".into()),
+        },
+        Test::Exists(_) => test.clone(),
     })
+}
+
+/// Returns a test of texts with the member `name`; an error if the declared type has no texts.
+fn on_texts(test: &Test, name: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
+    match declared {
+        None | Some(ColumnType::String | ColumnType::Json) => Ok(test.clone()),
+        Some(_) => Err(format!("`{name}` tests texts")),
+    }
+}
+
+/// Returns a test of geo points with the member `name`; an error if the declared type has no geo points.
+fn on_points(test: &Test, name: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
+    match declared {
+        None | Some(ColumnType::Json) => Ok(test.clone()),
+        Some(_) => Err(format!("`{name}` tests geo points")),
+    }
 }
 
 /// Converts a literal to the form in which values of the declared type are compared. The error describes the literal.
@@ -235,30 +274,34 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
         Literal::Float(number) => Some(number.to_string()),
         _ => None,
     };
-    let converted = match (declared, literal) {
-        (ColumnType::String, Literal::Text(_))
-        | (ColumnType::Bool, Literal::Boolean(_))
-        | (
-            ColumnType::I64 | ColumnType::U64 | ColumnType::F64,
-            Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_),
-        ) => Some(literal.clone()),
-        (ColumnType::I64 | ColumnType::U64, Literal::Text(text)) => {
-            let signed = text.parse().map(Literal::Signed);
-            signed.or_else(|_| text.parse().map(Literal::Unsigned)).ok()
-        }
-        (ColumnType::Timestamp, Literal::Text(text)) => {
-            Timestamp::parse_rfc3339(text).map(|time| Literal::Signed(time.nanos()))
-        }
-        (ColumnType::Timestamp, Literal::Signed(_)) => Some(literal.clone()),
-        (ColumnType::Decimal, Literal::Text(text)) => Decimal::parse(text).map(decimal_literal),
-        (ColumnType::Decimal, _) => number.as_deref().and_then(Decimal::parse).map(decimal_literal),
-        (ColumnType::Binary, Literal::Text(text)) => {
-            let bytes = STANDARD.decode(text).ok();
-            bytes.map(|bytes| Literal::Text(hex(&bytes)))
-        }
-        (ColumnType::Json, _) => return Err("columns of this type support only the test `exists`".into()),
-        _ => None,
-    };
+    let converted =
+        match (declared, literal) {
+            (ColumnType::String, Literal::Text(_))
+            | (ColumnType::Bool, Literal::Boolean(_))
+            | (
+                ColumnType::I64 | ColumnType::U64 | ColumnType::F64,
+                Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_),
+            ) => Some(literal.clone()),
+            (ColumnType::I64 | ColumnType::U64, Literal::Text(text)) => {
+                let signed = text.parse().map(Literal::Signed);
+                signed.or_else(|_| text.parse().map(Literal::Unsigned)).ok()
+            }
+            (ColumnType::Timestamp, Literal::Text(text)) => {
+                Timestamp::parse_rfc3339(text).map(|time| Literal::Signed(time.nanos()))
+            }
+            (ColumnType::Timestamp, Literal::Signed(_)) => Some(literal.clone()),
+            (ColumnType::Decimal, Literal::Text(text)) => Decimal::parse(text).map(decimal_literal),
+            (ColumnType::Decimal, _) => number.as_deref().and_then(Decimal::parse).map(decimal_literal),
+            (ColumnType::Binary, Literal::Text(text)) => {
+                let bytes = STANDARD.decode(text).ok();
+                bytes.map(|bytes| Literal::Text(hex(&bytes)))
+            }
+            (ColumnType::Json, _) => return Err(
+                "columns of this type have no comparisons; use `exists`, or a test of texts or of geo points"
+                    .into(),
+            ),
+            _ => None,
+        };
     converted.ok_or_else(|| {
         let json = serde_json::to_string(literal).unwrap_or_default();
         format!("found {}", crate::value::shown(&json))
@@ -267,4 +310,71 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
 
 fn decimal_literal(number: Decimal) -> Literal {
     Literal::Text(decimal_text(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_engine::condition::{Domain, json};
+
+    use super::*;
+
+    /// Converts a test of the column `x`, which has the declared type; the error is the reason.
+    fn converted(test: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
+        let text = format!(r#"{{"column":"x",{test}}}"#);
+        match json::from_str(Domain::Rows, &text).expect(&text) {
+            Condition::Leaf { test, .. } => convert_test(&test, declared),
+            other => panic!("not a leaf: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn tests_need_a_type_that_supports_them() {
+        let on_texts = ["prefix", "suffix", "wildcard", "regex", "fuzzy", "text", "phrase"];
+        let on_texts = on_texts.map(|name| (name, format!(r#""{name}":"a""#)));
+        let on_points = [
+            ("near", r#""near":{"lat":1,"lon":2,"meters":3}"#),
+            ("box", r#""box":{"south":1,"west":2,"north":3,"east":4}"#),
+            (
+                "polygon",
+                r#""polygon":[{"lat":1,"lon":2},{"lat":3,"lon":4},{"lat":5,"lon":2}]"#,
+            ),
+        ];
+        let range = r#""range":{"start":"now-1h"}"#;
+        for declared in ColumnType::ALL {
+            let is_text = matches!(declared, ColumnType::String | ColumnType::Json);
+            for (name, test) in &on_texts {
+                let refusal = (!is_text).then(|| format!("`{name}` tests texts"));
+                assert_eq!(converted(test, Some(declared)).err(), refusal, "{declared}");
+            }
+            for (name, test) in on_points {
+                let refusal = (declared != ColumnType::Json).then(|| format!("`{name}` tests geo points"));
+                assert_eq!(converted(test, Some(declared)).err(), refusal, "{declared}");
+            }
+            let refusal = (declared != ColumnType::Timestamp).then(|| "`range` tests timestamps".to_owned());
+            assert_eq!(converted(range, Some(declared)).err(), refusal, "{declared}");
+            assert!(
+                converted(r#""exists":true"#, Some(declared)).is_ok(),
+                "{declared}"
+            );
+        }
+        let points = on_points.iter().map(|(_, test)| *test);
+        for test in on_texts
+            .iter()
+            .map(|(_, test)| test.as_str())
+            .chain(points)
+            .chain([range])
+        {
+            assert!(converted(test, None).is_ok(), "{test}");
+        }
+    }
+
+    #[test]
+    fn bounds_on_both_sides_are_converted() {
+        let test = r#""gte":"2026-01-01T00:00:00Z","lt":"2026-02-01T00:00:00Z""#;
+        let expected = r#""gte":1767225600000000000,"lt":1769904000000000000"#;
+        assert_eq!(
+            converted(test, Some(ColumnType::Timestamp)),
+            converted(expected, None)
+        );
+    }
 }

@@ -15,7 +15,7 @@ use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::Durability;
 use tideline_engine::rows::{RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
-use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
 
 use crate::condition::RowMatcher;
@@ -174,7 +174,7 @@ pub struct ScanTerms<'a> {
     /// Direction of the scan.
     pub direction: ScanDirection,
     /// Condition on rows.
-    pub filter: Option<&'a ValueCondition>,
+    pub filter: Option<&'a RowFilter>,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// True if all rows of the table may be read.
@@ -215,7 +215,7 @@ pub struct RangeTerms<'a> {
     /// Direction of the scan.
     pub direction: ScanDirection,
     /// Condition on rows.
-    pub filter: Option<&'a ValueCondition>,
+    pub filter: Option<&'a RowFilter>,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// Bytes that identify the form of the rows in page tokens.

@@ -20,7 +20,7 @@ use tideline_engine::condition::Condition;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::{Engine, WideTable};
-use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::ScanDirection;
 
 use crate::error::{Result, SqlError};
@@ -72,7 +72,7 @@ pub struct ReadPlan {
     /// Conditions that the path guarantees, and those of the filter.
     pub access: Access,
     /// Condition on the rows of the path.
-    pub filter: Option<ValueCondition>,
+    pub filter: Option<RowFilter>,
     /// Direction of the scan.
     pub direction: ScanDirection,
     /// Order of the rows: the key columns by which the path is sorted, each with a flag that is true for descending
@@ -125,7 +125,7 @@ impl ReadPlan {
 }
 
 /// Returns the condition of a filter; `None` if `predicates` is empty.
-pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Result<Option<ValueCondition>> {
+pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Result<Option<RowFilter>> {
     let conditions = predicates
         .into_iter()
         .map(|predicate| filter_condition(table, predicate));
@@ -134,7 +134,7 @@ pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Resul
         0 | 1 => conditions.pop(),
         _ => Some(Condition::And(conditions)),
     }
-    .map(ValueCondition))
+    .map(RowFilter))
 }
 
 /// Returns the error of a statement that would read the whole table.

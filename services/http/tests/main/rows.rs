@@ -81,7 +81,7 @@ fn pages_over_buckets_equal_one_sorted_table_in_both_directions() {
             );
             let some = json!({
                 "range": {"column": "n", "from": 100, "to": 500}, "direction": direction, "limit": limit,
-                "where": {"field": "even", "equals": true}
+                "where": {"column": "even", "equals": true}
             });
             let is_wanted = |n: u64| (100..500).contains(&n) && n.is_multiple_of(2);
             assert_eq!(
@@ -131,6 +131,76 @@ fn rows_and_page_tokens_survive_a_restart() {
         other["page_token"] = page["next"].clone();
         let refused = post(&server, "t/rows/scan", &other).expect(400);
         assert!(refused["message"].to_string().contains("page_token"), "{refused}");
+    }
+}
+
+#[test]
+fn conditions_test_texts_and_times_of_columns() {
+    let server = Server::start();
+    let wide = json!({"key": [{"name": "id", "type": "string"}], "columns": [
+        {"name": "note", "type": "string"}, {"name": "n", "type": "i64"}, {"name": "placed", "type": "timestamp"}
+    ]});
+    create(&server, "t", &wide);
+    let rows = json!({"rows": [
+        put(&json!({"id": "a-1"}), &json!({"note": "The backup store", "n": 1, "placed": "2026-01-01T00:00:00Z"})),
+        put(&json!({"id": "a-2"}), &json!({"note": "", "n": 2, "free": "web-1"})),
+        put(&json!({"id": "b-1"}), &json!({"n": 3, "placed": "2026-02-01T00:00:00Z", "free": 5})),
+    ]});
+    post(&server, "t/rows", &rows).expect(200);
+    let found = |test: &Value| {
+        let scan = json!({"allow_scan": true, "where": test});
+        pages(&server, "t", &scan, "id")
+    };
+    for (test, ids) in [
+        (json!({"column": "note", "text": "store BACKUP"}), json!(["a-1"])),
+        (
+            json!({"column": "note", "phrase": "backup stroe", "distance": 1}),
+            json!(["a-1"]),
+        ),
+        (json!({"column": "note", "prefix": ""}), json!(["a-1", "a-2"])),
+        (
+            json!({"not": {"column": "note", "wildcard": "*"}}),
+            json!(["b-1"]),
+        ),
+        (json!({"column": "id", "suffix": "-1"}), json!(["a-1", "b-1"])),
+        (json!({"field": "id", "regex": "a-[0-9]"}), json!(["a-1", "a-2"])),
+        (json!({"column": "free", "fuzzy": "wbe-1"}), json!(["a-2"])),
+        (json!({"column": "n", "gt": 1, "lt": 3}), json!(["a-2"])),
+        (json!({"column": "n", "not_equals": 2}), json!(["a-1", "b-1"])),
+        (
+            json!({"column": "placed", "range": {"end": "2026-02-01T00:00:00Z"}}),
+            json!(["a-1"]),
+        ),
+        (
+            json!({"column": "placed", "range": {"start": "now-100d"}}),
+            json!([]),
+        ),
+        (
+            json!({"column": "free", "near": {"lat": 0, "lon": 0, "meters": 1}}),
+            json!([]),
+        ),
+    ] {
+        assert_eq!(json!(found(&test)), ids, "{test}");
+    }
+    let near = json!({"column": "note", "near": {"lat": 0, "lon": 0, "meters": 1}});
+    for (test, reason) in [
+        (
+            json!({"column": "n", "text": "a"}),
+            r#"condition: column \"n\" has the type i64; `text` tests texts"#,
+        ),
+        (
+            json!({"column": "placed", "prefix": "2026"}),
+            "has the type timestamp; `prefix` tests texts",
+        ),
+        (near, "has the type string; `near` tests geo points"),
+        (
+            json!({"column": "n", "range": {}}),
+            "has the type i64; `range` tests timestamps",
+        ),
+    ] {
+        let scan = json!({"allow_scan": true, "where": test});
+        let refused = post(&server, "t/rows/scan", &scan).expect(400);
+        assert!(refused["message"].to_string().contains(reason), "{refused}");
     }
 }
 

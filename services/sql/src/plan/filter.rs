@@ -41,7 +41,7 @@ pub(crate) fn declared(table: &WideTable, name: &str) -> Option<ColumnType> {
 
 fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> Result<Condition> {
     let value = |literal: &Literal| literal.to_condition(&column.text, declared);
-    let leaf = |test: Test| Condition::leaf(Subject::Field(column.text.clone()), test);
+    let leaf = |test: Test| Condition::leaf(Subject::Column(column.text.clone()), test);
     let between = |low: Bound<Value>, high: Bound<Value>| leaf(Compare { low, high }.into());
     let outside = |below: Value, above: Bound<Value>| {
         let below = between(Bound::Unbounded, Bound::Excluded(below));

@@ -11,7 +11,7 @@ use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::Durability;
 use tideline_engine::{Engine, WideTable};
-use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{
     Members, RowCondition, RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
 };
@@ -283,7 +283,7 @@ fn by_keys(
     table: &WideTable,
     statement: &str,
     condition: Option<Predicate>,
-) -> Result<(Vec<FoundKey>, Option<ValueCondition>)> {
+) -> Result<(Vec<FoundKey>, Option<RowFilter>)> {
     let access = Access::new(table, condition)?;
     if !access.is_whole_key() {
         let names = table.layout().logical().iter().map(|column| column.name.as_str());
