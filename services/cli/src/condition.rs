@@ -88,6 +88,12 @@ mod tests {
             ),
             (Domain::Values, "usage>90", json!({"field": "usage", "gt": 90})),
             (Domain::Values, r#"{"or": []}"#, json!({"or": []})),
+            (Domain::Rows, "total>5", json!({"column": "total", "gt": 5})),
+            (
+                Domain::Rows,
+                "note^=re",
+                json!({"column": "note", "prefix": "re"}),
+            ),
             (
                 Domain::Timelines,
                 r#"{"tag": "a", "newer_operator": 1}"#,

@@ -117,7 +117,7 @@ struct RowSelection {
     /// Secondary index to scan instead of the primary key; it determines the columns of KEY and the order of the rows
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
-    /// Condition on a column, such as total>5 or state!=open, or a JSON tree; rows must match all
+    /// Condition on a column, such as total>5, state!=open, note^=re or note=~r.*, or a JSON tree; rows must match all
     #[arg(long = "where", short = 'w', value_name = "CONDITION")]
     conditions: Vec<String>,
     /// Allow a scan of the whole table
@@ -147,11 +147,9 @@ impl RowSelection {
     }
 }
 
-/// Returns the tree of conditions on values.
+/// Returns the tree of conditions on rows.
 fn tree(conditions: &[String]) -> Result<Option<Value>> {
-    let trees = conditions
-        .iter()
-        .map(|text| condition::parse(Domain::Values, text));
+    let trees = conditions.iter().map(|text| condition::parse(Domain::Rows, text));
     Ok(condition::joined(trees.collect::<Result<Vec<Value>>>()?))
 }
 
