@@ -154,12 +154,17 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Assigns an id to each index in `spec` that does not have an id yet. Returns true if the cursor has changed.
+    /// Assigns an id to each index and search index in `spec` that does not have an id yet. Returns true if the cursor
+    /// has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
-        let indexes = spec.wide.iter_mut().flat_map(|wide| &mut wide.indexes);
+        let Some(wide) = spec.wide.as_deref_mut() else {
+            return false;
+        };
+        let ids = wide.indexes.iter_mut().map(|index| &mut index.id);
+        let ids = ids.chain(wide.search_indexes.iter_mut().map(|index| &mut index.id));
         let mut has_new = false;
-        for index in indexes.filter(|index| index.id == 0) {
-            index.id = self.next_table;
+        for id in ids.filter(|id| **id == 0) {
+            *id = self.next_table;
             self.next_table += 1;
             has_new = true;
         }
@@ -183,8 +188,8 @@ impl Default for Cursor {
     }
 }
 
-/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`]. This build reads formats 1 to
-/// 7.
+/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`] and [`FORMAT_SEARCH`]. This build
+/// reads formats 1 to 8.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -198,6 +203,8 @@ pub const FORMAT: u8 = 6;
 /// Format number of the row of a table with secondary indexes or a time-to-live of rows. A build of format 6 would not
 /// maintain the indexes, and would return expired rows.
 pub const FORMAT_INDEXES: u8 = 7;
+/// Format number of the row of a table with search indexes over its rows. A build of format 7 would not maintain them.
+pub const FORMAT_SEARCH: u8 = 8;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -273,12 +280,13 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 /// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
-    let wide = table.spec.wide.as_ref();
-    if wide.is_none_or(|wide| wide.indexes.is_empty() && wide.ttl.is_none()) {
-        return put_row(ManifestKind::Table, &name, table);
-    }
+    let format = match &table.spec.wide {
+        Some(wide) if !wide.search_indexes.is_empty() => FORMAT_SEARCH,
+        Some(wide) if !wide.indexes.is_empty() || wide.ttl.is_some() => FORMAT_INDEXES,
+        _ => return put_row(ManifestKind::Table, &name, table),
+    };
     let row = TableRow {
-        format: FORMAT_INDEXES,
+        format,
         ..table.clone()
     };
     put_row(ManifestKind::Table, &name, &row)
@@ -316,7 +324,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_INDEXES).contains(&version.format) {
+    if !(1..=FORMAT_SEARCH).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -67,5 +67,5 @@ pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
 pub use wide::{
     ColumnSpec, ColumnType, IndexCover, IndexScope, IndexSpec, IndexState, KeyColumnSpec, KeyOrder,
-    KeySource, RowTtl, TtlScope, WideSpec,
+    KeySource, RowTtl, SearchColumnSpec, SearchForm, SearchIndexSpec, TtlScope, WideSpec,
 };

@@ -250,6 +250,10 @@ pub struct WideSpec {
     /// Time after which data expires; `None` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<RowTtl>,
+    /// Search indexes, in the order of their creation. While an index is rebuilt, two of them have its name: the first
+    /// serves searches, and the second replaces it when it is built.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search_indexes: Vec<SearchIndexSpec>,
 }
 
 /// Time-to-live of the data of a wide table.
@@ -347,6 +351,72 @@ impl IndexSpec {
     /// Returns true if every row has its entry.
     pub fn is_ready(&self) -> bool {
         self.state == IndexState::Ready
+    }
+}
+
+/// Search index of a wide table. It finds rows by any combination of conditions on its columns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchIndexSpec {
+    /// Id of the index, from the number range of tables. 0 until the index is created.
+    #[serde(default)]
+    pub id: u32,
+    /// Name, unique within the table.
+    pub name: String,
+    /// Indexed columns: columns of the rows, declared or not, and logical columns of the key.
+    pub columns: Vec<SearchColumnSpec>,
+}
+
+/// Column of a search index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchColumnSpec {
+    /// Name of the column.
+    pub column: String,
+    /// Form in which the values are indexed.
+    #[serde(rename = "as")]
+    pub form: SearchForm,
+}
+
+/// Form in which a search index holds the values of a column. A value of another type is not indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchForm {
+    /// Whole texts, decimals or bytes: equality, ranges, patterns, order.
+    Keyword,
+    /// Texts split into words: words and phrases.
+    Text,
+    /// Integers and doubles: equality, ranges, order.
+    Number,
+    /// Timestamps: equality, ranges, order.
+    Time,
+    /// Booleans.
+    Bool,
+    /// Geo points: areas.
+    Geo,
+}
+
+impl SearchForm {
+    /// All forms.
+    pub const ALL: [Self; 6] = [
+        Self::Keyword,
+        Self::Text,
+        Self::Number,
+        Self::Time,
+        Self::Bool,
+        Self::Geo,
+    ];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keyword => "keyword",
+            Self::Text => "text",
+            Self::Number => "number",
+            Self::Time => "time",
+            Self::Bool => "bool",
+            Self::Geo => "geo",
+        }
     }
 }
 

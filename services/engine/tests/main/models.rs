@@ -21,6 +21,7 @@ fn spec(model: TableModel) -> TableSpec {
         version_guard: None,
         allow_rising_key: false,
         indexes: Vec::new(),
+        search_indexes: Vec::new(),
         ttl: None,
     };
     TableSpec {

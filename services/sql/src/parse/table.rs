@@ -202,6 +202,7 @@ fn to_spec(
             .unwrap_or(Some(tideline_engine::model::time::NANOS_PER_DAY)),
         allow_rising_key: options.allow_rising_key.unwrap_or(false),
         indexes: Vec::new(),
+        search_indexes: Vec::new(),
         ttl: options.ttl.flatten().map(|after| RowTtl {
             after,
             of: options.ttl_of.unwrap_or_default(),
