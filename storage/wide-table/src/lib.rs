@@ -29,6 +29,7 @@ mod block;
 mod blocks;
 mod buffer;
 pub mod build;
+pub mod changed;
 pub mod check;
 mod codec;
 pub mod columns;
@@ -51,6 +52,7 @@ pub mod value;
 mod write;
 
 pub use build::BuildStep;
+pub use changed::{QueueState, RowChange, SearchBacklog, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};
 pub use error::{Damage, Result, WideError};
 pub use index::Index;

@@ -108,6 +108,11 @@ impl LogModel for WideModel {
                     parts.push(part.unwrap_or_else(|| store.new_part(table)));
                     parts.len() - 1
                 });
+                for search in &rules.searches {
+                    let settled = store.searches.settle(*search, generation.end());
+                    let search_end = &mut parts[at].detail.search_end;
+                    *search_end = settled.max(*search_end);
+                }
                 let mut part = TableFlush::new(store, parts[at], &rules, &mut stale).write(&buffer)?;
                 part.detail.newest = store.newest();
                 parts[at] = part;
@@ -174,6 +179,7 @@ impl WideStore {
                 column_bytes_max: Some(0),
                 newest: i64::MIN,
                 fragments: false,
+                search_end: 0,
             },
         }
     }

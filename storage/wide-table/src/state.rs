@@ -49,6 +49,15 @@ pub(crate) struct PartDetail {
     /// True if a part of format 3 can hold fragments of large rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fragments: bool,
+    /// Position that every search index of the table must have reached: its journal below this sequence is deleted. 0 if
+    /// the table has had no search index.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) search_end: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Format of the [`PartDetail`] of a part without fragments.

@@ -15,6 +15,7 @@ use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, Replay
 use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::buffer::Generation;
+use crate::changed::SearchQueues;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
@@ -60,6 +61,7 @@ struct Replayed {
     /// Rules of the tables and indexes that exist.
     tables: Tables,
     newest: i64,
+    searches: SearchQueues,
 }
 
 impl WideReplay {
@@ -77,6 +79,7 @@ impl WideReplay {
             active: Generation::default(),
             tables,
             newest: newest.unwrap_or(i64::MIN),
+            searches: SearchQueues::default(),
         };
         Ok(Self(Arc::new(Mutex::new(replayed))))
     }
@@ -105,6 +108,9 @@ impl Replay for WideReplay {
         let table = entry.table;
         let request = entry.request;
         let versions_max = rules.versions_max;
+        for search in &rules.searches {
+            replayed.searches.replay(*search, sequence, &entry.changes);
+        }
         replayed
             .active
             .apply(table, entry.changes, sequence, versions_max)?;
@@ -134,6 +140,8 @@ pub struct WideStore {
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Held while rows with generated ids are numbered and sent to the committer.
     pub(crate) generated: Mutex<()>,
+    /// Changes that search indexes do not hold yet.
+    pub(crate) searches: SearchQueues,
 }
 
 impl WideStore {
@@ -155,6 +163,7 @@ impl WideStore {
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
             generated: Mutex::default(),
+            searches: std::mem::take(&mut replayed.searches),
         }
     }
 
@@ -180,6 +189,19 @@ impl WideStore {
             None => 0,
         };
         Expiry::new(rules.ttl, now)
+    }
+
+    /// Returns the latest time of rows that have expired; `None` if the rows of a table do not expire as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist.
+    pub fn expired_at(&self, table: TableId) -> error::Result<Option<i64>> {
+        let rules = self.rules(table)?;
+        Ok(rules.ttl.map(|ttl| {
+            let now = self.log.trusted_now().now.nanos();
+            now.saturating_sub(ttl.after)
+        }))
     }
 
     /// Returns the number of versions that a table or index currently keeps per column.

@@ -22,6 +22,8 @@ pub(crate) struct TableRules {
     pub(crate) ttl: Option<RowTtl>,
     /// Secondary indexes of the table, in the order of their ids.
     pub(crate) indexes: Vec<Arc<Index>>,
+    /// Ids of the search indexes of the table.
+    pub(crate) searches: Vec<TableId>,
     /// Reason why the indexes of the table cannot be compiled; `None` unless the settings are damaged.
     damage: Option<String>,
     spec: Option<Box<WideSpec>>,
@@ -38,6 +40,12 @@ impl TableRules {
             versions_max: spec.map_or(1, |spec| spec.max_versions.max(1) as usize),
             ttl: spec.and_then(|spec| spec.ttl),
             indexes,
+            searches: spec.map_or(Vec::new(), |spec| {
+                spec.search_indexes
+                    .iter()
+                    .map(|index| TableId(index.id))
+                    .collect()
+            }),
             damage,
             spec: spec.map(|spec| Box::new(spec.clone())),
         }

@@ -128,9 +128,17 @@ impl LogEntry for WideEntry {
         let of_indexes = of_indexes.filter(|(index, _)| tables.contains(*index));
         let all = all.chain(of_indexes.map(|(index, changes)| (index, changes, 1)));
         let state = self.store.state();
+        let mut searched = None;
         for (table, changes, versions_max) in all {
+            if table == self.entry.table && !rules.searches.is_empty() {
+                searched = Some(changes.clone());
+            }
             *self.store.committed.lock().entry(table).or_default() += changes.len() as u64;
             state.active.apply(table, changes, sequence, versions_max)?;
+        }
+        // An indexer reads the rows of the changes, so they must be applied before.
+        if let Some(changes) = searched {
+            self.store.searches.push(&rules.searches, sequence, &changes);
         }
         Ok(())
     }

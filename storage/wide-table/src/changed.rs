@@ -1,0 +1,352 @@
+//! Changes of rows that search indexes do not hold yet.
+//!
+//! Each search index has a queue with the changes of its table, in the order of the journal. Its indexer takes changes,
+//! indexes the current rows, and confirms them once they are durable and visible in the index. A flush waits for the
+//! confirmation, so the journal of a change is deleted only after every search index holds the change. The row buffer
+//! therefore also bounds the queues: their keys share the memory of the buffered entries.
+//!
+//! The manifest row of a part records up to which sequence the search indexes of its table were complete
+//! ([`PartDetail::search_end`](crate::state::PartDetail::search_end)). An index whose own position is lower has missed
+//! changes, and must be built again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tideline_model::{KeyRange, SequenceNumber, TableId};
+
+use crate::entry::Change;
+use crate::store::WideStore;
+
+/// Time without a confirmation after which a flush no longer waits for an index. The index is then built again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Change that a search index must follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowChange {
+    /// The row with this stored key was written or deleted.
+    Row(Bytes),
+    /// All rows whose stored keys are in the range were deleted. Some may have been written again since.
+    Range(KeyRange),
+}
+
+/// Changes that an indexer has taken.
+#[derive(Debug, Default)]
+pub struct TakenChanges {
+    /// Changes in the order of the journal.
+    pub changes: Vec<RowChange>,
+    /// Position to confirm: all changes below this sequence have been taken.
+    pub end: SequenceNumber,
+}
+
+/// State of a queue, for status reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SearchBacklog {
+    /// Number of changes that are not confirmed.
+    pub changes: u64,
+    /// Time since the oldest change that is not confirmed; `None` without changes.
+    pub age: Option<Duration>,
+    /// All changes below this sequence are visible in the index.
+    pub confirmed: SequenceNumber,
+}
+
+/// Start of an indexer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchStart {
+    /// True if the index has missed no change. Otherwise it must be built again.
+    pub is_current: bool,
+    /// Position from which the queue continues.
+    pub position: SequenceNumber,
+}
+
+/// Reason why a wait for changes has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueState {
+    /// Changes wait.
+    Changes {
+        /// True if a flush or a reader waits for a commit.
+        is_wanted: bool,
+    },
+    /// No change waits.
+    Idle,
+    /// A flush has stopped waiting; the index must be built again.
+    Abandoned,
+    /// The queue is closed.
+    Closed,
+}
+
+/// Queues of all search indexes.
+#[derive(Debug, Default)]
+pub(crate) struct SearchQueues {
+    queues: Mutex<BTreeMap<TableId, Queue>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(SequenceNumber, Instant, RowChange)>,
+    /// Number and time of the changes that were taken and are not confirmed.
+    taken: (u64, Option<Instant>),
+    /// Sequence after the newest change.
+    pushed: u64,
+    /// All changes below this sequence are confirmed.
+    confirmed: u64,
+    /// Position that a flush or a reader waits for.
+    wanted: u64,
+    /// True while an indexer takes the changes. A flush does not wait for a closed queue.
+    is_open: bool,
+    is_abandoned: bool,
+}
+
+impl Queue {
+    fn push(&mut self, sequence: SequenceNumber, changes: &[Change]) {
+        let now = Instant::now();
+        self.waiting.extend(changes.iter().map(|change| {
+            let change = match change {
+                Change::Row { key, .. } => RowChange::Row(key.clone()),
+                Change::DeleteRange(range) => RowChange::Range(range.clone()),
+            };
+            (sequence, now, change)
+        }));
+        self.pushed = self.pushed.max(sequence.0 + 1);
+    }
+
+    /// Drops the changes below a position.
+    fn skip_to(&mut self, position: u64) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(sequence, ..)| sequence.0 < position)
+        {
+            self.waiting.pop_front();
+        }
+        self.confirmed = position;
+    }
+}
+
+impl SearchQueues {
+    /// Adds the changes of a replayed entry, before any indexer has started.
+    pub(crate) fn replay(&self, index: TableId, sequence: SequenceNumber, changes: &[Change]) {
+        self.queues
+            .lock()
+            .entry(index)
+            .or_default()
+            .push(sequence, changes);
+    }
+
+    /// Adds the changes of an entry to the queues of these indexes.
+    pub(crate) fn push(&self, indexes: &[TableId], sequence: SequenceNumber, changes: &[Change]) {
+        let mut queues = self.queues.lock();
+        for index in indexes {
+            // Without a queue no indexer has started yet. It will read the current rows.
+            if let Some(queue) = queues.get_mut(index).filter(|queue| !queue.is_abandoned) {
+                queue.push(sequence, changes);
+            }
+        }
+        drop(queues);
+        self.changed.notify_all();
+    }
+
+    /// Waits until an index holds all of its changes below `end`, for as long as its indexer makes progress. Returns
+    /// the position up to which the index must be complete at the next start; 0 if it has had no change.
+    pub(crate) fn settle(&self, index: TableId, end: SequenceNumber) -> u64 {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&index) else {
+            return 0;
+        };
+        let target = queue.pushed.min(end.0);
+        queue.wanted = queue.wanted.max(target);
+        self.changed.notify_all();
+        let (mut progress, mut since) = (queue.confirmed, Instant::now());
+        loop {
+            let Some(queue) = queues.get_mut(&index) else {
+                return target;
+            };
+            if queue.confirmed >= target || !queue.is_open || queue.is_abandoned {
+                return target;
+            }
+            if queue.confirmed > progress {
+                (progress, since) = (queue.confirmed, Instant::now());
+            }
+            let rest = PATIENCE.saturating_sub(since.elapsed());
+            if rest.is_zero() {
+                tracing::warn!(
+                    index = index.0,
+                    "a search index does not follow; it is built again"
+                );
+                queue.is_abandoned = true;
+                queue.waiting.clear();
+                self.changed.notify_all();
+                return target;
+            }
+            self.changed.wait_for(&mut queues, rest);
+        }
+    }
+}
+
+impl WideStore {
+    /// Begins to pass the changes of a table to an indexer. `position` is the position of the index on disk; `None` for
+    /// an empty index. Call this before the indexer reads any row.
+    pub fn open_search(
+        &self,
+        table: TableId,
+        index: TableId,
+        position: Option<SequenceNumber>,
+    ) -> SearchStart {
+        let flushed = self
+            .state()
+            .parts
+            .get(&table)
+            .map_or(0, |part| part.detail.search_end);
+        let mut queues = self.searches.queues.lock();
+        let queue = queues.entry(index).or_default();
+        let position = position.filter(|position| position.0 >= flushed);
+        queue.skip_to(position.map_or(flushed, |position| position.0));
+        (queue.is_open, queue.is_abandoned) = (true, false);
+        SearchStart {
+            is_current: position.is_some(),
+            position: SequenceNumber(queue.confirmed),
+        }
+    }
+
+    /// Ends the passing of changes. Later changes are kept for the next indexer of the index.
+    pub fn close_search(&self, index: TableId) {
+        if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
+            queue.is_open = false;
+        }
+        self.searches.changed.notify_all();
+    }
+
+    /// Removes the queue of a dropped index.
+    pub fn forget_search(&self, index: TableId) {
+        self.searches.queues.lock().remove(&index);
+        self.searches.changed.notify_all();
+    }
+
+    /// Drops the changes of an index that has failed, and keeps no further ones until it is opened again.
+    pub fn abandon_search(&self, index: TableId) {
+        if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
+            queue.is_abandoned = true;
+            queue.waiting.clear();
+            queue.taken = (0, None);
+        }
+        self.searches.changed.notify_all();
+    }
+
+    /// Takes up to `max` of the oldest changes of an index that were not taken yet.
+    pub fn take_changes(&self, index: TableId, max: usize) -> TakenChanges {
+        let mut queues = self.searches.queues.lock();
+        let Some(queue) = queues.get_mut(&index) else {
+            return TakenChanges::default();
+        };
+        let count = max.min(queue.waiting.len());
+        let oldest = queue.waiting.front().map(|(_, time, _)| *time);
+        queue.taken = (queue.taken.0 + count as u64, queue.taken.1.or(oldest));
+        let changes = queue.waiting.drain(..count).map(|(_, _, change)| change);
+        let changes = changes.collect();
+        let end = match queue.waiting.front() {
+            Some((sequence, ..)) => sequence.0,
+            None => queue.pushed.max(queue.confirmed),
+        };
+        TakenChanges {
+            changes,
+            end: SequenceNumber(end),
+        }
+    }
+
+    /// Confirms that all changes below a position are durable and visible in an index.
+    pub fn confirm_changes(&self, index: TableId, end: SequenceNumber) {
+        if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
+            queue.confirmed = queue.confirmed.max(end.0);
+            queue.taken = (0, None);
+        }
+        self.searches.changed.notify_all();
+    }
+
+    /// Waits until changes of an index wait, a commit is wanted, or the time is over.
+    pub fn wait_changes(&self, index: TableId, patience: Duration) -> QueueState {
+        let deadline = Instant::now() + patience;
+        let mut queues = self.searches.queues.lock();
+        loop {
+            match queues.get(&index) {
+                None => return QueueState::Closed,
+                Some(queue) if !queue.is_open => return QueueState::Closed,
+                Some(queue) if queue.is_abandoned => return QueueState::Abandoned,
+                Some(queue) => {
+                    let is_wanted = queue.wanted > queue.confirmed;
+                    if is_wanted || !queue.waiting.is_empty() {
+                        return QueueState::Changes { is_wanted };
+                    }
+                }
+            }
+            if self
+                .searches
+                .changed
+                .wait_until(&mut queues, deadline)
+                .timed_out()
+            {
+                return QueueState::Idle;
+            }
+        }
+    }
+
+    /// Waits until an index is closed, at most as long as `patience`. Returns true if it is closed.
+    pub fn wait_search_closed(&self, index: TableId, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut queues = self.searches.queues.lock();
+        loop {
+            if queues.get(&index).is_none_or(|queue| !queue.is_open) {
+                return true;
+            }
+            if self
+                .searches
+                .changed
+                .wait_until(&mut queues, deadline)
+                .timed_out()
+            {
+                return false;
+            }
+        }
+    }
+
+    /// Waits until the changes of an index up to and including `sequence`, as far as they are committed at the time of the
+    /// call, are visible in it. Returns false if they are not visible at the deadline.
+    pub fn wait_searchable(&self, index: TableId, sequence: SequenceNumber, deadline: Instant) -> bool {
+        let mut queues = self.searches.queues.lock();
+        let pushed = queues.get(&index).map_or(0, |queue| queue.pushed);
+        let target = pushed.min(sequence.0.saturating_add(1));
+        loop {
+            let Some(queue) = queues.get_mut(&index) else {
+                return false;
+            };
+            if queue.confirmed >= target {
+                return true;
+            }
+            if queue.wanted < target {
+                queue.wanted = target;
+                self.searches.changed.notify_all();
+            }
+            if self
+                .searches
+                .changed
+                .wait_until(&mut queues, deadline)
+                .timed_out()
+            {
+                return false;
+            }
+        }
+    }
+
+    /// Returns the state of the queue of an index; `None` if it has no queue.
+    pub fn search_backlog(&self, index: TableId) -> Option<SearchBacklog> {
+        let queues = self.searches.queues.lock();
+        let queue = queues.get(&index)?;
+        let oldest = queue.taken.1.or(queue.waiting.front().map(|(_, time, _)| *time));
+        Some(SearchBacklog {
+            changes: queue.taken.0 + queue.waiting.len() as u64,
+            age: oldest.map(|oldest| oldest.elapsed()),
+            confirmed: SequenceNumber(queue.confirmed),
+        })
+    }
+}
