@@ -106,6 +106,32 @@ impl Intervals {
         }
     }
 
+    /// Returns the intervals of doubles, sorted. Both ends are included.
+    pub fn floats(&self) -> &[(f64, f64)] {
+        &self.floats
+    }
+
+    /// Returns the intervals of signed integers, sorted. Both ends are included.
+    pub fn signed(&self) -> &[(i64, i64)] {
+        &self.signed
+    }
+
+    /// Returns the intervals of unsigned integers, sorted. Both ends are included.
+    pub fn unsigned(&self) -> &[(u64, u64)] {
+        &self.unsigned
+    }
+
+    /// Returns the single texts, sorted.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(Box::as_ref)
+    }
+
+    /// Returns the interval of texts; `None` if the intervals are single texts.
+    pub fn text_range(&self) -> Option<(Bound<&str>, Bound<&str>)> {
+        let (from, to) = self.between.as_ref()?;
+        Some((from.as_ref().map(Box::as_ref), to.as_ref().map(Box::as_ref)))
+    }
+
     /// Returns true if an interval overlaps the inclusive range of doubles.
     pub fn overlaps_floats(&self, min: f64, max: f64) -> bool {
         overlaps(&self.floats, min, max)

@@ -25,7 +25,10 @@ impl Automaton for CloseTerm<'_> {
     type State = CloseState;
 
     fn start(&self) -> CloseState {
-        CloseState::Prefix(0)
+        match self.prefix {
+            [] => CloseState::Text(self.close.automaton().initial_state()),
+            _ => CloseState::Prefix(0),
+        }
     }
 
     fn is_match(&self, state: &CloseState) -> bool {

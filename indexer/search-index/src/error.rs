@@ -53,6 +53,9 @@ pub enum SearchError {
     /// A commit of the index failed; the indexer retries automatically.
     #[error("index commit: {0}")]
     Commit(String),
+    /// An index over rows failed, and must be built again.
+    #[error(transparent)]
+    Rows(#[from] crate::rows::RowIndexError),
     /// The index is closed.
     #[error("the search index is closed")]
     Closed,

@@ -1,9 +1,11 @@
-//! Highlights: the texts of a timeline that a condition matched, and the positions of the matches.
+//! Highlights: the texts of a timeline or row that a condition matched, and the positions of the matches.
+//!
+//! Only the timelines or rows of a page are highlighted, so their texts are read and split again.
 
 use std::ops::Range;
 
 use tideline_condition::text::{TextTest, WordAt, phrases, words_at};
-use tideline_condition::{Node, Subject};
+use tideline_condition::{Node, Record, Subject, ValueRef};
 use tideline_timeline_catalog::Entry;
 
 use crate::relevance::{each_text, texts};
@@ -41,6 +43,34 @@ pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
         subject,
         text: text.to_owned(),
         spans: in_characters(text, apart(spans)),
+    });
+    shown.collect()
+}
+
+/// Returns the matches of all text tests of columns that are not below a `Not`, each text once.
+pub(crate) fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight> {
+    let mut found: Vec<(Subject, String, Vec<Range<usize>>)> = Vec::new();
+    each_text(root, &mut |subject, test| {
+        row.any_value(subject, |value| {
+            let ValueRef::Text(text) = value else {
+                return false;
+            };
+            let spans = matched(test, text);
+            let known = found
+                .iter_mut()
+                .find(|(of, known, _)| of == subject && known == text);
+            match known {
+                Some((.., known)) => known.extend(spans),
+                None if spans.is_empty() => {}
+                None => found.push((subject.clone(), text.to_owned(), spans)),
+            }
+            false
+        });
+    });
+    let shown = found.into_iter().map(|(subject, text, spans)| Highlight {
+        subject,
+        spans: in_characters(&text, apart(spans)),
+        text,
     });
     shown.collect()
 }

@@ -24,6 +24,7 @@
 //! | `close_term` | fuzzy matching in the term dictionary |
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | indexer thread |
+//! | [`rows`] | [`RowIndex`](rows::RowIndex): index over the rows of a wide table |
 //! | `positions` | progress of the index per table, stored with each commit |
 //!
 //! # Examples
@@ -69,6 +70,7 @@ pub mod find;
 pub mod highlight;
 pub mod index;
 pub mod record;
+pub mod rows;
 
 mod close_term;
 mod indexer;

@@ -9,12 +9,14 @@
 //! | `CI` | with `true`, a missing prerequisite fails its test |
 
 mod missing;
+mod random;
 mod size;
 
 use std::hash::{BuildHasher as _, RandomState};
 
 pub use missing::{corpus, is_ci, not_run, skip, workspace};
 use proptest::test_runner::{Config, RngSeed};
+pub use random::Random;
 pub use size::{is_slow, rounds};
 
 /// Factor by which the slow run multiplies the cases of property tests.

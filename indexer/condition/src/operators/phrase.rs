@@ -1,4 +1,6 @@
 //! `phrase`: the subject contains the words of a text in order, without other words between them.
+//!
+//! Words are split and compared like those of `text`.
 
 use super::Operator;
 use crate::Result;

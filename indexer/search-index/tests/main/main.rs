@@ -8,3 +8,4 @@ mod limits;
 mod paging;
 mod places;
 mod recovery;
+mod rows;

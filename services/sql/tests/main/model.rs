@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tideline_sql::SqlError;
 use tideline_sql::run::read::Extent;
-use tideline_testkit::{rounds, seeds};
+use tideline_testkit::{Random, rounds, seeds};
 
 use crate::support::{Database, Done};
 
@@ -36,31 +36,6 @@ const INDEXES: [&str; 7] = [
     "(reverse(s)) INCLUDE (n)",
     "(s DESC, b, n)",
 ];
-
-/// Source of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn is(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-}
 
 /// Row of the model: values by column.
 type Row = BTreeMap<&'static str, Value>;
@@ -424,7 +399,7 @@ fn random_statements_give_the_results_of_the_model() {
     for (seed, key) in
         seeds("random_statements", rounds("TIDELINE_SQL_ROUNDS", 21, 300) as u64).zip(KEYS.iter().cycle())
     {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut model = Model::new(key);
         println!("PRIMARY KEY ({key}), seed {seed}");
         for _ in 0..150 {

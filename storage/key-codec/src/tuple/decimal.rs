@@ -43,6 +43,11 @@ impl Decimal {
         Ok(Self { mantissa, scale })
     }
 
+    /// Returns the nearest double.
+    pub fn to_f64(self) -> f64 {
+        self.to_string().parse().unwrap_or(f64::NAN)
+    }
+
     /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, an optional fraction, and an optional
     /// exponent. Returns `None` if the text has another form. Returns `None` as well if the digits or the scale do not
     /// fit, because numbers are never rounded.

@@ -1,0 +1,356 @@
+//! Search index over the rows of a wide table.
+//!
+//! An index has a folder of its own with one document per row. A document holds the values of the indexed columns, the
+//! stored key of the row, and the time of the row. The index is disposable: a damaged or missing folder is built again
+//! from the rows. Unlike the index of timelines, it answers with the rows of its last commit; a caller that needs newer
+//! rows waits for the next commit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `schema` | fields of the documents, and the mapping from a row to its document |
+//! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
+//! | `page` | order and paging |
+//! | `facets` | counts and metrics by values |
+//!
+//! The evaluation of a tree is exact: every test has a field that decides it. [`RowIndex::check`] refuses a tree with a
+//! test that the indexed forms of its column cannot decide.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tantivy::indexer::{IndexWriterOptions, UserOperation};
+use tantivy::merge_policy::LogMergePolicy;
+use tantivy::query::RangeQuery;
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError, Term};
+use tideline_condition::{Node, Record, ValueRef};
+use tideline_model::KeyRange;
+
+use crate::highlight::{Highlight, highlights_of_row};
+
+mod evaluate;
+mod facets;
+mod page;
+mod schema;
+
+/// Returns the texts of a row that the text tests of a condition match, with the positions of the matches. Each text is
+/// returned once; tests below a `Not` do not count.
+pub fn highlights(root: &Node, row: &impl Record) -> Vec<Highlight> {
+    highlights_of_row(root, row)
+}
+
+pub use facets::{
+    FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums,
+};
+pub use page::{RowHit, RowMark, RowPage, RowQuery, RowSort, RowSortBy, SortValue};
+use schema::Fields;
+pub use schema::KEYWORD_BYTES_MAX;
+
+/// Failure of an index: of the file system, or damage. The index must be built again.
+#[derive(Debug, thiserror::Error)]
+#[error("search index of rows: {0}")]
+pub struct RowIndexError(#[from] TantivyError);
+
+/// Result of a call of an index.
+pub type Result<T> = std::result::Result<T, RowIndexError>;
+
+/// Column of a search index over rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowColumn {
+    /// Name in conditions.
+    pub name: String,
+    /// Form of the values in the index.
+    pub form: RowForm,
+}
+
+/// Form of the values of a column in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowForm {
+    /// Whole texts.
+    Keyword,
+    /// Words of texts, with their positions.
+    Text,
+    /// Signed integers; also times, in nanoseconds since 1970-01-01T00:00:00Z.
+    Signed,
+    /// Unsigned integers.
+    Unsigned,
+    /// Doubles.
+    Float,
+    /// Booleans.
+    Boolean,
+    /// Geo points.
+    Geo,
+}
+
+/// Row as input of its document.
+pub trait RowDocument {
+    /// Returns the stored key.
+    fn key(&self) -> &[u8];
+
+    /// Returns the time of the row, in nanoseconds since 1970-01-01T00:00:00Z.
+    fn time(&self) -> i64;
+
+    /// Calls `take` with each value of a column; `column` is its index in the list of indexed columns.
+    fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>));
+}
+
+/// Progress of an index, stored with each commit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowPosition {
+    /// All changes below this sequence of the journal are in the index.
+    pub end: u64,
+    /// Stored key, in hexadecimal, at which the build continues; `None` if every row has its document.
+    pub build: Option<String>,
+}
+
+/// Search index over rows.
+pub struct RowIndex {
+    columns: Vec<RowColumn>,
+    fields: Fields,
+    index: Index,
+    reader: IndexReader,
+    /// The writer takes much memory, so it exists only while there is work.
+    writer: Mutex<Option<IndexWriter>>,
+    heap_bytes: usize,
+}
+
+impl std::fmt::Debug for RowIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowIndex")
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Minimum number of segments of similar size that are merged into one.
+const MERGED_SEGMENTS: usize = 4;
+/// Ratio of deleted documents above which a segment is rewritten.
+const DELETED_RATIO_MAX: f32 = 0.3;
+
+impl RowIndex {
+    /// Opens the index in a folder. Creates an empty index if the folder has none, or one with other columns, or a
+    /// damaged one. Returns the position of the index; `None` if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// An error of the file system.
+    pub fn open(
+        folder: &Path,
+        columns: Vec<RowColumn>,
+        heap_bytes: usize,
+    ) -> Result<(Self, Option<RowPosition>)> {
+        let (schema, fields) = schema::schema(&columns);
+        let (index, position) = match open_sound(folder, &schema) {
+            Ok(found) => found,
+            Err(error) => {
+                if folder.exists() {
+                    tracing::info!(%error, folder = %folder.display(), "a search index of rows is created again");
+                }
+                remove_files(folder)?;
+                (Index::create_in_dir(folder, schema)?, None)
+            }
+        };
+        index
+            .tokenizers()
+            .register(schema::WORDS, schema::words_analyzer());
+        let reader = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()?;
+        let opened = Self {
+            columns,
+            fields,
+            index,
+            reader,
+            writer: Mutex::new(None),
+            heap_bytes,
+        };
+        Ok((opened, position))
+    }
+
+    /// Returns the indexed columns.
+    pub fn columns(&self) -> &[RowColumn] {
+        &self.columns
+    }
+
+    /// Returns the number of documents.
+    pub fn documents(&self) -> u64 {
+        self.reader.searcher().num_docs()
+    }
+
+    /// Adds the document of a row, and removes the older document of the row.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn put(&self, row: &dyn RowDocument) -> Result<()> {
+        let document = self.fields.document(row);
+        let delete = Term::from_field_bytes(self.fields.key, row.key());
+        self.with_writer(|writer| {
+            writer.run([UserOperation::Delete(delete), UserOperation::Add(document)])?;
+            Ok(())
+        })
+    }
+
+    /// Removes the document of a row.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        let delete = Term::from_field_bytes(self.fields.key, key);
+        self.with_writer(|writer| {
+            writer.run([UserOperation::Delete(delete)])?;
+            Ok(())
+        })
+    }
+
+    /// Removes the documents of all rows whose keys are in a range.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn delete_range(&self, range: &KeyRange) -> Result<()> {
+        let term = |key: &[u8]| Term::from_field_bytes(self.fields.key, key);
+        let end = range
+            .end
+            .as_deref()
+            .map_or(Bound::Unbounded, |end| Bound::Excluded(term(end)));
+        let query = RangeQuery::new(Bound::Included(term(&range.start)), end);
+        self.with_writer(|writer| {
+            writer.delete_query(Box::new(query))?;
+            Ok(())
+        })
+    }
+
+    /// Removes the documents of all rows whose time is at or before `time`.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn delete_expired(&self, time: i64) -> Result<()> {
+        let upper = Bound::Included(Term::from_field_i64(self.fields.time, time));
+        let lower = Bound::Included(Term::from_field_i64(self.fields.time, i64::MIN));
+        self.with_writer(|writer| {
+            writer.delete_query(Box::new(RangeQuery::new(lower, upper)))?;
+            Ok(())
+        })
+    }
+
+    /// Makes all changes durable together with a position, and visible to searches.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer. The changes since the last commit are then lost.
+    pub fn commit(&self, position: &RowPosition) -> Result<()> {
+        let payload = serde_json::to_string(position).expect("a plain structure");
+        self.with_writer(|writer| {
+            let mut commit = writer.prepare_commit()?;
+            commit.set_payload(&payload);
+            commit.commit()?;
+            Ok(())
+        })?;
+        Ok(self.reader.reload()?)
+    }
+
+    /// Waits for running merges and releases the memory of the writer. Changes since the last commit are lost.
+    ///
+    /// # Errors
+    ///
+    /// An error of a merge.
+    pub fn release_writer(&self) -> Result<()> {
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            writer.wait_merging_threads()?;
+        }
+        Ok(self.reader.reload()?)
+    }
+
+    /// Removes all documents.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn clear(&self) -> Result<()> {
+        self.with_writer(|writer| {
+            writer.delete_all_documents()?;
+            Ok(())
+        })
+    }
+
+    /// Returns an error message if the index cannot decide a test of the tree.
+    ///
+    /// # Errors
+    ///
+    /// A message that names the column and the forms in which it is indexed.
+    pub fn check(&self, root: &Node) -> std::result::Result<(), String> {
+        evaluate::check(&self.columns, root)
+    }
+
+    fn with_writer(&self, change: impl FnOnce(&mut IndexWriter) -> tantivy::Result<()>) -> Result<()> {
+        let mut held = self.writer.lock();
+        let writer = match &mut *held {
+            Some(writer) => writer,
+            None => held.insert(self.new_writer()?),
+        };
+        let changed = change(writer);
+        if changed.is_err() {
+            // A writer that has failed once fails for ever.
+            *held = None;
+        }
+        Ok(changed?)
+    }
+
+    fn new_writer(&self) -> tantivy::Result<IndexWriter> {
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(1)
+            .num_merge_threads(1)
+            .memory_budget_per_thread(self.heap_bytes)
+            .build();
+        let writer: IndexWriter = self.index.writer_with_options(options)?;
+        let mut policy = LogMergePolicy::default();
+        policy.set_min_num_segments(MERGED_SEGMENTS);
+        policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
+        writer.set_merge_policy(Box::new(policy));
+        // The first operation number of a writer must not be that of the last commit; see the index of timelines.
+        writer.run(Vec::new())?;
+        Ok(writer)
+    }
+}
+
+/// Opens the index of a folder. Fails if its columns differ, a checksum is wrong or its position is unreadable.
+fn open_sound(
+    folder: &Path,
+    schema: &tantivy::schema::Schema,
+) -> tantivy::Result<(Index, Option<RowPosition>)> {
+    let unsound = |what: &str| TantivyError::SystemError(what.to_owned());
+    let index = Index::open_in_dir(folder)?;
+    if index.schema() != *schema {
+        return Err(unsound("other columns"));
+    }
+    if !index.validate_checksum()?.is_empty() {
+        return Err(unsound("wrong checksum"));
+    }
+    let meta = index.load_metas()?;
+    let position = match meta.payload {
+        None if meta.segments.is_empty() => None,
+        payload => {
+            let payload = payload.unwrap_or_default();
+            Some(serde_json::from_str(&payload).map_err(|_| unsound("unreadable position"))?)
+        }
+    };
+    Ok((index, position))
+}
+
+/// Creates the folder if it does not exist, and deletes its files.
+fn remove_files(folder: &Path) -> tantivy::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let files: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|file| Ok(file?.path()))
+        .collect::<std::io::Result<_>>()?;
+    for file in files.iter().filter(|file| file.is_file()) {
+        std::fs::remove_file(file)?;
+    }
+    Ok(())
+}

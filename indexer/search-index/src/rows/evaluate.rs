@@ -1,0 +1,501 @@
+//! Evaluation of a condition tree on one segment of an index over rows, as sets of documents.
+//!
+//! A test becomes the set of documents in the lists of its terms, or the result of a scan over the column of its
+//! values; inner nodes combine these sets. Every set is exact.
+
+use std::collections::HashMap;
+use std::ops::{Bound, RangeInclusive};
+
+use roaring::RoaringBitmap;
+use tantivy::columnar::Column;
+use tantivy::postings::{Postings, TermInfo};
+use tantivy::schema::IndexRecordOption;
+use tantivy::{DocSet, InvertedIndexReader, SegmentReader, TERMINATED};
+use tideline_condition::geo::{Region, ranges};
+use tideline_condition::intervals::Intervals;
+use tideline_condition::text::{Close, TextTest, Word};
+use tideline_condition::{Node, Subject};
+use tideline_model::{GeoPoint, ValueKind};
+
+use super::schema::{ColumnFields, Fields, TIME, latitudes, longitudes, present};
+use super::{RowColumn, RowForm};
+use crate::close_term::CloseTerm;
+
+/// Number of values that are tested between two checks of the stop signal.
+const VALUES_BETWEEN_CHECKS: usize = 4_096;
+/// Number of documents that one step of a scan over a column covers.
+const SCAN_STEP: u32 = 1 << 16;
+
+/// Test of a condition, as the forms of a column decide it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    Keyword,
+    Text,
+    Number,
+    Boolean,
+    Geo,
+    Presence,
+}
+
+impl Needed {
+    /// Returns the tested column and what the test needs; `None` for inner nodes.
+    fn of(node: &Node) -> Option<(&Subject, Self)> {
+        Some(match node {
+            Node::Text(subject, TextTest::Words(_) | TextTest::Phrase(_)) => (subject, Self::Text),
+            Node::Text(subject, _) => (subject, Self::Keyword),
+            Node::Area(subject, _) => (subject, Self::Geo),
+            Node::Exists(subject) => (subject, Self::Presence),
+            Node::Intervals {
+                subject, intervals, ..
+            } => {
+                let needed = match intervals.kind() {
+                    Some(ValueKind::Number) => Self::Number,
+                    Some(ValueKind::Boolean) => Self::Boolean,
+                    Some(ValueKind::String | ValueKind::Histogram) => Self::Keyword,
+                    None => Self::Presence,
+                };
+                (subject, needed)
+            }
+            Node::OneOf(subject, _) | Node::Number(subject, _) | Node::Time(subject, _) => {
+                (subject, Self::Number)
+            }
+            Node::All | Node::And(_) | Node::Or(_) | Node::Not(_) | Node::Ids(_) => return None,
+        })
+    }
+
+    fn is_decided_by(self, form: RowForm) -> bool {
+        match self {
+            Self::Keyword => form == RowForm::Keyword,
+            Self::Text => form == RowForm::Text,
+            Self::Number => matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float),
+            Self::Boolean => form == RowForm::Boolean,
+            Self::Geo => form == RowForm::Geo,
+            Self::Presence => true,
+        }
+    }
+
+    /// Describes the test and the form that it needs.
+    fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Keyword => ("comparisons and patterns of texts", "keyword"),
+            Self::Text => ("words and phrases", "text"),
+            Self::Number => ("comparisons of numbers and times", "number or time"),
+            Self::Boolean => ("comparisons of booleans", "bool"),
+            Self::Geo => ("areas", "geo"),
+            Self::Presence => ("presence", "any form"),
+        }
+    }
+}
+
+/// Returns an error message if the indexed columns cannot decide a test of the tree.
+pub(super) fn check(columns: &[RowColumn], node: &Node) -> Result<(), String> {
+    match node {
+        Node::All => return Ok(()),
+        Node::And(nodes) | Node::Or(nodes) => {
+            return nodes.iter().try_for_each(|node| check(columns, node));
+        }
+        Node::Not(node) => return check(columns, node),
+        _ => {}
+    }
+    let Some((Subject::Column(name), needed)) = Needed::of(node) else {
+        return Err("a test of a property that rows do not have".to_owned());
+    };
+    let mut forms = columns.iter().filter(|column| column.name == *name).peekable();
+    if forms.peek().is_none() {
+        let mut known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        known.dedup();
+        return Err(format!(
+            "column {name:?} is not in the search index; it has the columns {}",
+            known.join(", ")
+        ));
+    }
+    if forms.any(|column| needed.is_decided_by(column.form)) {
+        return Ok(());
+    }
+    let (tests, form) = needed.describe();
+    Err(format!(
+        "column {name:?} is not indexed for {tests}; index it as {form}"
+    ))
+}
+
+/// Documents of a segment.
+pub(super) struct Segment<'a> {
+    pub(super) reader: &'a SegmentReader,
+    fields: &'a Fields,
+    columns: &'a [RowColumn],
+    is_stopped: &'a dyn Fn() -> bool,
+    /// Documents that are not deleted and have not expired.
+    pub(super) living: RoaringBitmap,
+}
+
+impl<'a> Segment<'a> {
+    /// Opens a segment. Rows whose time is at or before `expired_at` have expired.
+    pub(super) fn open(
+        reader: &'a SegmentReader,
+        fields: &'a Fields,
+        columns: &'a [RowColumn],
+        expired_at: Option<i64>,
+        is_stopped: &'a dyn Fn() -> bool,
+    ) -> tantivy::Result<Self> {
+        let mut living = RoaringBitmap::new();
+        match reader.alive_bitset() {
+            None => drop(living.insert_range(0..reader.max_doc())),
+            Some(alive) => living.extend(alive.iter_alive()),
+        }
+        let mut segment = Self {
+            reader,
+            fields,
+            columns,
+            is_stopped,
+            living,
+        };
+        if let Some(expired_at) = expired_at {
+            let times = reader.fast_fields().i64(TIME)?;
+            let expired = segment.scan(&times, i64::MIN..=expired_at);
+            segment.living -= expired;
+        }
+        Ok(segment)
+    }
+
+    /// Returns the living documents that match a tree. The result is incomplete if the search is stopped.
+    pub(super) fn matching(&self, root: &Node) -> tantivy::Result<RoaringBitmap> {
+        Ok(self.evaluate(root)? & &self.living)
+    }
+
+    fn evaluate(&self, node: &Node) -> tantivy::Result<RoaringBitmap> {
+        if (self.is_stopped)() {
+            return Ok(RoaringBitmap::new());
+        }
+        Ok(match node {
+            Node::All => self.living.clone(),
+            Node::And(nodes) => {
+                let mut all = self.living.clone();
+                for node in nodes {
+                    if all.is_empty() {
+                        break;
+                    }
+                    all &= self.evaluate(node)?;
+                }
+                all
+            }
+            Node::Or(nodes) => {
+                let mut any = RoaringBitmap::new();
+                for node in nodes {
+                    any |= self.evaluate(node)?;
+                }
+                any
+            }
+            Node::Not(node) => &self.living - self.evaluate(node)?,
+            Node::Text(Subject::Column(name), test) => self.text(name, test)?,
+            Node::Area(Subject::Column(name), region) => self.area(name, region)?,
+            Node::Exists(Subject::Column(name)) => self.present(name)?,
+            Node::Intervals {
+                subject: Subject::Column(name),
+                intervals,
+                is_outside,
+            } => {
+                let inside = self.intervals(name, intervals)?;
+                match is_outside {
+                    true => self.present(name)? - inside,
+                    false => inside,
+                }
+            }
+            // `check` refuses these tests.
+            Node::Text(..)
+            | Node::Area(..)
+            | Node::Exists(_)
+            | Node::Intervals { .. }
+            | Node::OneOf(..)
+            | Node::Number(..)
+            | Node::Time(..)
+            | Node::Ids(_) => RoaringBitmap::new(),
+        })
+    }
+
+    /// Returns the fields of a column in one of the forms.
+    fn column(&self, name: &str, is_form: impl Fn(RowForm) -> bool) -> Option<&'a ColumnFields> {
+        let mut columns = self.columns.iter().zip(&self.fields.columns);
+        let found = columns.find(|(column, _)| column.name == name && is_form(column.form));
+        found.map(|(_, fields)| fields)
+    }
+
+    /// Returns the documents with a value in a column.
+    fn present(&self, name: &str) -> tantivy::Result<RoaringBitmap> {
+        let Some(number) = self.columns.iter().position(|column| column.name == name) else {
+            return Ok(RoaringBitmap::new());
+        };
+        let terms = self.reader.inverted_index(self.fields.present)?;
+        let info = terms.terms().get(present(number))?;
+        self.documents(&terms, info.as_slice())
+    }
+
+    fn text(&self, name: &str, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
+        match test {
+            TextTest::Words(words) | TextTest::Phrase(words) => {
+                let Some(column) = self.column(name, |form| form == RowForm::Text) else {
+                    return Ok(RoaringBitmap::new());
+                };
+                let terms = self.reader.inverted_index(column.values)?;
+                let mut all: Option<RoaringBitmap> = None;
+                for word in words {
+                    let with = self.documents(&terms, &self.word(&terms, word)?)?;
+                    all = Some(match all {
+                        Some(all) => all & with,
+                        None => with,
+                    });
+                }
+                let all = all.unwrap_or_default();
+                match test {
+                    TextTest::Phrase(words) if words.len() > 1 => self.phrase(&terms, words, &all),
+                    _ => Ok(all),
+                }
+            }
+            test => {
+                let Some(column) = self.column(name, |form| form == RowForm::Keyword) else {
+                    return Ok(RoaringBitmap::new());
+                };
+                let terms = self.reader.inverted_index(column.values)?;
+                let infos = match test {
+                    TextTest::OneOf(texts) => lookup(&terms, texts.iter().map(String::as_str))?,
+                    TextTest::Close(close) => self.close(&terms, close)?,
+                    test => self.passing(&terms, test)?,
+                };
+                self.documents(&terms, &infos)
+            }
+        }
+    }
+
+    /// Returns the terms of a word of a search.
+    fn word(&self, terms: &InvertedIndexReader, word: &Word) -> tantivy::Result<Vec<TermInfo>> {
+        match word {
+            Word::Same(word) => lookup(terms, std::iter::once(word.as_str())),
+            Word::Close(close) => self.close(terms, close),
+        }
+    }
+
+    /// Returns the terms within an edit distance.
+    fn close(&self, terms: &InvertedIndexReader, close: &Close) -> tantivy::Result<Vec<TermInfo>> {
+        let walk = CloseTerm { close, prefix: b"" };
+        let mut stream = terms.terms().search(walk).into_stream()?;
+        let mut infos = Vec::new();
+        while let Some((text, info)) = stream.next() {
+            if !text.is_empty() {
+                infos.push(info.clone());
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Returns the terms that pass a test. Tests every value that begins with the literal prefix of the test.
+    fn passing(&self, terms: &InvertedIndexReader, test: &TextTest) -> tantivy::Result<Vec<TermInfo>> {
+        let literal = test.literal_prefix().as_bytes();
+        let mut stream = terms.terms().range().ge(literal).into_stream()?;
+        let mut infos = Vec::new();
+        let mut count = 0_usize;
+        while let Some((text, info)) = stream.next() {
+            count += 1;
+            let is_end = !text.starts_with(literal);
+            if is_end || (count.is_multiple_of(VALUES_BETWEEN_CHECKS) && (self.is_stopped)()) {
+                break;
+            }
+            if test.matches_bytes(text) {
+                infos.push(info.clone());
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Returns the documents of `candidates` in which the words follow each other.
+    fn phrase(
+        &self,
+        terms: &InvertedIndexReader,
+        words: &[Word],
+        candidates: &RoaringBitmap,
+    ) -> tantivy::Result<RoaringBitmap> {
+        // Positions after the words that were found so far, by document.
+        let mut ends: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (number, word) in words.iter().enumerate() {
+            let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
+            let mut positions = Vec::new();
+            for info in self.word(terms, word)? {
+                let option = IndexRecordOption::WithFreqsAndPositions;
+                let mut postings = terms.read_postings_from_terminfo(&info, option)?;
+                let mut document = postings.doc();
+                while document != TERMINATED {
+                    let before = ends.get(&document);
+                    if candidates.contains(document) && (number == 0 || before.is_some()) {
+                        postings.positions(&mut positions);
+                        let follows =
+                            |position: &&u32| before.is_none_or(|before| before.contains(*position));
+                        let found = positions.iter().filter(follows).map(|position| position + 1);
+                        next.entry(document).or_default().extend(found);
+                    }
+                    document = postings.advance();
+                }
+            }
+            next.retain(|_, positions| !positions.is_empty());
+            ends = next;
+        }
+        Ok(ends.into_keys().collect())
+    }
+
+    fn intervals(&self, name: &str, intervals: &Intervals) -> tantivy::Result<RoaringBitmap> {
+        let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
+        let column = match intervals.kind() {
+            // Open bounds on both sides: every value passes.
+            None => return self.present(name),
+            Some(ValueKind::Number) => self.column(name, is_number),
+            Some(ValueKind::Boolean) => self.column(name, |form| form == RowForm::Boolean),
+            Some(ValueKind::String | ValueKind::Histogram) => {
+                self.column(name, |form| form == RowForm::Keyword)
+            }
+        };
+        let Some(column) = column else {
+            return Ok(RoaringBitmap::new());
+        };
+        let values = self.reader.fast_fields();
+        let mut found = RoaringBitmap::new();
+        match column.form {
+            RowForm::Signed => {
+                let values = values.i64(&column.name)?;
+                for (low, high) in intervals.signed() {
+                    found |= self.scan(&values, *low..=*high);
+                }
+            }
+            RowForm::Unsigned => {
+                let values = values.u64(&column.name)?;
+                for (low, high) in intervals.unsigned() {
+                    found |= self.scan(&values, *low..=*high);
+                }
+            }
+            RowForm::Float => {
+                let values = values.f64(&column.name)?;
+                for (low, high) in intervals.floats() {
+                    found |= self.scan(&values, low + 0.0..=high + 0.0);
+                }
+            }
+            RowForm::Boolean => {
+                let values = values.bool(&column.name)?;
+                for value in [false, true] {
+                    if intervals.has_boolean(value) {
+                        found |= self.scan(&values, value..=value);
+                    }
+                }
+            }
+            RowForm::Keyword => {
+                let terms = self.reader.inverted_index(column.values)?;
+                let infos = match intervals.text_range() {
+                    None => lookup(&terms, intervals.texts())?,
+                    Some((from, to)) => between(&terms, from, to)?,
+                };
+                found = self.documents(&terms, &infos)?;
+            }
+            RowForm::Text | RowForm::Geo => {}
+        }
+        Ok(found)
+    }
+
+    fn area(&self, name: &str, region: &Region) -> tantivy::Result<RoaringBitmap> {
+        let Some(column) = self.column(name, |form| form == RowForm::Geo) else {
+            return Ok(RoaringBitmap::new());
+        };
+        let values = self.reader.fast_fields();
+        let cells = values.u64(&column.name)?;
+        let lat = values.f64(&latitudes(&column.name))?;
+        let lon = values.f64(&longitudes(&column.name))?;
+        let mut candidates = RoaringBitmap::new();
+        for (first, last) in ranges(&region.rectangles()) {
+            candidates |= self.scan(&cells, first..=last);
+        }
+        let is_inside = |document: &u32| points(&lat, &lon, *document).any(|point| region.contains(point));
+        Ok(candidates.iter().filter(is_inside).collect())
+    }
+
+    /// Returns the documents with a value in a range. The result is incomplete if the search is stopped.
+    fn scan<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
+        &self,
+        values: &Column<T>,
+        range: RangeInclusive<T>,
+    ) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        // A scan for values outside the range of the column would find others.
+        let (min, max) = (values.min_value(), values.max_value());
+        let low = if *range.start() < min { min } else { *range.start() };
+        let high = if *range.end() > max { max } else { *range.end() };
+        if low > high {
+            return found;
+        }
+        let mut step = Vec::new();
+        let end = self.reader.max_doc();
+        let mut from = 0;
+        while from < end && !(self.is_stopped)() {
+            let to = end.min(from.saturating_add(SCAN_STEP));
+            step.clear();
+            values.get_docids_for_value_range(low..=high, from..to, &mut step);
+            found.extend(step.iter().copied());
+            from = to;
+        }
+        found
+    }
+
+    /// Returns all documents in the lists of the terms.
+    fn documents(&self, terms: &InvertedIndexReader, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
+        let mut documents = Vec::new();
+        let mut found = RoaringBitmap::new();
+        for info in infos {
+            let mut postings = terms.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+            documents.clear();
+            while !postings.docs().is_empty() {
+                documents.extend_from_slice(postings.docs());
+                postings.advance();
+            }
+            match RoaringBitmap::from_sorted_iter(documents.iter().copied()) {
+                Ok(listed) => found |= listed,
+                Err(_) => found.extend(documents.iter().copied()),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Iterates over the geo points of a document.
+pub(super) fn points(lat: &Column<f64>, lon: &Column<f64>, document: u32) -> impl Iterator<Item = GeoPoint> {
+    let pairs = lat.values_for_doc(document).zip(lon.values_for_doc(document));
+    let points: Vec<GeoPoint> = pairs.filter_map(|(lat, lon)| GeoPoint::new(lat, lon)).collect();
+    points.into_iter()
+}
+
+fn lookup<'t>(
+    terms: &InvertedIndexReader,
+    texts: impl Iterator<Item = &'t str>,
+) -> tantivy::Result<Vec<TermInfo>> {
+    let mut infos = Vec::new();
+    for text in texts {
+        infos.extend(terms.terms().get(text.as_bytes())?);
+    }
+    Ok(infos)
+}
+
+fn between(
+    terms: &InvertedIndexReader,
+    from: Bound<&str>,
+    to: Bound<&str>,
+) -> tantivy::Result<Vec<TermInfo>> {
+    let mut range = terms.terms().range();
+    range = match from {
+        Bound::Included(from) => range.ge(from),
+        Bound::Excluded(from) => range.gt(from),
+        Bound::Unbounded => range,
+    };
+    range = match to {
+        Bound::Included(to) => range.le(to),
+        Bound::Excluded(to) => range.lt(to),
+        Bound::Unbounded => range,
+    };
+    let mut stream = range.into_stream()?;
+    let mut infos = Vec::new();
+    while let Some((_, info)) = stream.next() {
+        infos.push(info.clone());
+    }
+    Ok(infos)
+}

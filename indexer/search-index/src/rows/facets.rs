@@ -1,0 +1,556 @@
+//! Counts and metrics of the rows that a search finds, grouped by up to four keys.
+//!
+//! Each segment counts its rows by codes: numbers of the dictionary for texts, bits for numbers. The codes are then
+//! resolved to values and added up over the segments. A row with several values of a key is counted in each of their
+//! groups, and once in the group above them, so every level is counted by itself.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+use roaring::RoaringBitmap;
+use sketches_ddsketch::{Config, DDSketch};
+use tantivy::SegmentReader;
+use tantivy::columnar::{Cardinality, Column, MonotonicallyMappableToU64, StrColumn};
+use tideline_condition::geo::meters_between;
+use tideline_condition::{Node, ValueRef};
+use tideline_model::GeoPoint;
+
+use super::evaluate::{Segment, points};
+use super::page::SortValue;
+use super::schema::{ColumnFields, latitudes, longitudes};
+use super::{RowForm, RowIndex, RowIndexError};
+use crate::SearchError;
+use crate::error::limit;
+
+/// Maximum number of keys.
+pub const FACET_KEYS_MAX: usize = 4;
+/// Maximum number of groups in one list.
+pub const FACET_GROUPS_MAX: usize = 10_000;
+/// Maximum number of groups on all levels that are counted.
+const FACET_COUNTED_MAX: usize = 1_000_000;
+/// Maximum number of groups on all levels that are counted with percentiles.
+const FACET_SKETCHES_MAX: usize = 20_000;
+/// Maximum number of groups of a result.
+const FACET_ANSWER_MAX: usize = 100_000;
+/// Maximum number of texts of a segment that are counted in an array.
+const COUNTED_TEXTS_MAX: usize = 1 << 22;
+/// Number of rows that are counted between two checks of the stop signal.
+const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
+
+/// Counts of rows.
+pub struct RowFacetQuery<'q> {
+    /// Compiled condition; [`RowIndex::check`] has accepted it.
+    pub root: &'q Node,
+    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
+    pub expired_at: Option<i64>,
+    /// Keys to group by, at most [`FACET_KEYS_MAX`].
+    pub by: &'q [RowFacetKey],
+    /// Columns whose values are summed up.
+    pub metrics: &'q [RowMetric],
+    /// Maximum number of groups in one list, 1 to [`FACET_GROUPS_MAX`].
+    pub limit: usize,
+    /// True to order groups by value; otherwise those with the most rows come first.
+    pub is_by_value: bool,
+    /// Returns true if the count should stop. Once true, it must stay true.
+    pub is_stopped: &'q dyn Fn() -> bool,
+}
+
+/// Key to group by. Columns are indexes in the list of indexed columns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowFacetKey {
+    /// Values of a keyword, number, time or boolean.
+    Value(usize),
+    /// Intervals of a signed or unsigned number or a time: the start of the interval, a multiple of the width.
+    Interval(usize, i64),
+    /// Intervals of a double.
+    FloatInterval(usize, f64),
+    /// Rings around a point: the index of the first radius in meters, in increasing order, that reaches the nearest geo
+    /// point of the row; the number of radii if none does.
+    Rings(usize, GeoPoint, Vec<f64>),
+    /// Cells of this many degrees: the numbers of the cell from the south pole and from 180° west, in the upper and lower
+    /// 32 bits.
+    Grid(usize, f64),
+}
+
+/// Column whose values are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowMetric {
+    /// Index of the column, which is a number or a time.
+    pub column: usize,
+    /// True if percentiles are needed.
+    pub has_percentiles: bool,
+}
+
+/// Counts of one level.
+#[derive(Debug, Clone, Default)]
+pub struct RowFacets {
+    /// Number of rows.
+    pub rows: u64,
+    /// Sums of the values of the rows, in the order of the metrics.
+    pub metrics: Vec<RowSums>,
+    /// Number of groups, including those beyond the limit.
+    pub distinct: u64,
+    /// Groups in order, up to the limit.
+    pub groups: Vec<(SortValue, RowFacets)>,
+}
+
+/// Sums of the values of a column.
+#[derive(Clone, Default)]
+pub struct RowSums {
+    /// Number of values.
+    pub count: u64,
+    /// Sum of the values.
+    pub sum: f64,
+    /// Lowest value, as bits that [`RowForm::decoded`] converts; `None` without values.
+    pub min: Option<u64>,
+    /// Highest value.
+    pub max: Option<u64>,
+    sketch: Option<Box<DDSketch>>,
+}
+
+impl std::fmt::Debug for RowSums {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowSums")
+            .field("count", &self.count)
+            .field("sum", &self.sum)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RowSums {
+    fn of(metric: RowMetric) -> Self {
+        Self {
+            sketch: metric
+                .has_percentiles
+                .then(|| Box::new(DDSketch::new(Config::defaults()))),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, bits: u64, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.min = Some(self.min.map_or(bits, |min| min.min(bits)));
+        self.max = Some(self.max.map_or(bits, |max| max.max(bits)));
+        if let Some(sketch) = &mut self.sketch {
+            sketch.add(value);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.min = self.min.into_iter().chain(other.min).min();
+        self.max = self.max.into_iter().chain(other.max).max();
+        if let (Some(sketch), Some(other)) = (&mut self.sketch, &other.sketch) {
+            let merged = sketch.merge(other);
+            debug_assert!(merged.is_ok(), "both sketches have the same configuration");
+        }
+    }
+
+    /// Returns a percentile, 0 to 100, with a relative error of at most 1 %; `None` without values.
+    pub fn percentile(&self, percent: f64) -> Option<f64> {
+        let sketch = self.sketch.as_ref()?;
+        sketch.quantile(percent / 100.0).ok().flatten()
+    }
+}
+
+impl RowForm {
+    /// Converts the bits of a value of this form; opaque for forms that have none.
+    pub fn decoded(self, bits: u64) -> ValueRef<'static> {
+        match self {
+            Self::Signed => ValueRef::Signed(i64::from_u64(bits)),
+            Self::Unsigned => ValueRef::Unsigned(bits),
+            Self::Float => ValueRef::Float(f64::from_u64(bits)),
+            Self::Boolean => ValueRef::Boolean(bits != 0),
+            Self::Keyword | Self::Text | Self::Geo => ValueRef::Opaque,
+        }
+    }
+}
+
+/// Rows of a group with their sums.
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    rows: u64,
+    sums: Vec<RowSums>,
+}
+
+impl Counted {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
+            sums.merge(other);
+        }
+    }
+}
+
+/// Code of a value within a segment; `None` for a missing value.
+type Code = Option<u64>;
+/// Codes of the keys of a group; those of deeper levels are `None`.
+type Codes = [Code; FACET_KEYS_MAX];
+
+impl RowIndex {
+    /// Counts the rows that match a condition, as of the last commit.
+    ///
+    /// # Errors
+    ///
+    /// [`SearchError::OverLimit`] for too many keys or groups, [`SearchError::EmptyFacet`] for a limit of 0,
+    /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and must
+    /// be built again.
+    pub fn facets(&self, query: &RowFacetQuery<'_>) -> crate::Result<RowFacets> {
+        limit("number of keys", FACET_KEYS_MAX, query.by.len())?;
+        limit("number of groups in a list", FACET_GROUPS_MAX, query.limit)?;
+        if query.limit == 0 {
+            return Err(SearchError::EmptyFacet);
+        }
+        let empty = Counted {
+            rows: 0,
+            sums: query.metrics.iter().copied().map(RowSums::of).collect(),
+        };
+        let mut all = empty.clone();
+        // Groups of each level by the values of their keys.
+        let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
+        let searcher = self.reader.searcher();
+        for reader in searcher.segment_readers() {
+            let segment = Segment::open(
+                reader,
+                &self.fields,
+                &self.columns,
+                query.expired_at,
+                query.is_stopped,
+            );
+            let found = segment
+                .and_then(|segment| segment.matching(query.root))
+                .map_err(RowIndexError)?;
+            let mut count = Count::new(reader, &self.fields.columns, query, &empty).map_err(RowIndexError)?;
+            count.take(&found)?;
+            all.merge(&count.all);
+            for (number, level) in count.levels.iter().enumerate() {
+                for (codes, counted) in level {
+                    let keys = count.keys[..=number].iter().zip(codes);
+                    let values = keys.map(|(key, code)| key.value(*code));
+                    let values = values
+                        .collect::<tantivy::Result<Vec<_>>>()
+                        .map_err(RowIndexError)?;
+                    levels[number]
+                        .entry(values)
+                        .or_insert_with(|| empty.clone())
+                        .merge(counted);
+                }
+            }
+            check_count(query, levels.iter().map(HashMap::len).sum())?;
+        }
+        Tree::new(query, levels).facets(all, &[])
+    }
+}
+
+/// Returns an error if more groups are counted than the memory of a request allows.
+fn check_count(query: &RowFacetQuery<'_>, groups: usize) -> crate::Result<()> {
+    match query.metrics.iter().any(|metric| metric.has_percentiles) {
+        true => limit("number of groups with percentiles", FACET_SKETCHES_MAX, groups),
+        false => limit("number of counted groups", FACET_COUNTED_MAX, groups),
+    }
+}
+
+/// Count of the rows of a segment.
+struct Count<'q> {
+    query: &'q RowFacetQuery<'q>,
+    empty: &'q Counted,
+    keys: Vec<Key>,
+    metrics: Vec<(Column<u64>, RowForm)>,
+    all: Counted,
+    levels: Vec<HashMap<Codes, Counted>>,
+}
+
+impl<'q> Count<'q> {
+    fn new(
+        reader: &SegmentReader,
+        columns: &[ColumnFields],
+        query: &'q RowFacetQuery<'q>,
+        empty: &'q Counted,
+    ) -> tantivy::Result<Self> {
+        let keys = query.by.iter().map(|key| Key::open(reader, columns, key));
+        let metrics = query.metrics.iter().map(|metric| {
+            let column = &columns[metric.column];
+            Ok((bits_of(reader, column)?, column.form))
+        });
+        Ok(Self {
+            query,
+            empty,
+            keys: keys.collect::<tantivy::Result<_>>()?,
+            metrics: metrics.collect::<tantivy::Result<_>>()?,
+            all: empty.clone(),
+            levels: vec![HashMap::new(); query.by.len()],
+        })
+    }
+
+    fn take(&mut self, found: &RoaringBitmap) -> crate::Result<()> {
+        if self.metrics.is_empty()
+            && let [Key::Texts(texts)] = self.keys.as_slice()
+            && texts.num_terms() <= COUNTED_TEXTS_MAX
+            && texts.ords().get_cardinality() != Cardinality::Multivalued
+        {
+            let texts = texts.clone();
+            self.take_texts(&texts, found);
+            return Ok(());
+        }
+        let mut values = Vec::new();
+        let mut codes = Vec::new();
+        let (mut groups, mut inner) = (Vec::new(), Vec::new());
+        for (number, document) in found.iter().enumerate() {
+            if number.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+                if (self.query.is_stopped)() {
+                    return Err(SearchError::Stopped);
+                }
+                check_count(self.query, self.levels.iter().map(HashMap::len).sum())?;
+            }
+            values.clear();
+            for (metric, (column, form)) in self.metrics.iter().enumerate() {
+                let of_row = column.values_for_doc(document);
+                values.extend(of_row.map(|bits| (metric, bits, as_double(*form, bits))));
+            }
+            self.all.add(&values);
+            groups.clear();
+            groups.push(Codes::default());
+            for (level, key) in self.keys.iter().enumerate() {
+                codes.clear();
+                key.codes(document, &mut codes);
+                inner.clear();
+                for group in &groups {
+                    for code in &codes {
+                        let mut group: Codes = *group;
+                        group[level] = *code;
+                        let counted = self.levels[level].entry(group);
+                        counted.or_insert_with(|| self.empty.clone()).add(&values);
+                        inner.push(group);
+                    }
+                }
+                std::mem::swap(&mut groups, &mut inner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rows with at most one text each in an array.
+    fn take_texts(&mut self, texts: &StrColumn, found: &RoaringBitmap) {
+        let mut counts = vec![0_u64; texts.num_terms()];
+        let mut missing = 0;
+        for document in found {
+            match texts.ords().first(document) {
+                Some(number) => counts[number as usize] += 1,
+                None => missing += 1,
+            }
+        }
+        self.all.rows = found.len();
+        let numbered = (0_u64..).zip(counts).map(|(number, rows)| (Some(number), rows));
+        for (code, rows) in numbered.chain([(None, missing)]).filter(|(_, rows)| *rows > 0) {
+            let mut codes = Codes::default();
+            codes[0] = code;
+            self.levels[0].insert(
+                codes,
+                Counted {
+                    rows,
+                    sums: Vec::new(),
+                },
+            );
+        }
+    }
+}
+
+/// Values of a key in a segment.
+enum Key {
+    Texts(StrColumn),
+    Bits(Column<u64>),
+    Signed(Column<i64>, i64),
+    Unsigned(Column<u64>, u64),
+    Float(Column<f64>, f64),
+    Rings(Column<f64>, Column<f64>, GeoPoint, Vec<f64>),
+    Grid(Column<f64>, Column<f64>, f64),
+    /// No row of the segment has a value.
+    Nothing,
+}
+
+impl Key {
+    fn open(reader: &SegmentReader, columns: &[ColumnFields], key: &RowFacetKey) -> tantivy::Result<Self> {
+        let fast = reader.fast_fields();
+        Ok(match key {
+            RowFacetKey::Value(column) => {
+                let column = &columns[*column];
+                match column.form {
+                    RowForm::Keyword => fast.str(&column.name)?.map_or(Self::Nothing, Self::Texts),
+                    RowForm::Text | RowForm::Geo => Self::Nothing,
+                    _ => Self::Bits(bits_of(reader, column)?),
+                }
+            }
+            RowFacetKey::Interval(column, width) => {
+                let column = &columns[*column];
+                match column.form {
+                    RowForm::Unsigned => Self::Unsigned(fast.u64(&column.name)?, width.unsigned_abs()),
+                    _ => Self::Signed(fast.i64(&column.name)?, *width),
+                }
+            }
+            RowFacetKey::FloatInterval(column, width) => {
+                Self::Float(fast.f64(&columns[*column].name)?, *width)
+            }
+            RowFacetKey::Rings(column, center, radii) => {
+                let (lat, lon) = degrees(reader, &columns[*column])?;
+                Self::Rings(lat, lon, *center, radii.clone())
+            }
+            RowFacetKey::Grid(column, size) => {
+                let (lat, lon) = degrees(reader, &columns[*column])?;
+                Self::Grid(lat, lon, *size)
+            }
+        })
+    }
+
+    /// Appends the distinct codes of a row; `None` if it has no value.
+    fn codes(&self, document: u32, codes: &mut Vec<Code>) {
+        match self {
+            Self::Texts(texts) => codes.extend(texts.term_ords(document).map(Some)),
+            Self::Bits(column) => codes.extend(column.values_for_doc(document).map(Some)),
+            Self::Signed(column, width) => codes.extend(column.values_for_doc(document).map(|value| {
+                let start = i128::from(value).div_euclid((*width).into()) * i128::from(*width);
+                let start = i64::try_from(start).unwrap_or(i64::MIN);
+                Some(start.to_u64())
+            })),
+            Self::Unsigned(column, width) => {
+                codes.extend(
+                    column
+                        .values_for_doc(document)
+                        .map(|value| Some(value / width * width)),
+                );
+            }
+            Self::Float(column, width) => codes.extend(column.values_for_doc(document).map(|value| {
+                // Both zeros are the same number.
+                Some(((value / width).floor() * width + 0.0).to_u64())
+            })),
+            Self::Rings(lat, lon, center, radii) => {
+                let distances = points(lat, lon, document).map(|point| meters_between(*center, point));
+                let nearest = distances.min_by(f64::total_cmp);
+                codes.extend(nearest.map(|nearest| {
+                    let ring = radii.iter().position(|radius| nearest <= *radius);
+                    Some(ring.unwrap_or(radii.len()) as u64)
+                }));
+            }
+            Self::Grid(lat, lon, size) => codes.extend(points(lat, lon, document).map(|point| {
+                let cell = |degrees: f64| (degrees / size).floor() as u64;
+                Some(cell(point.latitude() + 90.0) << 32 | cell(point.longitude() + 180.0))
+            })),
+            Self::Nothing => {}
+        }
+        if codes.is_empty() {
+            codes.push(None);
+        } else if codes.len() > 1 {
+            codes.sort_unstable();
+            codes.dedup();
+        }
+    }
+
+    fn value(&self, code: Code) -> tantivy::Result<SortValue> {
+        Ok(match (code, self) {
+            (None, _) => SortValue::Missing,
+            (Some(number), Self::Texts(texts)) => {
+                let mut text = String::new();
+                texts.ord_to_str(number, &mut text)?;
+                SortValue::Text(text.into_bytes())
+            }
+            (Some(bits), _) => SortValue::Bits(bits),
+        })
+    }
+}
+
+impl Counted {
+    /// Adds a row with its values: index of the metric, bits, and number.
+    fn add(&mut self, values: &[(usize, u64, f64)]) {
+        self.rows += 1;
+        for (metric, bits, value) in values {
+            self.sums[*metric].add(*bits, *value);
+        }
+    }
+}
+
+/// Returns the values of a number, time or boolean as bits that sort like the values.
+fn bits_of(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<Column<u64>> {
+    let fast = reader.fast_fields();
+    Ok(match column.form {
+        RowForm::Signed => fast.i64(&column.name)?.to_u64_monotonic(),
+        RowForm::Float => fast.f64(&column.name)?.to_u64_monotonic(),
+        RowForm::Boolean => fast.bool(&column.name)?.to_u64_monotonic(),
+        RowForm::Unsigned | RowForm::Keyword | RowForm::Text | RowForm::Geo => fast.u64(&column.name)?,
+    })
+}
+
+fn degrees(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<(Column<f64>, Column<f64>)> {
+    let fast = reader.fast_fields();
+    Ok((
+        fast.f64(&latitudes(&column.name))?,
+        fast.f64(&longitudes(&column.name))?,
+    ))
+}
+
+fn as_double(form: RowForm, bits: u64) -> f64 {
+    match form.decoded(bits) {
+        ValueRef::Signed(number) => number as f64,
+        ValueRef::Unsigned(number) => number as f64,
+        ValueRef::Float(number) => number,
+        _ => 0.0,
+    }
+}
+
+/// Groups of a level by the values of the keys above them.
+type Groups = HashMap<Vec<SortValue>, Vec<(SortValue, Counted)>>;
+
+/// Groups of all levels, from which the result is built.
+struct Tree<'q> {
+    query: &'q RowFacetQuery<'q>,
+    levels: Vec<Groups>,
+    /// Number of groups in the result.
+    answered: usize,
+}
+
+impl<'q> Tree<'q> {
+    fn new(query: &'q RowFacetQuery<'q>, counted: Vec<HashMap<Vec<SortValue>, Counted>>) -> Self {
+        let mut levels = Vec::with_capacity(counted.len());
+        for level in counted {
+            let mut groups = Groups::new();
+            for (mut values, counted) in level {
+                if let Some(value) = values.pop() {
+                    groups.entry(values).or_default().push((value, counted));
+                }
+            }
+            levels.push(groups);
+        }
+        Self {
+            query,
+            levels,
+            answered: 0,
+        }
+    }
+
+    /// Returns the facets below the keys with these values.
+    fn facets(&mut self, counted: Counted, above: &[SortValue]) -> crate::Result<RowFacets> {
+        let level = self.levels.get_mut(above.len());
+        let mut groups = level.and_then(|level| level.remove(above)).unwrap_or_default();
+        let distinct = groups.len() as u64;
+        match self.query.is_by_value {
+            true => groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other)),
+            false => groups.sort_unstable_by(|(one, counted), (other, others)| {
+                (Reverse(counted.rows), one).cmp(&(Reverse(others.rows), other))
+            }),
+        }
+        groups.truncate(self.query.limit);
+        self.answered += groups.len();
+        limit("number of groups of the result", FACET_ANSWER_MAX, self.answered)?;
+        let mut inner = Vec::with_capacity(groups.len());
+        for (value, counted) in groups {
+            let keys = [above, std::slice::from_ref(&value)].concat();
+            inner.push((value, self.facets(counted, &keys)?));
+        }
+        Ok(RowFacets {
+            rows: counted.rows,
+            metrics: counted.sums,
+            distinct,
+            groups: inner,
+        })
+    }
+}

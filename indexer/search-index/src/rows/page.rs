@@ -1,0 +1,350 @@
+//! Order and paging of the rows that a search finds.
+//!
+//! Each segment yields its first rows in the order of the search; the pages of the segments are merged. Within a segment
+//! texts and keys are compared by their numbers in the dictionary of their column. A page continues after a mark, which
+//! holds the sort values and the key of the last row, so it needs no state of the server.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use tantivy::columnar::{BytesColumn, Column, Dictionary, StrColumn, TermOrdHit};
+use tantivy::{SegmentReader, TantivyError};
+use tideline_condition::Node;
+use tideline_condition::geo::meters_between;
+use tideline_model::GeoPoint;
+
+use super::evaluate::{Segment, points};
+use super::schema::{ColumnFields, KEY, latitudes, longitudes};
+use super::{RowForm, RowIndex};
+
+/// Search over rows.
+pub struct RowQuery<'q> {
+    /// Compiled condition; [`RowIndex::check`] has accepted it.
+    pub root: &'q Node,
+    /// Order of the rows. Rows with equal values are ordered by their keys.
+    pub sort: &'q [RowSort],
+    /// Position after which the page begins; `None` for the first page.
+    pub after: Option<&'q RowMark>,
+    /// Maximum number of rows.
+    pub limit: usize,
+    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
+    pub expired_at: Option<i64>,
+    /// Returns true if the search should stop. Once true, it must stay true.
+    pub is_stopped: &'q dyn Fn() -> bool,
+}
+
+/// Sort key of a search. Rows without a value come last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowSort {
+    /// Sorted property.
+    pub by: RowSortBy,
+    /// True if the highest value comes first.
+    pub is_descending: bool,
+}
+
+/// Property by which rows are sorted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RowSortBy {
+    /// Values of an indexed column, by its index in the list of columns. Of several values, the one that comes first
+    /// counts.
+    Column(usize),
+    /// Distance from a point to the nearest geo point of an indexed column.
+    Distance(usize, GeoPoint),
+}
+
+/// Position of a row in the order of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RowMark {
+    /// Sort values, in the order of the sort keys.
+    pub values: Vec<SortValue>,
+    /// Stored key.
+    pub key: Vec<u8>,
+}
+
+/// Sort value of a row, or value of a group of rows.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SortValue {
+    /// The row has no value.
+    Missing,
+    /// Number, time, boolean or distance, as bits that sort like the values.
+    Bits(u64),
+    /// Text.
+    Text(Vec<u8>),
+}
+
+/// Row that a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowHit {
+    /// Position of the row, with its key.
+    pub mark: RowMark,
+    /// Distances in meters, for sort keys by distance, in their order.
+    pub distances: Vec<f64>,
+}
+
+/// Page of a search.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowPage {
+    /// Rows in the order of the search.
+    pub hits: Vec<RowHit>,
+    /// Number of all rows that match.
+    pub total: u64,
+    /// True if more rows follow.
+    pub has_more: bool,
+}
+
+impl RowIndex {
+    /// Returns a page of the rows that match a condition, as of the last commit. The page is incomplete if the search
+    /// was stopped.
+    ///
+    /// # Errors
+    ///
+    /// An error of reading the index, which must then be built again.
+    pub fn search(&self, query: &RowQuery<'_>) -> super::Result<RowPage> {
+        let searcher = self.reader.searcher();
+        let mut page = RowPage::default();
+        for reader in searcher.segment_readers() {
+            let segment = Segment::open(
+                reader,
+                &self.fields,
+                &self.columns,
+                query.expired_at,
+                query.is_stopped,
+            )?;
+            let found = segment.matching(query.root)?;
+            page.total += found.len();
+            let (mut hits, is_cut) = self.first(reader, query, &found)?;
+            page.has_more |= is_cut;
+            page.hits.append(&mut hits);
+        }
+        page.hits
+            .sort_by(|one, other| compare(query.sort, &one.mark, &other.mark));
+        page.has_more |= page.hits.len() > query.limit;
+        page.hits.truncate(query.limit);
+        Ok(page)
+    }
+
+    /// Returns the first rows of a segment after the mark, and true if more follow.
+    fn first(
+        &self,
+        reader: &SegmentReader,
+        query: &RowQuery<'_>,
+        found: &RoaringBitmap,
+    ) -> tantivy::Result<(Vec<RowHit>, bool)> {
+        if found.is_empty() {
+            return Ok((Vec::new(), false));
+        }
+        let keys = reader.fast_fields().bytes(KEY)?;
+        let keys = keys.ok_or_else(|| TantivyError::SystemError("no column of keys".to_owned()))?;
+        let mut sources = Vec::with_capacity(query.sort.len());
+        for sort in query.sort {
+            sources.push(Source::open(reader, &self.fields.columns, *sort)?);
+        }
+        let after = match query.after {
+            Some(mark) => Some(Rank {
+                values: sources
+                    .iter()
+                    .zip(&mark.values)
+                    .map(|(source, value)| source.rank_of(value))
+                    .collect::<tantivy::Result<_>>()?,
+                key: rank_in(&keys, &mark.key)?,
+            }),
+            None => None,
+        };
+        let mut first: BinaryHeap<(Rank, u32)> = BinaryHeap::new();
+        let mut is_cut = false;
+        for document in found {
+            let key = keys.ords().first(document).unwrap_or_default();
+            let rank = Rank {
+                values: sources.iter().map(|source| source.rank(document)).collect(),
+                key: exact(key),
+            };
+            if after.as_ref().is_some_and(|after| rank <= *after) {
+                continue;
+            }
+            if first.len() < query.limit {
+                first.push((rank, document));
+            } else {
+                is_cut = true;
+                if first.peek().is_some_and(|(last, _)| rank < *last) {
+                    first.pop();
+                    first.push((rank, document));
+                }
+            }
+        }
+        let mut hits = Vec::with_capacity(first.len());
+        for (rank, document) in first.into_sorted_vec() {
+            let mut key = Vec::new();
+            keys.ord_to_bytes(rank.key / 2, &mut key)?;
+            let mut values = Vec::with_capacity(sources.len());
+            let mut distances = Vec::new();
+            for source in &sources {
+                let value = source.value(document)?;
+                if let (Values::Distance(..), SortValue::Bits(bits)) = (&source.values, &value) {
+                    distances.push(f64::from_bits(*bits));
+                }
+                values.push(value);
+            }
+            hits.push(RowHit {
+                mark: RowMark { values, key },
+                distances,
+            });
+        }
+        Ok((hits, is_cut))
+    }
+}
+
+/// Position of a document in the order of a search, comparable within its segment.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    values: Vec<(bool, u64)>,
+    key: u64,
+}
+
+/// Values of a sort key in a segment.
+struct Source {
+    values: Values,
+    is_descending: bool,
+}
+
+enum Values {
+    Bits(Column<u64>),
+    Text(StrColumn),
+    Distance(Column<f64>, Column<f64>, GeoPoint),
+    /// No document of the segment has a value.
+    Nothing,
+}
+
+/// Returns the rank of a text or key that is in the dictionary. Ranks of texts that are not lie between these.
+fn exact(number: u64) -> u64 {
+    number * 2 + 1
+}
+
+impl Source {
+    fn open(reader: &SegmentReader, columns: &[ColumnFields], sort: RowSort) -> tantivy::Result<Self> {
+        let fast = reader.fast_fields();
+        let values = match sort.by {
+            RowSortBy::Distance(column, from) => {
+                let name = &columns[column].name;
+                Values::Distance(fast.f64(&latitudes(name))?, fast.f64(&longitudes(name))?, from)
+            }
+            RowSortBy::Column(column) => {
+                let column = &columns[column];
+                match column.form {
+                    RowForm::Signed => Values::Bits(fast.i64(&column.name)?.to_u64_monotonic()),
+                    RowForm::Unsigned | RowForm::Geo => Values::Bits(fast.u64(&column.name)?),
+                    RowForm::Float => Values::Bits(fast.f64(&column.name)?.to_u64_monotonic()),
+                    RowForm::Boolean => Values::Bits(fast.bool(&column.name)?.to_u64_monotonic()),
+                    RowForm::Keyword => fast.str(&column.name)?.map_or(Values::Nothing, Values::Text),
+                    RowForm::Text => Values::Nothing,
+                }
+            }
+        };
+        Ok(Self {
+            values,
+            is_descending: sort.is_descending,
+        })
+    }
+
+    /// Returns the value that comes first; numbers of the dictionary for texts.
+    fn bits(&self, document: u32) -> Option<u64> {
+        let first = |column: &Column<u64>| match self.is_descending {
+            true => column.values_for_doc(document).max(),
+            false => column.values_for_doc(document).min(),
+        };
+        match &self.values {
+            Values::Bits(column) => first(column),
+            Values::Text(column) => first(column.ords()),
+            Values::Distance(lat, lon, from) => {
+                let distances = points(lat, lon, document).map(|point| meters_between(*from, point));
+                let nearest = distances.min_by(f64::total_cmp);
+                nearest.map(f64::to_bits)
+            }
+            Values::Nothing => None,
+        }
+    }
+
+    /// Returns the rank of a document; missing values come last in both directions.
+    fn rank(&self, document: u32) -> (bool, u64) {
+        let bits = self.bits(document);
+        self.directed(match &self.values {
+            Values::Text(_) => bits.map(exact),
+            _ => bits,
+        })
+    }
+
+    fn directed(&self, bits: Option<u64>) -> (bool, u64) {
+        match bits {
+            None => (true, 0),
+            Some(bits) if self.is_descending => (false, !bits),
+            Some(bits) => (false, bits),
+        }
+    }
+
+    /// Returns the rank of the value of a mark.
+    fn rank_of(&self, value: &SortValue) -> tantivy::Result<(bool, u64)> {
+        let bits = match (value, &self.values) {
+            (SortValue::Missing, _) => None,
+            (SortValue::Bits(bits), _) => Some(*bits),
+            (SortValue::Text(text), Values::Text(column)) => {
+                Some(rank_in_dictionary(column.dictionary(), text)?)
+            }
+            // No document of the segment has a value, so all of them come after the text.
+            (SortValue::Text(_), _) => Some(0),
+        };
+        Ok(self.directed(bits))
+    }
+
+    /// Returns the sort value of a document.
+    fn value(&self, document: u32) -> tantivy::Result<SortValue> {
+        Ok(match (self.bits(document), &self.values) {
+            (None, _) => SortValue::Missing,
+            (Some(number), Values::Text(column)) => {
+                let mut text = String::new();
+                column.ord_to_str(number, &mut text)?;
+                SortValue::Text(text.into_bytes())
+            }
+            (Some(bits), _) => SortValue::Bits(bits),
+        })
+    }
+}
+
+fn rank_in(keys: &BytesColumn, key: &[u8]) -> tantivy::Result<u64> {
+    rank_in_dictionary(keys.dictionary(), key)
+}
+
+/// Returns the rank of a text among those of a dictionary.
+fn rank_in_dictionary(dictionary: &Dictionary, text: &[u8]) -> tantivy::Result<u64> {
+    let hit = dictionary.term_ord_or_next(text)?;
+    Ok(match hit {
+        TermOrdHit::Exact(number) => exact(number),
+        TermOrdHit::Next(number) => number.min(dictionary.num_terms() as u64) * 2,
+    })
+}
+
+/// Compares two rows of different segments.
+fn compare(sort: &[RowSort], one: &RowMark, other: &RowMark) -> Ordering {
+    for (sort, (one, other)) in sort.iter().zip(one.values.iter().zip(&other.values)) {
+        let ordering = match (one, other) {
+            (SortValue::Missing, SortValue::Missing) => Ordering::Equal,
+            (SortValue::Missing, _) => Ordering::Greater,
+            (_, SortValue::Missing) => Ordering::Less,
+            (SortValue::Bits(one), SortValue::Bits(other)) => directed(sort, one.cmp(other)),
+            (SortValue::Text(one), SortValue::Text(other)) => directed(sort, one.cmp(other)),
+            (SortValue::Bits(_), SortValue::Text(_)) => Ordering::Less,
+            (SortValue::Text(_), SortValue::Bits(_)) => Ordering::Greater,
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    one.key.cmp(&other.key)
+}
+
+fn directed(sort: &RowSort, ordering: Ordering) -> Ordering {
+    match sort.is_descending {
+        true => ordering.reverse(),
+        false => ordering,
+    }
+}

@@ -1,0 +1,218 @@
+//! Fields of the documents of rows, and the mapping from a row to its document.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `key` | stored key: a term, to remove the document, and a column, to read it |
+//! | `time` | time of the row, for the time-to-live |
+//! | `present` | a term per column that has a value |
+//! | `c0`, `c1`, … | values of an indexed column: terms and a column for keywords, terms with positions for texts, only a column otherwise |
+//! | `c0_lat`, `c0_lon` | coordinates of geo points, whose field `c0` holds their cells |
+//!
+//! Columns are scanned in the order of the documents, at about a nanosecond per document. That is faster than the lists
+//! of many distinct numbers, and smaller.
+
+use tantivy::TantivyDocument;
+use tantivy::schema::{
+    BytesOptions, FAST, Field, INDEXED, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing,
+    TextOptions,
+};
+use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
+use tideline_condition::ValueRef;
+use tideline_condition::geo::cell_of;
+use tideline_condition::text::words_at;
+
+use super::{RowColumn, RowDocument, RowForm};
+
+/// Name of the tokenizer that splits texts into words as conditions do.
+pub(super) const WORDS: &str = "words";
+/// Maximum size of a keyword or word in the index, in bytes. Longer values are not indexed.
+pub const KEYWORD_BYTES_MAX: usize = 32 << 10;
+
+/// Fields of the schema.
+#[derive(Debug, Clone)]
+pub(super) struct Fields {
+    pub(super) key: Field,
+    pub(super) time: Field,
+    pub(super) present: Field,
+    pub(super) columns: Vec<ColumnFields>,
+}
+
+/// Fields of a column.
+#[derive(Debug, Clone)]
+pub(super) struct ColumnFields {
+    pub(super) form: RowForm,
+    pub(super) name: String,
+    pub(super) values: Field,
+    /// Latitude and longitude of geo points.
+    pub(super) degrees: Option<(Field, Field)>,
+}
+
+pub(super) const KEY: &str = "key";
+pub(super) const TIME: &str = "time";
+
+/// Returns the schema of an index. An index on disk with another schema is built again.
+pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
+    let mut builder = Schema::builder();
+    let key = builder.add_bytes_field(KEY, BytesOptions::default().set_indexed().set_fast());
+    let time = builder.add_i64_field(TIME, INDEXED | FAST);
+    let present = builder.add_bytes_field("present", BytesOptions::default().set_indexed());
+    let mut fields = Vec::with_capacity(columns.len());
+    for (number, column) in columns.iter().enumerate() {
+        let name = format!("c{number}");
+        let fast = NumericOptions::default().set_fast();
+        let mut degrees = None;
+        let values = match column.form {
+            RowForm::Keyword => {
+                let terms = TextFieldIndexing::default()
+                    .set_tokenizer("raw")
+                    .set_fieldnorms(false)
+                    .set_index_option(IndexRecordOption::Basic);
+                let options = TextOptions::default().set_indexing_options(terms).set_fast("raw");
+                builder.add_text_field(&name, options)
+            }
+            RowForm::Text => {
+                let terms = TextFieldIndexing::default()
+                    .set_tokenizer(WORDS)
+                    .set_fieldnorms(false)
+                    .set_index_option(IndexRecordOption::WithFreqsAndPositions);
+                builder.add_text_field(&name, TextOptions::default().set_indexing_options(terms))
+            }
+            RowForm::Signed => builder.add_i64_field(&name, fast),
+            RowForm::Unsigned => builder.add_u64_field(&name, fast),
+            RowForm::Float => builder.add_f64_field(&name, fast),
+            RowForm::Boolean => builder.add_bool_field(&name, fast),
+            RowForm::Geo => {
+                let lat = builder.add_f64_field(&latitudes(&name), fast.clone());
+                let lon = builder.add_f64_field(&longitudes(&name), fast.clone());
+                degrees = Some((lat, lon));
+                builder.add_u64_field(&name, fast)
+            }
+        };
+        fields.push(ColumnFields {
+            form: column.form,
+            name,
+            values,
+            degrees,
+        });
+    }
+    let fields = Fields {
+        key,
+        time,
+        present,
+        columns: fields,
+    };
+    (builder.build(), fields)
+}
+
+/// Returns the name of the field with the latitudes of a column of geo points.
+pub(super) fn latitudes(name: &str) -> String {
+    format!("{name}_lat")
+}
+
+/// Returns the name of the field with the longitudes of a column of geo points.
+pub(super) fn longitudes(name: &str) -> String {
+    format!("{name}_lon")
+}
+
+impl Fields {
+    /// Returns the document of a row.
+    pub(super) fn document(&self, row: &dyn RowDocument) -> TantivyDocument {
+        let mut document = TantivyDocument::new();
+        document.add_bytes(self.key, row.key());
+        document.add_i64(self.time, row.time());
+        for (number, column) in self.columns.iter().enumerate() {
+            let mut is_present = false;
+            row.each_value(number, &mut |value| {
+                is_present = true;
+                column.add(&mut document, value);
+            });
+            if is_present {
+                document.add_bytes(self.present, &present(number));
+            }
+        }
+        document
+    }
+}
+
+/// Returns the term of the documents that have a value in a column.
+pub(super) fn present(column: usize) -> [u8; 4] {
+    (column as u32).to_be_bytes()
+}
+
+impl ColumnFields {
+    fn add(&self, document: &mut TantivyDocument, value: ValueRef<'_>) {
+        match (self.form, value) {
+            (RowForm::Keyword, ValueRef::Text(text)) if text.len() <= KEYWORD_BYTES_MAX => {
+                document.add_text(self.values, text);
+            }
+            (RowForm::Text, ValueRef::Text(text)) => document.add_text(self.values, text),
+            (RowForm::Signed, ValueRef::Signed(number)) => document.add_i64(self.values, number),
+            (RowForm::Unsigned, ValueRef::Unsigned(number)) => document.add_u64(self.values, number),
+            // Both zeros are the same number.
+            (RowForm::Float, ValueRef::Float(number)) => document.add_f64(self.values, number + 0.0),
+            (RowForm::Boolean, ValueRef::Boolean(value)) => document.add_bool(self.values, value),
+            (RowForm::Geo, ValueRef::Point(point)) => {
+                document.add_u64(self.values, cell_of(point));
+                if let Some((lat, lon)) = self.degrees {
+                    document.add_f64(lat, point.latitude());
+                    document.add_f64(lon, point.longitude());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the analyzer that splits texts as the conditions on words do.
+pub(super) fn words_analyzer() -> TextAnalyzer {
+    TextAnalyzer::from(WordTokenizer)
+}
+
+/// Tokenizer over [`words_at`].
+#[derive(Debug, Clone, Copy)]
+struct WordTokenizer;
+
+/// Words of a text.
+struct Words {
+    words: std::vec::IntoIter<Token>,
+    token: Token,
+}
+
+impl Tokenizer for WordTokenizer {
+    type TokenStream<'a> = Words;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> Words {
+        let words = words_at(text).filter(|word| word.word.len() <= KEYWORD_BYTES_MAX);
+        let tokens = words.enumerate().map(|(position, word)| Token {
+            offset_from: word.at.start,
+            offset_to: word.at.end,
+            position,
+            text: word.word.into_owned(),
+            position_length: 1,
+        });
+        Words {
+            words: tokens.collect::<Vec<_>>().into_iter(),
+            token: Token::default(),
+        }
+    }
+}
+
+impl TokenStream for Words {
+    fn advance(&mut self) -> bool {
+        match self.words.next() {
+            Some(token) => {
+                self.token = token;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}

@@ -1,0 +1,518 @@
+//! Tests of the index over rows: results equal those of the condition matcher, and pages equal a sorted list.
+//!
+//! Random changes, commits and reopenings precede the searches; the condition matcher is tested by its own crate.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tideline_condition::geo::meters_between;
+use tideline_condition::json::Circle;
+use tideline_condition::operators::{
+    Between, Compare, Equals, Exists, Fuzzy, In, Near, NotEquals, Phrase, Prefix, Regex, Suffix, Wildcard,
+    Words,
+};
+use tideline_condition::{Condition, Literal, Matcher, Record, Subject, Test, ValueRef};
+use tideline_model::{GeoPoint, KeyRange};
+use tideline_search_index::rows::{
+    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy,
+};
+
+const HEAP_BYTES: usize = 15_000_000;
+const TEXTS: [&str; 9] = [
+    "",
+    "a",
+    "red",
+    "Red wine",
+    "white wine, dry red",
+    "wine red wine",
+    "web-1",
+    "web-10",
+    "Über",
+];
+
+/// Value of a cell of the model.
+#[derive(Debug, Clone, PartialEq)]
+enum Cell {
+    Text(String),
+    Signed(i64),
+    Unsigned(u64),
+    Float(f64),
+    Boolean(bool),
+    Point(f64, f64),
+}
+
+impl Cell {
+    fn value(&self) -> ValueRef<'_> {
+        match self {
+            Self::Text(text) => ValueRef::Text(text),
+            Self::Signed(number) => ValueRef::Signed(*number),
+            Self::Unsigned(number) => ValueRef::Unsigned(*number),
+            Self::Float(number) => ValueRef::Float(*number),
+            Self::Boolean(value) => ValueRef::Boolean(*value),
+            Self::Point(lat, lon) => ValueRef::Point(GeoPoint::new(*lat, *lon).expect("a point")),
+        }
+    }
+}
+
+/// Columns of the tested index: name, form, and whether a row can have several values.
+const COLUMNS: [(&str, RowForm, bool); 8] = [
+    ("word", RowForm::Keyword, false),
+    ("labels", RowForm::Keyword, true),
+    ("title", RowForm::Text, true),
+    ("count", RowForm::Signed, false),
+    ("size", RowForm::Unsigned, false),
+    ("price", RowForm::Float, true),
+    ("open", RowForm::Boolean, false),
+    ("place", RowForm::Geo, true),
+];
+
+type Cells = Vec<Vec<Cell>>;
+
+#[derive(Debug, Clone)]
+struct Row {
+    key: Vec<u8>,
+    time: i64,
+    cells: Cells,
+}
+
+impl RowDocument for Row {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>)) {
+        self.cells[column].iter().for_each(|cell| take(cell.value()));
+    }
+}
+
+impl Record for Row {
+    fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
+        let Subject::Column(name) = subject else {
+            return false;
+        };
+        let column = COLUMNS.iter().position(|(known, ..)| known == name);
+        column.is_some_and(|column| self.cells[column].iter().any(|cell| take(cell.value())))
+    }
+}
+
+fn cell(form: RowForm) -> BoxedStrategy<Cell> {
+    match form {
+        RowForm::Keyword | RowForm::Text => select(&TEXTS[..])
+            .prop_map(|text| Cell::Text(text.to_owned()))
+            .boxed(),
+        RowForm::Signed => select(vec![i64::MIN, -3, 0, 7, i64::MAX])
+            .prop_map(Cell::Signed)
+            .boxed(),
+        RowForm::Unsigned => select(vec![0, 7, u64::MAX]).prop_map(Cell::Unsigned).boxed(),
+        RowForm::Float => select(vec![-0.0, 0.0, 0.5, -3.0, 1e300])
+            .prop_map(Cell::Float)
+            .boxed(),
+        RowForm::Boolean => any::<bool>().prop_map(Cell::Boolean).boxed(),
+        RowForm::Geo => (-3..4_i8, -3..4_i8)
+            .prop_map(|(lat, lon)| Cell::Point(f64::from(lat) * 29.0, f64::from(lon) * 59.0))
+            .boxed(),
+    }
+}
+
+fn cells() -> impl Strategy<Value = Cells> {
+    let columns = COLUMNS.iter().map(|(_, form, has_several)| {
+        let most = if *has_several { 3 } else { 1 };
+        prop::collection::vec(cell(*form), 0..=most).boxed()
+    });
+    columns.collect::<Vec<_>>()
+}
+
+/// Change of the rows.
+#[derive(Debug, Clone)]
+enum Change {
+    Put(u8, i64, Cells),
+    Delete(u8),
+    DeleteRange(u8, u8),
+    Commit,
+    Reopen,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        12 => (0..40_u8, 0..100_i64, cells()).prop_map(|(key, time, cells)| Change::Put(key, time, cells)),
+        3 => (0..40_u8).prop_map(Change::Delete),
+        1 => (0..40_u8, 0..40_u8).prop_map(|(from, to)| Change::DeleteRange(from.min(to), from.max(to))),
+        3 => Just(Change::Commit),
+        1 => Just(Change::Reopen),
+    ]
+}
+
+fn number() -> impl Strategy<Value = Literal> {
+    prop_oneof![
+        select(vec![i64::MIN, -3, 0, 7, i64::MAX]).prop_map(Literal::Signed),
+        Just(Literal::Unsigned(u64::MAX)),
+        select(vec![-0.0, 0.5, 6.5, 1e300]).prop_map(Literal::Float),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    select(&TEXTS[..]).prop_map(str::to_owned)
+}
+
+fn comparison(literal: &BoxedStrategy<Literal>) -> BoxedStrategy<Test> {
+    let bound = || {
+        let literal = literal.clone();
+        prop_oneof![
+            Just(None),
+            literal.clone().prop_map(|literal| Some(Bound::Included(literal))),
+            literal.prop_map(|literal| Some(Bound::Excluded(literal))),
+        ]
+    };
+    prop_oneof![
+        literal.clone().prop_map(|literal| Equals(literal).into()),
+        literal.clone().prop_map(|literal| NotEquals(literal).into()),
+        prop::collection::vec(literal.clone(), 1..3).prop_map(|literals| In(literals).into()),
+        (literal.clone(), literal.clone()).prop_map(|(from, to)| Between(Box::new([from, to])).into()),
+        (bound(), bound()).prop_filter_map("a bound", |(low, high)| {
+            (low.is_some() || high.is_some()).then(|| {
+                Compare {
+                    low: low.unwrap_or(Bound::Unbounded),
+                    high: high.unwrap_or(Bound::Unbounded),
+                }
+                .into()
+            })
+        }),
+    ]
+    .boxed()
+}
+
+fn test(form: RowForm) -> BoxedStrategy<Test> {
+    let exists = any::<bool>().prop_map(|exists| Exists(exists).into());
+    let tests: BoxedStrategy<Test> = match form {
+        RowForm::Keyword => prop_oneof![
+            3 => comparison(&text().prop_map(Literal::Text).boxed()),
+            1 => text().prop_map(|text| Prefix(text).into()),
+            1 => text().prop_map(|text| Suffix(text).into()),
+            1 => select(vec!["*", "*e*", "w?b-*", ""]).prop_map(|glob| Wildcard(glob.into()).into()),
+            1 => select(vec!["web-.*", "a|red", ".*", ""]).prop_map(|regex| Regex(regex.into()).into()),
+            1 => (select(vec!["wbe-1", "rde", "a"]), 1..3_u8).prop_map(|(text, distance)| {
+                Fuzzy { text: text.into(), distance }.into()
+            }),
+        ]
+        .boxed(),
+        RowForm::Text => prop_oneof![
+            (select(vec!["wine", "red WINE", "dry", "über", "wnie"]), 0..2_u8).prop_map(
+                |(text, distance)| {
+                    Words {
+                        text: text.into(),
+                        distance,
+                    }
+                    .into()
+                }
+            ),
+            (
+                select(vec!["red wine", "wine red", "wine", "wine red wine", "rde wine"]),
+                0..3_u8
+            )
+                .prop_map(|(text, distance)| Phrase {
+                    text: text.into(),
+                    distance
+                }
+                .into()),
+        ]
+        .boxed(),
+        RowForm::Signed | RowForm::Unsigned | RowForm::Float => comparison(&number().boxed()),
+        RowForm::Boolean => any::<bool>()
+            .prop_map(|value| Equals(Literal::Boolean(value)).into())
+            .boxed(),
+        RowForm::Geo => (-3..4_i8, -3..4_i8, select(vec![0.0, 1e5, 4e6, 2e7]))
+            .prop_map(|(lat, lon, meters)| {
+                let (lat, lon) = (f64::from(lat) * 29.0, f64::from(lon) * 59.0);
+                Near(Circle { lat, lon, meters }).into()
+            })
+            .boxed(),
+    };
+    prop_oneof![6 => tests, 1 => exists].boxed()
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let leaf = (0..COLUMNS.len()).prop_flat_map(|column| {
+        let (name, form, _) = COLUMNS[column];
+        test(form).prop_map(move |test| Condition::leaf(Subject::Column(name.to_owned()), test))
+    });
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Condition::And),
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Condition::Or),
+            inner.prop_map(|inner| Condition::Not(Box::new(inner))),
+        ]
+    })
+}
+
+fn sort() -> impl Strategy<Value = Vec<RowSort>> {
+    let sortable = [0, 1, 3, 4, 5, 6];
+    let by = prop_oneof![
+        6 => select(sortable.to_vec()).prop_map(RowSortBy::Column),
+        1 => Just(RowSortBy::Distance(7, GeoPoint::new(29.0, 10.0).expect("a point"))),
+    ];
+    let key = (by, any::<bool>()).prop_map(|(by, is_descending)| RowSort { by, is_descending });
+    prop::collection::vec(key, 0..3)
+}
+
+fn columns() -> Vec<RowColumn> {
+    let columns = COLUMNS.iter().map(|(name, form, _)| RowColumn {
+        name: (*name).to_owned(),
+        form: *form,
+    });
+    columns.collect()
+}
+
+/// Sort value of a row in the model, comparable within one column.
+#[derive(Debug, Clone, PartialEq, PartialOrd)]
+enum Sorted {
+    Text(String),
+    Integer(i128),
+    Float(f64),
+}
+
+fn sorted_by(row: &Row, sort: &RowSort) -> Option<Sorted> {
+    let (column, from) = match sort.by {
+        RowSortBy::Column(column) => (column, None),
+        RowSortBy::Distance(column, from) => (column, Some(from)),
+    };
+    let values = row.cells[column].iter().map(|cell| match (cell, from) {
+        (Cell::Point(lat, lon), Some(from)) => {
+            Sorted::Float(meters_between(from, GeoPoint::new(*lat, *lon).expect("a point")))
+        }
+        (Cell::Text(text), _) => Sorted::Text(text.clone()),
+        (Cell::Signed(number), _) => Sorted::Integer((*number).into()),
+        (Cell::Unsigned(number), _) => Sorted::Integer((*number).into()),
+        (Cell::Float(number), _) => Sorted::Float(*number + 0.0),
+        (Cell::Boolean(value), _) => Sorted::Integer((*value).into()),
+        (Cell::Point(..), None) => unreachable!("points are sorted by distance"),
+    });
+    // Of several values the first in the order counts; of several points the nearest.
+    let is_highest = sort.is_descending && from.is_none();
+    values.reduce(|one, other| match (one < other) == is_highest {
+        true => other,
+        false => one,
+    })
+}
+
+fn order(sort: &[RowSort], one: &Row, other: &Row) -> std::cmp::Ordering {
+    for sort in sort {
+        let ordering = match (sorted_by(one, sort), sorted_by(other, sort)) {
+            (None, None) => std::cmp::Ordering::Equal,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (Some(one), Some(other)) => {
+                let ordering = one.partial_cmp(&other).expect("comparable");
+                if sort.is_descending {
+                    ordering.reverse()
+                } else {
+                    ordering
+                }
+            }
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    one.key.cmp(&other.key)
+}
+
+/// Returns the keys of all pages of a search.
+fn all_pages(
+    index: &RowIndex,
+    matcher: &Matcher,
+    sort: &[RowSort],
+    limit: usize,
+    expired_at: Option<i64>,
+) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut after: Option<RowMark> = None;
+    loop {
+        let page = index
+            .search(&RowQuery {
+                root: matcher.root(),
+                sort,
+                after: after.as_ref(),
+                limit,
+                expired_at,
+                is_stopped: &|| false,
+            })
+            .expect("a sound index");
+        assert!(page.hits.len() <= limit);
+        assert_eq!(page.has_more, keys.len() + page.hits.len() < page.total as usize);
+        keys.extend(page.hits.iter().map(|hit| hit.mark.key.clone()));
+        let Some(last) = page.hits.last().filter(|_| page.has_more) else {
+            return keys;
+        };
+        // A mark survives its encoding in a page token.
+        let encoded = serde_json::to_string(&last.mark).expect("plain data");
+        after = Some(serde_json::from_str(&encoded).expect("its own form"));
+    }
+}
+
+proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(48))]
+
+    #[test]
+    fn searches_of_rows_equal_a_naive_filter_and_sort(
+        changes in prop::collection::vec(change(), 1..60),
+        searches in prop::collection::vec((condition(), sort(), 1..9_usize, prop::option::of(0..100_i64)), 20),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || RowIndex::open(folder.path(), columns(), HEAP_BYTES).expect("a folder");
+        let (mut index, _) = open();
+        let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
+        let mut committed = rows.clone();
+        let mut commits = 0;
+        for change in changes {
+            match change {
+                Change::Put(key, time, cells) => {
+                    let row = Row { key: vec![b'k', key], time, cells };
+                    index.put(&row).expect("a writer");
+                    rows.insert(row.key.clone(), row);
+                }
+                Change::Delete(key) => {
+                    index.delete(&[b'k', key]).expect("a writer");
+                    rows.remove(&vec![b'k', key]);
+                }
+                Change::DeleteRange(from, to) => {
+                    index.delete_range(&KeyRange::new([b'k', from], [b'k', to])).expect("a writer");
+                    rows.retain(|key, _| !(from..to).contains(&key[1]));
+                }
+                Change::Commit => {
+                    commits += 1;
+                    index.commit(&RowPosition { end: commits, build: None }).expect("a writer");
+                    committed = rows.clone();
+                }
+                Change::Reopen => {
+                    drop(index);
+                    let (opened, position) = open();
+                    prop_assert_eq!(position.map_or(0, |position| position.end), commits);
+                    index = opened;
+                    rows = committed.clone();
+                }
+            }
+        }
+        for (condition, sort, limit, expired_at) in searches {
+            // Literals of different kinds, and inverted bounds, are refused.
+            let Ok(matcher) = Matcher::new(&condition) else { continue };
+            index.check(matcher.root()).expect("every column has the needed form");
+            let mut expected: Vec<&Row> = committed
+                .values()
+                .filter(|row| matcher.matches(*row) && expired_at.is_none_or(|expired| row.time > expired))
+                .collect();
+            expected.sort_by(|one, other| order(&sort, one, other));
+            let expected: Vec<Vec<u8>> = expected.iter().map(|row| row.key.clone()).collect();
+            let found = all_pages(&index, &matcher, &sort, limit, expired_at);
+            prop_assert_eq!(found, expected, "{:?} {:?}", condition, sort);
+        }
+    }
+}
+
+#[test]
+fn an_index_with_other_columns_or_damage_is_created_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |columns| RowIndex::open(folder.path(), columns, HEAP_BYTES).expect("a folder");
+    let filled = |index: &RowIndex| {
+        let row = Row {
+            key: b"k".to_vec(),
+            time: 0,
+            cells: vec![Vec::new(); COLUMNS.len()],
+        };
+        index.put(&row).expect("a writer");
+        index
+            .commit(&RowPosition {
+                end: 7,
+                build: Some("6b".to_owned()),
+            })
+            .expect("a writer");
+        index.release_writer().expect("no merge fails");
+        assert_eq!(index.documents(), 1);
+    };
+    let (index, position) = open(columns());
+    assert_eq!(position, None);
+    filled(&index);
+    drop(index);
+    let (index, position) = open(columns());
+    assert_eq!(
+        position.expect("a commit"),
+        RowPosition {
+            end: 7,
+            build: Some("6b".to_owned())
+        }
+    );
+    drop(index);
+
+    let (index, position) = open(columns()[1..].to_vec());
+    assert_eq!((position, index.documents()), (None, 0));
+    drop(index);
+    let (index, _) = open(columns());
+    filled(&index);
+    drop(index);
+    let files = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .map(|file| file.expect("a file").path());
+    let damaged = files.filter(|path| path.extension().is_some_and(|extension| extension == "fast"));
+    for path in damaged {
+        let mut bytes = std::fs::read(&path).expect("a file");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0xff;
+        std::fs::write(&path, bytes).expect("a file");
+    }
+    let (index, position) = open(columns());
+    assert_eq!((position, index.documents()), (None, 0));
+}
+
+#[test]
+fn tests_that_an_index_cannot_decide_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (index, _) = RowIndex::open(folder.path(), columns(), HEAP_BYTES).expect("a folder");
+    for (column, test, said) in [
+        (
+            "missing",
+            Exists(true).into(),
+            "is not in the search index; it has the columns word, labels, title",
+        ),
+        (
+            "title",
+            Test::from(Equals(Literal::Text("a".into()))),
+            "index it as keyword",
+        ),
+        (
+            "word",
+            Words {
+                text: "a".into(),
+                distance: 0,
+            }
+            .into(),
+            "index it as text",
+        ),
+        (
+            "word",
+            Equals(Literal::Signed(1)).into(),
+            "index it as number or time",
+        ),
+        (
+            "count",
+            Near(Circle {
+                lat: 0.0,
+                lon: 0.0,
+                meters: 1.0,
+            })
+            .into(),
+            "index it as geo",
+        ),
+        ("count", Equals(Literal::Boolean(true)).into(), "index it as bool"),
+    ] {
+        let condition = Condition::leaf(Subject::Column(column.to_owned()), test);
+        let nested = Condition::And(vec![Condition::Not(Box::new(condition))]);
+        let matcher = Matcher::new(&nested).expect("a valid condition");
+        let error = index.check(matcher.root()).expect_err("it cannot be decided");
+        assert!(error.contains(said), "{error}");
+    }
+}
