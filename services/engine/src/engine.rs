@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::indexes::IndexReads;
 use crate::models::check_served;
+use crate::row_search::RowSearches;
 use crate::watch::DecodedDeltas;
 use crate::wide_table::WideTable;
 
@@ -42,6 +43,8 @@ pub struct Engine {
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
     /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
+    /// Open search indexes over rows.
+    pub(crate) row_searches: RowSearches,
     /// Reads of secondary indexes since the start.
     pub(crate) index_reads: IndexReads,
     /// Held while the settings of a table are read, changed and stored.
@@ -244,6 +247,7 @@ impl Engine {
             store,
             rows,
             row_tables: Mutex::default(),
+            row_searches: RowSearches::default(),
             index_reads: IndexReads::default(),
             altering: Mutex::default(),
             catalogs,
@@ -263,6 +267,7 @@ impl Engine {
         }
         // A table dropped just before a crash may still be in the index.
         engine.index.detach_others();
+        engine.follow_searches();
         Ok(engine)
     }
 
@@ -324,6 +329,7 @@ impl Engine {
         if index.rebuilding {
             reasons.push("the search index is being rebuilt; results are complete, some are slower".into());
         }
+        reasons.extend(self.search_warnings());
         Readiness {
             reads,
             writes,
@@ -393,6 +399,7 @@ impl Engine {
     ///
     /// Returns the error of closing the store.
     pub fn close(&self) -> Result<()> {
+        self.close_searches();
         self.index.close();
         Ok(self.store.close()?)
     }

@@ -151,6 +151,22 @@ pub enum EngineError {
         /// Name of the index.
         index: String,
     },
+    /// The search index is still being built.
+    #[error("search index {index:?} of table {table} is being built; search again when it is ready")]
+    SearchNotReady {
+        /// Name of the table.
+        table: TableName,
+        /// Name of the index.
+        index: String,
+    },
+    /// The search index has not reached the requested position in time.
+    #[error(
+        "the search index of table {table} has not reached the position in at_least yet; search again later"
+    )]
+    SearchBehind {
+        /// Name of the table.
+        table: TableName,
+    },
     /// No timeline of the table has this id.
     #[error("timeline {0} does not exist")]
     NoSuchTimeline(String),
@@ -214,7 +230,9 @@ impl EngineError {
             Self::ModelNotServed { .. } | Self::OtherModel { .. } => ErrorKind::WrongModel,
             Self::NoSuchTimeline(_) | Self::NoSuchIndex { .. } => ErrorKind::NotFound,
             Self::IndexExists { .. } => ErrorKind::Conflict,
-            Self::IndexNotReady { .. } => ErrorKind::Unavailable,
+            Self::IndexNotReady { .. } | Self::SearchNotReady { .. } | Self::SearchBehind { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::WatchLost(_) => ErrorKind::Gone,
             Self::NoArchive(_) => ErrorKind::NotFound,
             Self::RequestRunning | Self::AttachRunning | Self::Attached(_) | Self::ModelFixed { .. } => {
@@ -388,7 +406,10 @@ fn search_kind(error: &SearchError) -> ErrorKind {
         | SearchError::EmptyFacet
         | SearchError::EmptyPage => ErrorKind::Invalid,
         SearchError::Closed => ErrorKind::Unavailable,
-        SearchError::Folder { .. } | SearchError::Thread(_) | SearchError::Commit(_) => ErrorKind::Internal,
+        SearchError::Folder { .. }
+        | SearchError::Thread(_)
+        | SearchError::Rows(_)
+        | SearchError::Commit(_) => ErrorKind::Internal,
     }
 }
 

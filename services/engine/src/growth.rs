@@ -49,6 +49,9 @@ pub struct TableLimits {
     /// Maximum number of secondary indexes of a wide table. Default 16. Each write of a row also writes the changed
     /// entries of all indexes.
     pub indexes_max: usize,
+    /// Maximum number of search indexes of a wide table, without those that are being replaced. Default 4. Each takes a
+    /// thread, and memory from the account of the process.
+    pub search_indexes_max: usize,
 }
 
 impl Default for TableLimits {
@@ -58,6 +61,7 @@ impl Default for TableLimits {
             identity_bytes_max: 16 << 30,
             tables_max: 1_000,
             indexes_max: 16,
+            search_indexes_max: 4,
         }
     }
 }

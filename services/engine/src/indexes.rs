@@ -19,6 +19,7 @@ use tideline_wide_table::WideError;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::row_values::{bytes_of_hex, hex};
 use crate::wide_table::WideTable;
 
 /// Maximum length of the name of an index, in bytes.
@@ -231,7 +232,7 @@ impl Engine {
             Some(IndexState::Building { next }) => {
                 let damaged =
                     || EngineError::Invalid(format!("the position of a build is damaged: {next:?}"));
-                Ok(Some(from_hex(next).ok_or_else(damaged)?))
+                Ok(Some(bytes_of_hex(next).ok_or_else(damaged)?))
             }
             Some(IndexState::Ready) | None => Ok(None),
         }
@@ -312,14 +313,4 @@ fn check_not_generated(column: &KeyColumnSpec) -> Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    text.len().is_multiple_of(2).then(|| pairs.map(byte).collect())?
 }

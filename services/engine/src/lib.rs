@@ -91,6 +91,8 @@ pub mod moves;
 pub mod partitions;
 pub mod points;
 pub mod resolve;
+pub mod row_search;
+pub mod row_values;
 pub mod rows;
 pub mod search;
 pub mod suggest;

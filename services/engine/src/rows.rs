@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tideline_backend::{Direction, PageLimit};
 use tideline_key_codec::layout::{KeyLayout, Ranges};
 use tideline_log::{RequestRecord, Submitted};
-use tideline_model::{Durability, KeyRange};
+use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
     Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
     Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
@@ -89,14 +89,15 @@ pub struct BegunRows<'w> {
 pub struct RowCommit(Submitted);
 
 impl RowCommit {
-    /// Waits for the commit. `Ok(true)` guarantees the requested durability. Returns false if the rows that the write
-    /// depends on were changed meanwhile: nothing was written then, and the write must begin again.
+    /// Waits for the commit. Returns the sequence of the journal entry, with the requested durability. Returns `None` if
+    /// the rows that the write depends on were changed meanwhile: nothing was written then, and the write must begin
+    /// again.
     ///
     /// # Errors
     ///
     /// The errors of [`Engine::write_rows`]. After an error of kind `Unavailable` the outcome is unknown.
-    pub async fn done(self) -> Result<bool> {
-        Ok(current(self.0.await)?.is_some())
+    pub async fn done(self) -> Result<Option<SequenceNumber>> {
+        Ok(current(self.0.await)?)
     }
 }
 

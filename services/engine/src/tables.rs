@@ -232,6 +232,7 @@ impl Engine {
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
+        self.follow_searches();
         dropped?;
         Ok(())
     }

@@ -12,6 +12,7 @@ use tideline_wide_table::{ColumnName, Index};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::row_search::check_searches;
 use crate::tables::Table;
 
 /// Maximum number of declared columns and patterns of a table.
@@ -239,6 +240,7 @@ impl Engine {
         }
         check_columns(wide)?;
         number_columns(wide, before)?;
+        check_searches(wide, self.settings.tables.search_indexes_max)?;
         self.check_indexes(wide)
     }
 }

@@ -95,6 +95,7 @@ impl SeriesWork for Engine {
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove rows of dropped tables; it is retried");
         }
+        self.follow_searches();
         let mut survey = self.store().survey();
         survey.tables.retain(is_series);
         Facts::from(&survey)
