@@ -50,7 +50,7 @@ pub struct FacetKey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FacetOrder {
-    /// Most timelines first; groups of equal count by value.
+    /// Largest groups first; groups of equal size by value.
     #[default]
     Count,
     /// Order by value: first missing values, then texts by bytes, numbers, booleans, times, geo points, lists.

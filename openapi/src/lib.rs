@@ -21,6 +21,7 @@
 //! | [`wide`] | settings of wide tables |
 //! | [`row`] | rows of wide tables |
 //! | [`row_explain`] | explanations of reads of rows |
+//! | [`row_search`] | search indexes, and searches over rows |
 //! | [`sql`] | SQL statements on wide tables |
 //! | [`policy`] | policies for aging points |
 //! | [`preview`] | effects of a policy, without applying it |
@@ -82,6 +83,7 @@ pub mod query;
 pub mod rekey;
 pub mod row;
 pub mod row_explain;
+pub mod row_search;
 pub mod search;
 pub mod sql;
 pub mod statistics;

@@ -291,8 +291,23 @@ pub struct RowsReport {
     /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`, and this request wrote
     /// nothing.
     pub repeated: bool,
+    /// Position of the write. A search with this value as `at_least` finds the write. Omitted if nothing was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// With `refresh=wait`: true if searches find the write. False if the search indexes did not reach it within 10
+    /// seconds; they will. Omitted otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searchable: Option<bool>,
     /// Id of the request, as in the server log.
     pub request_id: String,
+}
+
+/// Wait of a write for the search indexes of its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Refresh {
+    /// The response is sent when searches find the write, at most 10 seconds later.
+    Wait,
 }
 
 /// Error of a request that has written no row, with the outcome of each row.
@@ -311,11 +326,17 @@ pub struct RowsNotWritten {
 }
 
 /// Last line of the response to a write in NDJSON.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RowsEnd {
     /// Numbers of rows by outcome.
     #[serde(flatten)]
     pub counts: RowCounts,
+    /// Position of the last entry that was written. Omitted if nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// With `refresh=wait`: see the response to a write in JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searchable: Option<bool>,
 }
 
 /// Last line of the response to an import of rows.

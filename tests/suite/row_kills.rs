@@ -1,5 +1,6 @@
-//! Tests that kill the server at arbitrary times during long work on rows: a copy into a table with another key, and an
-//! import by `tideline rows import`. In every second round of the import, the command is killed too.
+//! Tests that kill the server at arbitrary times during long work on rows: a copy into a table with another key, an
+//! import by `tideline rows import`, and the build and the replacement of a search index. In every second round of the
+//! import, the command is killed too.
 //!
 //! The work is started again after each kill, as an operator would do. Afterwards every row is there once. The suite
 //! `row_faults` kills at every step of a flush.
@@ -161,5 +162,83 @@ fn an_import_whose_server_and_command_are_killed_again_and_again_writes_every_ro
     assert_eq!(last["rows"][0]["columns"]["text"], format!("text {}", ROWS - 1));
     let rejects = fs::read_to_string(folder.beside("rejects")).expect("the rejects are listed");
     assert!(rejects.contains("many"), "{rejects}");
+    assert!(server.terminate().status.success());
+}
+
+/// Returns the total of a search, once the index is complete and holds every write.
+fn found(client: &Client, condition: &Value) -> Option<u64> {
+    let found = client.post_json(
+        "/v1/tables/orders/rows/search",
+        &json!({"where": condition, "limit": 1, "at_least": u64::MAX.to_string()}),
+    );
+    found.is_success().then(|| found.json()["total"].as_u64())?
+}
+
+#[test]
+fn a_search_index_finds_every_row_after_kills_while_it_is_built_replaced_and_written() {
+    let folder = DataFolder::new();
+    // Small buffers, so that flushes and commits of the index are under way when the server is killed.
+    let launch = Launch::default().environment("TIDELINE__STORAGE__ROW_BUFFER_BYTES", "1MiB");
+    let mut server = folder.start(&launch);
+    let table = json!({"name": "orders", "model": "wide", "wide": {
+        "key": [{"name": "n", "type": "u64"}],
+        "columns": [{"name": "text", "type": "string"}, {"name": "part", "type": "u64"}]
+    }});
+    server.client().post_json("/v1/tables", &table).expect_status(201);
+    let mut acknowledged = Vec::new();
+    let mut next = 0_u64;
+    let mut write = |client: &Client, acknowledged: &mut Vec<u64>| {
+        let first = next;
+        next += 500;
+        let row = |n| json!({"op": "put", "key": {"n": n}, "columns": {"text": "red wine", "part": n % 7}});
+        let rows: Vec<Value> = (first..next).map(row).collect();
+        let written = client.post_json("/v1/tables/orders/rows", &json!({"rows": rows}));
+        if written.is_success() {
+            acknowledged.extend(first..next);
+        }
+    };
+    for _ in 0..20 {
+        write(&server.client(), &mut acknowledged);
+    }
+    for round in 0..2 * KILLS {
+        let columns = match round % 2 {
+            0 => json!([{"column": "text", "as": "text"}, {"column": "part", "as": "number"}]),
+            _ => json!([{"column": "part", "as": "number"}, {"column": "text", "as": "text"}]),
+        };
+        let index = json!({"name": "all", "columns": columns, "replace": true});
+        server
+            .client()
+            .post_json("/v1/tables/orders/search-indexes", &index)
+            .expect_status(201);
+        for _ in 0..4 {
+            write(&server.client(), &mut acknowledged);
+        }
+        // Deletes one acknowledged row, which no search may find afterwards.
+        let deleted = acknowledged.remove(round as usize);
+        let delete = json!({"rows": [{"op": "delete", "key": {"n": deleted}}]});
+        server
+            .client()
+            .post_json("/v1/tables/orders/rows", &delete)
+            .expect_status(200);
+        wait::pause(Duration::from_millis(60 * round));
+        server.kill();
+        server = folder.start(&launch);
+    }
+    let client = server.client();
+    let total = |condition: &Value| {
+        wait::until(PATIENCE, || found(&client, condition)).expect("the index is complete in time")
+    };
+    assert_eq!(
+        total(&json!({"column": "text", "phrase": "red wine"})),
+        acknowledged.len() as u64
+    );
+    for part in 0..7 {
+        let expected = acknowledged.iter().filter(|n| **n % 7 == part).count() as u64;
+        assert_eq!(
+            total(&json!({"column": "part", "equals": part})),
+            expected,
+            "part {part}"
+        );
+    }
     assert!(server.terminate().status.success());
 }

@@ -25,6 +25,7 @@ pub(crate) mod prometheus;
 pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod rows;
+pub(crate) mod search_indexes;
 pub(crate) mod searches;
 pub(crate) mod sql;
 pub(crate) mod statistics;

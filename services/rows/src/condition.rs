@@ -1,8 +1,7 @@
 //! Conditions on the newest values of a row and on its key.
 //!
-//! Values are compared by the declared types of their columns: timestamps as nanoseconds, and decimals and bytes as
-//! texts that sort like the values. Literals are converted in the same way, once per request. Values of undeclared
-//! columns are compared if they are texts, numbers or booleans.
+//! Values are compared in the forms of [`row_values`](tideline_engine::row_values), by the declared types of their columns.
+//! Literals are converted to the same forms, once per request.
 //!
 //! A test that the declared type of a column does not support is refused. Undeclared columns support all tests.
 
@@ -12,11 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hashbrown::HashMap;
 use tideline_engine::condition::operators::{Between, Compare, Equals, In, NotEquals};
-use tideline_engine::condition::{Condition, Literal, Matcher, Record, Subject, Test, ValueRef};
+use tideline_engine::condition::{Condition, Literal, Matcher, Node, Record, Subject, Test, ValueRef};
 use tideline_engine::key_codec::layout::KeyLayout;
-use tideline_engine::key_codec::tuple::{ColumnOrder, Decimal, KeyColumn, KeyKind, KeySchema, KeyValue};
+use tideline_engine::key_codec::tuple::{Decimal, KeyValue};
 use tideline_engine::model::{ColumnType, Timestamp};
-use tideline_engine::rows::{CellValue, ColumnName, Mutation};
+use tideline_engine::row_search::{Highlight, highlights};
+use tideline_engine::row_values::{decimal_text, each_compared, hex};
+use tideline_engine::rows::{ColumnName, Mutation};
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
 
@@ -62,6 +63,23 @@ impl RowMatcher {
         names
     }
 
+    /// Returns the compiled condition.
+    pub fn root(&self) -> &Node {
+        self.matcher.root()
+    }
+
+    /// Returns the texts of a row that the condition matched.
+    pub fn highlights(&self, layout: &KeyLayout, key: &[u8], row: &Mutation<'_>) -> Vec<Highlight> {
+        let record = RowRecord {
+            matcher: self,
+            layout,
+            key,
+            values: OnceCell::new(),
+            row: Some(row),
+        };
+        highlights(self.root(), &record)
+    }
+
     /// Returns true if a row matches. `row` is `None` for a row that does not exist.
     pub fn matches(&self, layout: &KeyLayout, key: &[u8], row: Option<&Mutation<'_>>) -> bool {
         let values = OnceCell::new();
@@ -86,7 +104,7 @@ struct RowRecord<'r, 'm> {
 }
 
 impl Record for RowRecord<'_, '_> {
-    fn any_value(&self, subject: &Subject, take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
+    fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
         let Subject::Column(name) = subject else {
             return false;
         };
@@ -96,59 +114,15 @@ impl Record for RowRecord<'_, '_> {
                     .values
                     .get_or_init(|| self.layout.decode(self.key).unwrap_or_default());
                 let value = values.get(*number).map(cell_of);
-                value.is_some_and(|value| compared(&value, Some(*column_type), take))
+                value.is_some_and(|value| each_compared(&value, Some(*column_type), &mut take))
             }
             Some(Target::Column(name, declared)) => {
                 let newest = self.row.and_then(|row| row.column(name)?.newest());
-                newest.is_some_and(|version| compared(&version.value, *declared, take))
+                newest.is_some_and(|version| each_compared(&version.value, *declared, &mut take))
             }
             None => false,
         }
     }
-}
-
-/// Passes a value to `take` in the form in which it is compared, and returns the result of `take`.
-fn compared(
-    value: &CellValue<'_>,
-    declared: Option<ColumnType>,
-    mut take: impl FnMut(ValueRef<'_>) -> bool,
-) -> bool {
-    if declared.is_some_and(|declared| declared != value.column_type()) {
-        return take(ValueRef::Opaque);
-    }
-    match value {
-        CellValue::String(text) => take(ValueRef::Text(text)),
-        CellValue::I64(number) => take(ValueRef::Signed(*number)),
-        CellValue::U64(number) => take(ValueRef::Unsigned(*number)),
-        CellValue::F64(number) => take(ValueRef::Float(*number)),
-        CellValue::Bool(value) => take(ValueRef::Boolean(*value)),
-        CellValue::Timestamp(time) if declared.is_some() => take(ValueRef::Signed(time.nanos())),
-        CellValue::Decimal(number) if declared.is_some() => take(ValueRef::Text(&decimal_text(*number))),
-        CellValue::Binary(bytes) if declared.is_some() => take(ValueRef::Text(&hex(bytes))),
-        _ => take(ValueRef::Opaque),
-    }
-}
-
-/// Returns bytes as hexadecimal digits, which sort like the bytes.
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
-}
-
-/// Returns the encoded key of a decimal in hexadecimal. These texts sort like the decimals.
-fn decimal_text(number: Decimal) -> String {
-    let mut key = Vec::new();
-    let column = KeyColumn {
-        kind: KeyKind::Decimal,
-        order: ColumnOrder::Ascending,
-    };
-    let encoded = KeySchema::new([column]).and_then(|schema| schema.encode(&[number.into()], &mut key));
-    debug_assert!(encoded.is_ok(), "a decimal is a key");
-    hex(&key)
 }
 
 /// Converts the literals of a condition to the form in which the values of rows are compared, and adds the tested
@@ -274,34 +248,30 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
         Literal::Float(number) => Some(number.to_string()),
         _ => None,
     };
-    let converted =
-        match (declared, literal) {
-            (ColumnType::String, Literal::Text(_))
-            | (ColumnType::Bool, Literal::Boolean(_))
-            | (
-                ColumnType::I64 | ColumnType::U64 | ColumnType::F64,
-                Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_),
-            ) => Some(literal.clone()),
-            (ColumnType::I64 | ColumnType::U64, Literal::Text(text)) => {
-                let signed = text.parse().map(Literal::Signed);
-                signed.or_else(|_| text.parse().map(Literal::Unsigned)).ok()
-            }
-            (ColumnType::Timestamp, Literal::Text(text)) => {
-                Timestamp::parse_rfc3339(text).map(|time| Literal::Signed(time.nanos()))
-            }
-            (ColumnType::Timestamp, Literal::Signed(_)) => Some(literal.clone()),
-            (ColumnType::Decimal, Literal::Text(text)) => Decimal::parse(text).map(decimal_literal),
-            (ColumnType::Decimal, _) => number.as_deref().and_then(Decimal::parse).map(decimal_literal),
-            (ColumnType::Binary, Literal::Text(text)) => {
-                let bytes = STANDARD.decode(text).ok();
-                bytes.map(|bytes| Literal::Text(hex(&bytes)))
-            }
-            (ColumnType::Json, _) => return Err(
-                "columns of this type have no comparisons; use `exists`, or a test of texts or of geo points"
-                    .into(),
-            ),
-            _ => None,
-        };
+    let converted = match (declared, literal) {
+        (ColumnType::String, Literal::Text(_))
+        | (ColumnType::Bool, Literal::Boolean(_))
+        | (
+            ColumnType::I64 | ColumnType::U64 | ColumnType::F64,
+            Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_),
+        ) => Some(literal.clone()),
+        (ColumnType::I64 | ColumnType::U64, Literal::Text(text)) => {
+            let signed = text.parse().map(Literal::Signed);
+            signed.or_else(|_| text.parse().map(Literal::Unsigned)).ok()
+        }
+        (ColumnType::Timestamp, Literal::Text(text)) => {
+            Timestamp::parse_rfc3339(text).map(|time| Literal::Signed(time.nanos()))
+        }
+        (ColumnType::Timestamp, Literal::Signed(_)) => Some(literal.clone()),
+        (ColumnType::Decimal, Literal::Text(text)) => Decimal::parse(text).map(decimal_literal),
+        (ColumnType::Decimal, _) => number.as_deref().and_then(Decimal::parse).map(decimal_literal),
+        (ColumnType::Binary, Literal::Text(text)) => {
+            let bytes = STANDARD.decode(text).ok();
+            bytes.map(|bytes| Literal::Text(hex(&bytes)))
+        }
+        (ColumnType::Json, _) => Some(literal.clone()),
+        _ => None,
+    };
     converted.ok_or_else(|| {
         let json = serde_json::to_string(literal).unwrap_or_default();
         format!("found {}", crate::value::shown(&json))

@@ -13,9 +13,11 @@
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
+//! | [`search`] | searches through a search index |
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
+//! | [`facets`] | counts and metrics by values of a search index |
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
 //! | [`transaction`] | revisions, and the requirement that rows are unchanged |
@@ -26,10 +28,12 @@ pub mod condition;
 pub mod error;
 pub mod estimate;
 pub mod explain;
+pub mod facets;
 pub mod import;
 pub mod key;
 pub mod read;
 pub mod rekey;
+pub mod search;
 pub mod selection;
 pub mod tabular;
 pub mod token;

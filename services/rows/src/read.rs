@@ -538,13 +538,18 @@ pub fn delete(
     Ok(engine.delete_rows(table, &ranges.ranges, durability, is_stopped)?)
 }
 
-fn write_row(table: &WideTable, row: &StoredRow, encoder: &dyn RowEncoder, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn write_row(
+    table: &WideTable,
+    row: &StoredRow,
+    encoder: &dyn RowEncoder,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
     let revision = encoder.has_revisions().then(|| row.digest());
     encoder.write_row(table, &row.key, &columns, revision, out)
 }
 
-fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
+pub(crate) fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
     RowsError::Damaged {
         table: table.table().name().to_string(),
         reason: reason.to_string(),

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tideline_engine::key_codec::tuple::{Decimal, KeyKind, KeyValue};
 use tideline_engine::model::{ColumnType, Timestamp};
+use tideline_engine::row_values::bytes_of_hex;
 use tideline_engine::rows::CellValue;
 use tideline_openapi::TimeInput;
 use tideline_openapi::row::RowIntegers;
@@ -340,4 +341,9 @@ pub(crate) fn shown(json: &str) -> String {
         _ if is_number(json) => format!("the number {}", short(json)),
         _ => short(json),
     }
+}
+
+/// Returns the base64 form of bytes that are given as hexadecimal digits; `None` if they are no such digits.
+pub(crate) fn base64_of_hex(digits: &str) -> Option<String> {
+    bytes_of_hex(digits).map(|bytes| STANDARD.encode(bytes))
 }

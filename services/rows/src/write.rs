@@ -16,7 +16,7 @@ use std::borrow::Borrow;
 use std::io;
 
 use serde_json::value::RawValue;
-use tideline_engine::model::Durability;
+use tideline_engine::model::{Durability, SequenceNumber};
 use tideline_engine::rows::{
     RememberedResponse, RowCommit, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
     RowWriteOptions,
@@ -70,6 +70,17 @@ pub struct Outcomes {
     pub rows: Vec<RowOutcome>,
     /// True if these are the outcomes of an earlier request with the same idempotency key.
     pub repeated: bool,
+    /// Sequence of the journal entry; `None` if nothing was written.
+    pub position: Option<SequenceNumber>,
+}
+
+/// Summary of a write of lines.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WrittenLines {
+    /// Number of rows for each outcome.
+    pub counts: RowCounts,
+    /// Sequence of the last journal entry; `None` if nothing was written.
+    pub position: Option<SequenceNumber>,
 }
 
 /// Writes the rows of a request. `body` identifies the content of the request if it has an idempotency key.
@@ -126,8 +137,9 @@ pub fn write_lines(
     body: &[u8],
     settings: &WriteSettings,
     take: &mut dyn FnMut(&RowOutcome) -> io::Result<()>,
-) -> Result<RowCounts> {
-    let mut counts = RowCounts::default();
+) -> Result<WrittenLines> {
+    let mut written_lines = WrittenLines::default();
+    let counts = &mut written_lines.counts;
     let mut lines = body
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.trim_ascii().is_empty())
@@ -176,16 +188,17 @@ pub fn write_lines(
                         ..outcome(index, RowStatus::NotApplied)
                     })?;
                 }
-                return Ok(counts);
+                return Ok(written_lines);
             }
         };
         entries += 1;
+        written_lines.position = outcomes.position.or(written_lines.position);
         for outcome in &outcomes.rows {
             counts.add(outcome.status);
             take(outcome)?;
         }
     }
-    Ok(counts)
+    Ok(written_lines)
 }
 
 /// Rows whose write has begun: their outcomes, if the commit succeeds.
@@ -238,6 +251,7 @@ pub fn begin(
         counts: counts_of(&rows),
         rows,
         repeated: false,
+        position: None,
     };
     Ok(Some(Begun { outcomes, commit }))
 }
@@ -322,20 +336,21 @@ pub(crate) fn write_entry<R: Borrow<RowWrite>>(
             .as_ref()
             .map_or_else(Vec::new, |transaction| transaction.unchanged.clone()),
     };
-    let (writes, written) = match drafts.iter().any(|draft| draft.ready().is_some()) {
+    let (writes, written, position) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {
             let (writes, written) = engine.write_rows(table, &make, &options)?;
             if let Some(changed) = written.changed {
                 return Err(RowsError::Changed(changed));
             }
-            (writes, written.rows)
+            (writes, written.rows, written.sequence)
         }
-        false => (Vec::new(), Vec::new()),
+        false => (Vec::new(), Vec::new(), None),
     };
     let rows = outcomes_of(table, &drafts, &writes, &written, settings.integers);
     Ok(Outcomes {
         counts: counts_of(&rows),
         rows,
         repeated: false,
+        position,
     })
 }

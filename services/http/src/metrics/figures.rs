@@ -69,4 +69,19 @@ impl<'e> Figures<'e> {
         }
         Ok(())
     }
+
+    /// Writes gauges with the labels `table` and `index`.
+    pub(super) fn index_gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: &[(String, String, f64)],
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (table, index, value) in values {
+            let labels = [("table", table.as_str()), ("index", index.as_str())];
+            ConstGauge::new(*value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
 }

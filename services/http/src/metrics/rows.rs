@@ -7,6 +7,7 @@ use std::fmt;
 use tideline_engine::Engine;
 use tideline_engine::indexes::IndexUse;
 use tideline_engine::model::TableId;
+use tideline_engine::row_search::{SearchBacklog, SearchStatus};
 use tideline_engine::rows::{WideStats, WideTableStats};
 
 use super::figures::Figures;
@@ -55,7 +56,54 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
             &values(|stats| stats.flush_lag.unwrap_or_default().as_secs_f64()),
         ),
     )?;
-    put_indexes(figures, engine)
+    put_indexes(figures, engine)?;
+    put_search_indexes(figures, engine)
+}
+
+/// Function that returns one of the figures of a search index.
+type SearchFigure = fn(&(SearchStatus, SearchBacklog)) -> f64;
+
+/// Writes the state of the search indexes over rows.
+fn put_search_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let mut found = Vec::new();
+    for table in engine.tables() {
+        let spec = table.spec();
+        let indexes = spec.wide.iter().flat_map(|wide| &wide.search_indexes);
+        found.extend(indexes.filter_map(|index| {
+            let status = engine.search_index_status(TableId(index.id))?;
+            Some((table.name().to_string(), index.name.clone(), status))
+        }));
+    }
+    // While an index is rebuilt, two have its name; the figures are those of the first, which serves searches.
+    found.dedup_by(|later, first| (&later.0, &later.1) == (&first.0, &first.1));
+    let families: [(&str, &str, SearchFigure); 4] = [
+        ("row_search_documents", "Rows in a search index", |(status, _)| {
+            status.documents as f64
+        }),
+        (
+            "row_search_ready",
+            "1 if a search index is complete, 0 while it is built",
+            |(status, _)| f64::from(u8::from(status.is_built)),
+        ),
+        (
+            "row_search_waiting",
+            "Changes of rows that searches do not find yet",
+            |(_, backlog)| backlog.changes as f64,
+        ),
+        (
+            "row_search_lag_seconds",
+            "Time since the oldest change that searches do not find yet; 0 if there is none",
+            |(_, backlog)| backlog.age.unwrap_or_default().as_secs_f64(),
+        ),
+    ];
+    for (name, help, figure) in families {
+        let value = |(table, index, status): &(String, String, (SearchStatus, SearchBacklog))| {
+            (table.clone(), index.clone(), figure(status))
+        };
+        let values: Vec<_> = found.iter().map(value).collect();
+        figures.index_gauges(name, help, &values)?;
+    }
+    Ok(())
 }
 
 /// Function that returns one of the usage counters of an index.

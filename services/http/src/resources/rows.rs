@@ -10,16 +10,18 @@ mod rekey;
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tideline_engine::model::SequenceNumber;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{
-    CountRows, DeleteRows, GetRows, RowIntegers, RowWrite, RowsBody, RowsCounted, RowsDeleted, RowsEnd,
-    RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
+    CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowWrite, RowsBody, RowsCounted, RowsDeleted,
+    RowsEnd, RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
 };
 use tideline_openapi::row_explain::CountInterval;
 use tideline_openapi::table::Durability;
@@ -31,6 +33,7 @@ use tideline_rows::read::{
     PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, ScanTerms, delete as delete_range,
     get as get_rows, keys_of,
 };
+use tideline_rows::search::WAIT_MAX;
 use tideline_rows::write::{Begun, begin, reads_nothing, write as write_rows, write_lines};
 use tideline_rows::{
     ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
@@ -86,6 +89,8 @@ struct WriteQuery {
     durability: Option<Durability>,
     /// Form of integers beyond ±2⁵³ in the response. Default `number`.
     integers: Option<RowIntegers>,
+    /// `wait` to send the response when searches over the rows find the write. Default: the response does not wait.
+    refresh: Option<Refresh>,
 }
 
 /// Options of a read of rows.
@@ -200,10 +205,15 @@ async fn write(
             let body = received.decode()?;
             let engine = &writing.engine;
             let table = engine.wide_table(&table)?;
-            let counts = write_lines(engine, &table, &body, &settings, &mut |outcome| {
+            let written = write_lines(engine, &table, &body, &settings, &mut |outcome| {
                 put_line(writer, outcome)
             })?;
-            put_line(writer, &RowsEnd { counts }).map_err(stream::client_left)
+            let end = RowsEnd {
+                counts: written.counts,
+                position: written.position.map(|position| position.0.to_string()),
+                searchable: query.refresh.map(|Refresh::Wait| wait_searchable(engine, &table)),
+            };
+            put_line(writer, &end).map_err(stream::client_left)
         })
         .await;
     }
@@ -211,21 +221,32 @@ async fn write(
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
     let body = body::decode(received).await?;
     let table = engine.wide_table(&table)?;
-    if is_small && settings.key.is_none() {
+    if is_small && settings.key.is_none() && query.refresh.is_none() {
         let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
         if unchanged.is_empty()
             && let Some(outcomes) = write_small(&engine, &table, rows, &settings).await?
         {
-            return Ok(report(outcomes, id, false));
+            return Ok(report(outcomes, None, id, false));
         }
     }
-    let outcomes = blocking(move || {
+    let written = blocking(move || {
         let _permit = permit;
         let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
         settings.transaction = Transaction::new(&table, &unchanged)?;
-        Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
+        let outcomes = write_rows(&engine, &table, &rows, &body, &settings)?;
+        let searchable = query
+            .refresh
+            .map(|Refresh::Wait| wait_searchable(&engine, &table));
+        Ok((outcomes, searchable))
     });
-    Ok(report(outcomes.await?, id, false))
+    let (outcomes, searchable) = written.await?;
+    Ok(report(outcomes, searchable, id, false))
+}
+
+/// Waits until searches find all writes so far. Returns false after [`WAIT_MAX`].
+fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
+    let everything = SequenceNumber(u64::MAX);
+    engine.wait_all_searchable(table, everything, Instant::now() + WAIT_MAX)
 }
 
 /// Writes the rows of a small request, and waits for the commit without a thread of its own: the cost of a small write
@@ -246,24 +267,33 @@ async fn write_small(
     let Some(Begun { outcomes, commit }) = begun else {
         return Ok(None);
     };
-    let is_done = match commit {
-        Some(commit) => commit.done().await.map_err(RowsError::from)?,
-        None => true,
+    let Some(commit) = commit else {
+        return Ok(Some(outcomes));
     };
-    Ok(is_done.then_some(outcomes))
+    let position = commit.done().await.map_err(RowsError::from)?;
+    Ok(position.map(|position| Outcomes {
+        position: Some(position),
+        ..outcomes
+    }))
 }
 
 fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if the request has rows and no row was written. With `expects_failed`, a
+/// Returns the response to a write, with the state of the search indexes if the write has waited for them: an error if the request has rows and no row was written. With `expects_failed`, a
 /// write in which all conditions failed is not an error.
-pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) -> Response {
+pub(crate) fn report(
+    outcomes: Outcomes,
+    searchable: Option<bool>,
+    id: RequestId,
+    expects_failed: bool,
+) -> Response {
     let Outcomes {
         counts,
         rows,
         repeated,
+        position,
     } = outcomes;
     let is_expected = expects_failed && counts.condition_failed as usize == rows.len();
     if counts.written > 0 || rows.is_empty() || is_expected {
@@ -271,6 +301,8 @@ pub(crate) fn report(outcomes: Outcomes, id: RequestId, expects_failed: bool) ->
             counts,
             rows,
             repeated,
+            position: position.map(|position| position.0.to_string()),
+            searchable,
             request_id: id.into(),
         })
         .into_response();

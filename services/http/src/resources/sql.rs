@@ -162,7 +162,7 @@ async fn run(
                 Ok((result, plan))
             });
             Ok(match written.await? {
-                (WriteResult::Rows(outcomes), plan) => report(outcomes, id, plan.ignores_existing),
+                (WriteResult::Rows(outcomes), plan) => report(outcomes, None, id, plan.ignores_existing),
                 (WriteResult::RangesDeleted, plan) => {
                     let change = format!("DELETE FROM {}", plan.table().table().name());
                     done(SqlAction::Deleted, &change, id)

@@ -34,6 +34,7 @@ pub(super) fn repeated(table: &WideTable, stored: &RawValue) -> Result<Outcomes>
         counts: counts_of(&rows),
         rows,
         repeated: true,
+        position: None,
     })
 }
 

@@ -1,3 +1,4 @@
-//! Tests of the JSON forms of values.
+//! Tests of rows in JSON: forms of values, and searches.
 
+mod search;
 mod values;

@@ -356,6 +356,13 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(0, 64),
     Key::new(
+        "tables.search_indexes_max",
+        "Most search indexes of a wide table; further ones are refused. Each takes a thread and 20 MB of\n\
+         memory.max.",
+        |config| Slot::Count(&mut config.engine.tables.search_indexes_max),
+    )
+    .within(0, 64),
+    Key::new(
         "tables.timelines_per_minute",
         "Most new timelines of a table per minute; further ones are refused as retryable. The default is\n\
          twice the number for 100,000 machines with 100 series each that all send for the first time. A\n\

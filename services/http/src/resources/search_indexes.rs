@@ -1,0 +1,300 @@
+//! `/v1/tables/{table}/search-indexes`, `/v1/tables/{table}/rows/search` and `…/facets`: search over rows of wide tables.
+//!
+//! `tideline_rows` plans searches and counts; the indexers of the engine keep the indexes up to date.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use tideline_engine::model::{SearchIndexSpec, TableId};
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::ErrorBody;
+use tideline_openapi::row::{Refresh, RowIntegers};
+use tideline_openapi::row_search::{
+    CreateSearchIndex, FacetRows, RowFacetList, RowsSearched, SearchEnd, SearchIndexDetail, SearchIndexList,
+    SearchIndexState, SearchIndexView, SearchRows,
+};
+use tideline_query::Cancel;
+use tideline_rows::Selection;
+use tideline_rows::facets::Facets;
+use tideline_rows::search::{Search, WAIT_MAX};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Waiting, blocking};
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json as JsonBody, Path, Query};
+use crate::failure::Result;
+use crate::resources::query::describe;
+use crate::resources::rows::{put, put_end, read as read_rows};
+use crate::resources::{Failures, QueryFailures};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(read, drop_index))
+        .routes(routes!(search))
+        .routes(routes!(facets))
+}
+
+/// Path parameter of the routes for all search indexes of a table.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct TablePath {
+    /// Name of the table, which has the model `wide`
+    #[param(example = "orders")]
+    table: String,
+}
+
+/// Path parameters of the routes for one search index.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct IndexPath {
+    /// Name of the table, which has the model `wide`
+    #[param(example = "orders")]
+    table: String,
+    /// Name of the search index
+    #[param(example = "all")]
+    index: String,
+}
+
+/// Options of a search over rows.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct SearchQuery {
+    /// Form of integers beyond ±2⁵³ in the response. Default `number`.
+    integers: Option<RowIntegers>,
+}
+
+/// Options of the creation of a search index.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct CreateQuery {
+    /// `wait` to send the response when the index is built, at most 10 seconds later. Default: the response does not
+    /// wait.
+    refresh: Option<Refresh>,
+}
+
+/// List the search indexes of a table
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "list_search_indexes",
+    params(TablePath),
+    responses((status = 200, description = "All search indexes", body = SearchIndexList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<SearchIndexList>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(views(engine, &table))
+    });
+    Ok(Json(SearchIndexList {
+        search_indexes: found.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// Create a search index
+///
+/// A search index finds rows by any combination of conditions on its columns, and sorts them by any of these. The rows
+/// that exist are indexed in the background while writes continue; a restart resumes this. Until the index is complete,
+/// searches are refused with status 503. Writes do not wait for the index: it follows within about a second, and each
+/// search reports how many changes it has not seen. A write with `refresh=wait`, or a search with `at_least`, waits for
+/// the index.
+///
+/// To change the columns of an index, create it again with `replace`. The existing index serves searches until the new
+/// one is complete.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "create_search_index",
+    params(TablePath, CreateQuery),
+    request_body = CreateSearchIndex,
+    responses(
+        (status = 201, description = "The new search index", body = SearchIndexDetail),
+        (status = 409, description = "The table has a search index of this name", body = ErrorBody),
+        Failures
+    )
+)]
+async fn create(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<CreateQuery>,
+    JsonBody(body): JsonBody<CreateSearchIndex>,
+) -> Result<(StatusCode, Json<SearchIndexDetail>)> {
+    let created = app.change(move |engine| {
+        let (name, replace) = (body.name.clone(), body.replace);
+        let mut wide = engine.create_search_index(&table, body.into(), replace)?;
+        if query.refresh.is_some() && engine.wait_searches_built(&wide, Instant::now() + WAIT_MAX) {
+            // Replaces an earlier index of the name.
+            engine.follow_searches();
+            wide = engine.wide_table(&table)?;
+        }
+        let newest = views(engine, &wide).into_iter().rfind(|index| index.name == name);
+        Ok(SearchIndexDetail {
+            index: newest.ok_or_else(|| wide.no_such_search_index(&name))?,
+            request_id: id.into(),
+        })
+    });
+    Ok((StatusCode::CREATED, Json(created.await?)))
+}
+
+/// Read a search index with its state
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/search-indexes/{index}", tag = "rows", operation_id = "read_search_index",
+    params(IndexPath),
+    responses((status = 200, description = "The search index", body = SearchIndexDetail), Failures)
+)]
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(IndexPath { table, index }): Path<IndexPath>,
+) -> Result<Json<SearchIndexDetail>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        let first = views(engine, &table).into_iter().find(|view| view.name == index);
+        Ok(SearchIndexDetail {
+            index: first.ok_or_else(|| table.no_such_search_index(&index))?,
+            request_id: id.into(),
+        })
+    });
+    found.await.map(Json)
+}
+
+/// Drop a search index
+///
+/// Its files are deleted. The rows stay.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/search-indexes/{index}", tag = "rows", operation_id = "drop_search_index",
+    params(IndexPath),
+    responses((status = 204, description = "The search index was dropped"), Failures)
+)]
+async fn drop_index(
+    State(app): State<App>,
+    Path(IndexPath { table, index }): Path<IndexPath>,
+) -> Result<StatusCode> {
+    app.change(move |engine| Ok(engine.drop_search_index(&table, &index)?))
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Search rows
+///
+/// Finds rows by a condition on the columns of a search index, in any order. The page tokens survive restarts.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/search", tag = "rows", operation_id = "search_rows",
+    params(TablePath, SearchQuery),
+    request_body = SearchRows,
+    responses((status = 200, description = "A page of rows", body = RowsSearched), QueryFailures)
+)]
+async fn search(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<SearchQuery>,
+    JsonBody(request): JsonBody<SearchRows>,
+) -> Result<Response> {
+    let description = describe(id.clone(), &table, "search_rows", &request);
+    read_rows(&app, "application/json", move |app, cancel, writer| {
+        let table = app.engine.wide_table(&table)?;
+        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let selection = Selection::new(
+            request.columns.as_deref(),
+            None,
+            None,
+            query.integers.unwrap_or_default(),
+            app.engine.now(),
+        )?;
+        let search = Search::new(&app.engine, &table, &request, &selection)?;
+        put(writer, b"{\"rows\":[")?;
+        let mut separator: &[u8] = b"";
+        let end = search.page(
+            &app.engine,
+            &table,
+            &selection,
+            &|| cancel.is_cancelled(),
+            &mut |row| {
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row)?)
+            },
+        )?;
+        #[derive(Serialize)]
+        struct End {
+            #[serde(flatten)]
+            end: SearchEnd,
+            request_id: String,
+        }
+        put_end(
+            writer,
+            &End {
+                end,
+                request_id: id.into(),
+            },
+        )
+    })
+    .await
+}
+
+/// Count rows by values
+///
+/// Counts the rows that match a condition, grouped by up to four keys, with metrics of the rows of each group. Each group
+/// can be divided further by the next key.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/facets", tag = "rows", operation_id = "facet_rows",
+    params(TablePath),
+    request_body = FacetRows,
+    responses((status = 200, description = "The counts", body = RowFacetList), Failures)
+)]
+async fn facets(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    JsonBody(request): JsonBody<FacetRows>,
+) -> Result<Json<RowFacetList>> {
+    let permit = app.queries.take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let description = describe(id.clone(), &table, "facet_rows", &request);
+    let running = app.clone();
+    let counted = blocking(move || {
+        let _permit = permit;
+        let engine = &running.engine;
+        let table = engine.wide_table(&table)?;
+        let _listed = running.running.list(engine, description, cancel.clone());
+        let facets = Facets::new(engine, &table, &request)?;
+        Ok(facets.count(engine, &table, &|| cancel.is_cancelled())?)
+    });
+    Ok(Json(RowFacetList {
+        request_id: id.into(),
+        ..counted.await?
+    }))
+}
+
+/// Returns the search indexes of a table with their state.
+fn views(engine: &Engine, table: &WideTable) -> Vec<SearchIndexView> {
+    let view = |spec: &SearchIndexSpec| {
+        let (status, backlog) = engine.search_index_status(TableId(spec.id)).unwrap_or_default();
+        SearchIndexView {
+            name: spec.name.clone(),
+            columns: spec.columns.iter().map(Into::into).collect(),
+            status: match status.is_built {
+                true => SearchIndexState::Ready,
+                false => SearchIndexState::Building,
+            },
+            documents: status.documents,
+            rows_read: status.rows_read,
+            waiting: backlog.changes,
+            lag_ms: backlog.age.map_or(0, |age| age.as_millis() as u64),
+            error: status.last_error,
+        }
+    };
+    table.settings().search_indexes.iter().map(view).collect()
+}

@@ -1,0 +1,424 @@
+//! Counts of rows by values of a search index, with metrics of each group.
+//!
+//! The index counts in its own codes; this module checks requests, and converts the values to the types of the table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tideline_engine::condition::{Node, ValueRef};
+use tideline_engine::model::{ColumnType, GeoPoint, SequenceNumber, Timestamp};
+use tideline_engine::row_search::{
+    IndexOfRows, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowMetric, RowSums, SortValue,
+};
+use tideline_engine::row_values::decimal_of_text;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::facet::FacetOrder;
+use tideline_openapi::row_search::{
+    FacetRows, Metrics, RowFacetGroup, RowFacetKey as FacetKey, RowFacetList, RowFunction,
+};
+use tideline_openapi::time::DurationText;
+
+use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
+use crate::search::{self, WAIT_MAX, backlog, wait};
+
+/// Default of the maximum number of groups in each list.
+const GROUPS_DEFAULT: usize = 10;
+/// Maximum number of columns with metrics, and of functions of a column.
+const METRICS_MAX: usize = 16;
+/// Maximum number of rings.
+const RINGS_MAX: usize = 100;
+
+/// Planned count.
+#[derive(Debug)]
+pub struct Facets {
+    index: Arc<IndexOfRows>,
+    matcher: Option<RowMatcher>,
+    keys: Vec<Key>,
+    metrics: Vec<Metric>,
+    limit: usize,
+    is_by_value: bool,
+    at_least: Option<SequenceNumber>,
+}
+
+/// Key with the type of its values.
+#[derive(Debug)]
+struct Key {
+    by: RowFacetKey,
+    form: RowForm,
+    declared: Option<ColumnType>,
+}
+
+/// Functions of a column.
+#[derive(Debug)]
+struct Metric {
+    column: String,
+    number: usize,
+    form: RowForm,
+    is_time: bool,
+    functions: Vec<RowFunction>,
+}
+
+impl Facets {
+    /// Plans a count.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if a column is not in the index in a form that supports its use, and
+    /// [`RowsError::OverLimit`] for too many keys, metrics or groups; and the errors of
+    /// [`RowMatcher::new`] and [`Engine::search_index`].
+    pub fn new(engine: &Engine, table: &WideTable, request: &FacetRows) -> Result<Self> {
+        let at_least = request
+            .at_least
+            .as_deref()
+            .map(search::parse_position)
+            .transpose()?;
+        let index = engine.search_index(table, request.index.as_deref())?;
+        let matcher = request
+            .filter
+            .as_ref()
+            .map(|filter| RowMatcher::new(engine, table, filter));
+        let matcher = matcher.transpose()?;
+        if let Some(matcher) = &matcher {
+            index.index().check(matcher.root()).map_err(RowsError::Invalid)?;
+        }
+        if request.metrics.len() > METRICS_MAX {
+            return Err(RowsError::over(
+                "number of metrics",
+                METRICS_MAX as u64,
+                request.metrics.len() as u64,
+            ));
+        }
+        let keys = request.by.iter().map(|key| key_of(&index, table, key));
+        let metrics = request
+            .metrics
+            .iter()
+            .map(|metric| metric_of(&index, table, metric));
+        Ok(Self {
+            keys: keys.collect::<Result<_>>()?,
+            metrics: metrics.collect::<Result<_>>()?,
+            limit: request.limit.unwrap_or(GROUPS_DEFAULT),
+            is_by_value: request.order == FacetOrder::Value,
+            index,
+            matcher,
+            at_least,
+        })
+    }
+
+    /// Counts the rows. The id of the request is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Engine`] with
+    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position in
+    /// time, and the errors of [`Engine::facet_rows`].
+    pub fn count(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<RowFacetList> {
+        wait(
+            engine,
+            table,
+            &self.index,
+            self.at_least,
+            Instant::now() + WAIT_MAX,
+        )?;
+        let _memory = search::memory(engine, &self.index)?;
+        let by: Vec<RowFacetKey> = self.keys.iter().map(|key| key.by.clone()).collect();
+        let metrics = self.metrics.iter().map(|metric| RowMetric {
+            column: metric.number,
+            has_percentiles: metric
+                .functions
+                .iter()
+                .any(|function| matches!(function, RowFunction::Percentile(_))),
+        });
+        let metrics: Vec<RowMetric> = metrics.collect();
+        let query = RowFacetQuery {
+            root: self.matcher.as_ref().map_or(&Node::All, RowMatcher::root),
+            expired_at: None,
+            by: &by,
+            metrics: &metrics,
+            limit: self.limit,
+            is_by_value: self.is_by_value,
+            is_stopped,
+        };
+        let facets = engine.facet_rows(table, &self.index, &query)?;
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        let (waiting, lag_ms) = backlog(engine, &self.index);
+        Ok(RowFacetList {
+            rows: facets.rows,
+            metrics: self.metrics_of(&facets.metrics),
+            distinct: facets.distinct,
+            groups: self.groups(facets.groups, 0),
+            waiting,
+            lag_ms,
+            request_id: String::new(),
+        })
+    }
+
+    fn groups(&self, groups: Vec<(SortValue, RowFacets)>, level: usize) -> Vec<RowFacetGroup> {
+        let Some(key) = self.keys.get(level) else {
+            return Vec::new();
+        };
+        let has_inner = level + 1 < self.keys.len();
+        let groups = groups.into_iter().map(|(value, facets)| RowFacetGroup {
+            value: key.shown(&value),
+            rows: facets.rows,
+            metrics: self.metrics_of(&facets.metrics),
+            distinct: has_inner.then_some(facets.distinct),
+            groups: has_inner.then(|| self.groups(facets.groups, level + 1)),
+        });
+        groups.collect()
+    }
+
+    fn metrics_of(&self, sums: &[RowSums]) -> Metrics {
+        let mut all = Metrics::new();
+        for (metric, sums) in self.metrics.iter().zip(sums) {
+            let values: BTreeMap<String, Value> = metric
+                .functions
+                .iter()
+                .map(|function| (name_of(*function), metric.value(*function, sums)))
+                .collect();
+            all.entry(metric.column.clone()).or_default().extend(values);
+        }
+        all
+    }
+}
+
+impl Key {
+    fn shown(&self, value: &SortValue) -> Value {
+        match (value, &self.by) {
+            (SortValue::Missing, _) => Value::Null,
+            (SortValue::Text(text), _) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                match self.declared {
+                    Some(ColumnType::Decimal) => {
+                        decimal_of_text(&text).map_or(json!(text), |number| json!(number.to_string()))
+                    }
+                    Some(ColumnType::Binary) => {
+                        crate::value::base64_of_hex(&text).map_or(json!(text), Value::from)
+                    }
+                    _ => json!(text),
+                }
+            }
+            (SortValue::Bits(ring), RowFacetKey::Rings(_, _, radii)) => radii
+                .get(*ring as usize)
+                .map_or(json!("beyond"), |radius| json!(radius)),
+            (SortValue::Bits(cell), RowFacetKey::Grid(_, size)) => json!({
+                "lat": (cell >> 32) as f64 * size - 90.0,
+                "lon": f64::from(*cell as u32) * size - 180.0,
+            }),
+            (SortValue::Bits(bits), _) => {
+                shown(self.form, *bits, self.declared == Some(ColumnType::Timestamp))
+            }
+        }
+    }
+}
+
+impl Metric {
+    fn value(&self, function: RowFunction, sums: &RowSums) -> Value {
+        let bits = |bits: Option<u64>| bits.map_or(Value::Null, |bits| shown(self.form, bits, self.is_time));
+        let mean = sums.sum / sums.count as f64;
+        match function {
+            RowFunction::Count => json!(sums.count),
+            RowFunction::Sum => json!(sums.sum),
+            RowFunction::Mean if sums.count == 0 => Value::Null,
+            RowFunction::Mean if self.is_time => json!(time(mean as i64)),
+            RowFunction::Mean => json!(mean),
+            RowFunction::Min => bits(sums.min),
+            RowFunction::Max => bits(sums.max),
+            RowFunction::Percentile(percent) => {
+                sums.percentile(percent).map_or(Value::Null, |value| json!(value))
+            }
+        }
+    }
+}
+
+/// Returns the name of a function in a result.
+fn name_of(function: RowFunction) -> String {
+    match function {
+        RowFunction::Count => "count".to_owned(),
+        RowFunction::Sum => "sum".to_owned(),
+        RowFunction::Mean => "mean".to_owned(),
+        RowFunction::Min => "min".to_owned(),
+        RowFunction::Max => "max".to_owned(),
+        RowFunction::Percentile(percent) => format!("percentile_{percent}"),
+    }
+}
+
+fn shown(form: RowForm, bits: u64, is_time: bool) -> Value {
+    match form.decoded(bits) {
+        ValueRef::Signed(nanos) if is_time => json!(time(nanos)),
+        ValueRef::Signed(number) => json!(number),
+        ValueRef::Unsigned(number) => json!(number),
+        ValueRef::Float(number) => json!(number),
+        ValueRef::Boolean(value) => json!(value),
+        _ => Value::Null,
+    }
+}
+
+fn time(nanos: i64) -> String {
+    Timestamp::from_nanos_clamped(nanos).to_rfc3339()
+}
+
+fn key_of(index: &IndexOfRows, table: &WideTable, key: &FacetKey) -> Result<Key> {
+    let members = [key.interval.is_some(), key.near.is_some(), key.grid.is_some()];
+    if members.iter().filter(|is_given| **is_given).count() > 1 {
+        return Err(RowsError::Invalid(format!(
+            "by: column {:?} has several of interval, near and grid; give one",
+            key.column
+        )));
+    }
+    if key.near.is_some() == key.meters.is_empty() {
+        return Err(RowsError::Invalid(format!(
+            "by: column {:?} needs both near and meters for rings",
+            key.column
+        )));
+    }
+    let is_geo = key.near.is_some() || key.grid.is_some();
+    let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
+    let (column, form) = match (is_geo, &key.interval) {
+        (true, _) => column_of(index, &key.column, "geo", |form| form == RowForm::Geo)?,
+        (false, Some(_)) => column_of(index, &key.column, "number or time", is_number)?,
+        (false, None) => {
+            let forms = "keyword, number, time or bool";
+            column_of(index, &key.column, forms, |form| {
+                !matches!(form, RowForm::Geo | RowForm::Text)
+            })?
+        }
+    };
+    let declared = table.type_of(&key.column).or(table.column(&key.column).1);
+    let by = match (&key.interval, key.near, key.grid) {
+        (Some(width), ..) => interval(&key.column, column, form, declared, width)?,
+        (_, Some(place), _) => {
+            if key.meters.len() > RINGS_MAX {
+                return Err(RowsError::over(
+                    "number of rings",
+                    RINGS_MAX as u64,
+                    key.meters.len() as u64,
+                ));
+            }
+            if !key.meters.is_sorted_by(|one, other| one < other)
+                || !key.meters.iter().all(|meters| *meters >= 0.0)
+            {
+                return Err(RowsError::Invalid(
+                    "by: meters must be distinct radii of 0 or more, in increasing order".into(),
+                ));
+            }
+            let center = GeoPoint::new(place.lat, place.lon).ok_or_else(|| {
+                RowsError::Invalid("by: near needs a lat within ±90 and a lon within ±180 degrees".into())
+            })?;
+            RowFacetKey::Rings(column, center, key.meters.clone())
+        }
+        (_, _, Some(size)) => {
+            if !(0.0001..=90.0).contains(&size) {
+                return Err(RowsError::Invalid(format!(
+                    "by: grid of {size} degrees; 0.0001 to 90 are possible"
+                )));
+            }
+            RowFacetKey::Grid(column, size)
+        }
+        (None, None, None) => RowFacetKey::Value(column),
+    };
+    Ok(Key { by, form, declared })
+}
+
+fn interval(
+    name: &str,
+    column: usize,
+    form: RowForm,
+    declared: Option<ColumnType>,
+    width: &Value,
+) -> Result<RowFacetKey> {
+    let invalid = |expected: &str| {
+        RowsError::Invalid(format!(
+            "by: the interval of column {name:?} must be {expected}, not {width}"
+        ))
+    };
+    if declared == Some(ColumnType::Timestamp) {
+        let duration = serde_json::from_value::<DurationText>(width.clone());
+        let duration = duration.ok().filter(|DurationText(nanos)| *nanos > 0);
+        let duration = duration.ok_or_else(|| invalid("a duration such as \"1d\""))?;
+        return Ok(RowFacetKey::Interval(column, duration.0));
+    }
+    if form == RowForm::Float {
+        let width = width.as_f64().filter(|width| *width > 0.0 && width.is_finite());
+        return Ok(RowFacetKey::FloatInterval(
+            column,
+            width.ok_or_else(|| invalid("a number above 0"))?,
+        ));
+    }
+    let width = width.as_i64().filter(|width| *width > 0);
+    Ok(RowFacetKey::Interval(
+        column,
+        width.ok_or_else(|| invalid("an integer above 0"))?,
+    ))
+}
+
+fn metric_of(
+    index: &IndexOfRows,
+    table: &WideTable,
+    metric: &tideline_openapi::row_search::RowMetric,
+) -> Result<Metric> {
+    let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
+    let (number, form) = column_of(index, &metric.column, "number or time", is_number)?;
+    let declared = table.type_of(&metric.column).or(table.column(&metric.column).1);
+    let is_time = declared == Some(ColumnType::Timestamp);
+    if metric.functions.is_empty() || metric.functions.len() > METRICS_MAX {
+        return Err(RowsError::Invalid(format!(
+            "metrics: column {:?} has {} functions; 1 to {METRICS_MAX} are possible",
+            metric.column,
+            metric.functions.len()
+        )));
+    }
+    for function in &metric.functions {
+        match function {
+            RowFunction::Percentile(percent) if !(0.0..=100.0).contains(percent) => {
+                return Err(RowsError::Invalid(format!(
+                    "metrics: percentile {percent}; 0 to 100 are possible"
+                )));
+            }
+            RowFunction::Sum | RowFunction::Percentile(_) if is_time => {
+                return Err(RowsError::Invalid(format!(
+                    "metrics: column {:?} has times, which have no {}",
+                    metric.column,
+                    name_of(*function)
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(Metric {
+        column: metric.column.clone(),
+        number,
+        form,
+        is_time,
+        functions: metric.functions.clone(),
+    })
+}
+
+/// Returns an indexed column in a form that is possible; as keyword if it has this form.
+fn column_of(
+    index: &IndexOfRows,
+    name: &str,
+    forms: &str,
+    is_possible: impl Fn(RowForm) -> bool,
+) -> Result<(usize, RowForm)> {
+    let columns = index.index().columns();
+    let possible = columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.name == name && is_possible(column.form));
+    let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
+    let found = found.map(|(number, _)| number);
+    let found = found.ok_or_else(|| {
+        RowsError::Invalid(format!("column {name:?} is not in the search index as {forms}"))
+    })?;
+    Ok((found, columns[found].form))
+}

@@ -1,0 +1,728 @@
+//! Random searches and counts over random rows equal a naive filter: a scan of all rows with the same condition, sorted
+//! and counted in memory.
+//!
+//! Between the searches, rows are written and deleted, time passes, the row buffer is flushed, the database is
+//! reopened, the files of the index are deleted, and the index is replaced.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_engine::backend::Backend;
+use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::model::{
+    ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
+};
+use tideline_engine::{Engine, EngineError, Settings, WideTable};
+use tideline_openapi::row::{DeleteRows, RowIntegers, RowsBody};
+use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup, SearchEnd, SearchRows};
+use tideline_rows::facets::Facets;
+use tideline_rows::read::{ScanTerms, delete};
+use tideline_rows::search::Search;
+use tideline_rows::write::write;
+use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
+use tideline_testkit::{Random, rounds, seeds};
+
+const SECOND: i64 = 1_000_000_000;
+const TABLE: &str = "orders";
+const START: i64 = 1_800_000_000 * SECOND;
+/// Time-to-live of the rows, in seconds.
+const TTL: i64 = 1_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const WORDS: [&str; 7] = ["red", "wine", "dry", "Spain", "übermut", "web-1", "web-10"];
+const TITLES: [&str; 6] = [
+    "red wine",
+    "dry red wine",
+    "wine, red",
+    "Spain",
+    "",
+    "übermut red wine red",
+];
+
+/// Database whose backend outlives the engine.
+struct Database {
+    engine: Option<Engine>,
+    open_backend: Box<dyn Fn() -> Arc<dyn Backend>>,
+    clock: ManualClock,
+    folder: TempDir,
+}
+
+impl Database {
+    fn new(open_backend: Box<dyn Fn() -> Arc<dyn Backend>>) -> Self {
+        let mut database = Self {
+            engine: None,
+            open_backend,
+            clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        database.open();
+        let wide: WideSpec = serde_json::from_value(json!({
+            "key": [
+                {"name": "bucket", "bucket": {"of": ["customer"], "count": 2}},
+                {"name": "customer", "type": "string"},
+                {"name": "number", "type": "i64", "order": "desc"},
+            ],
+            "columns": [
+                {"name": "title", "type": "string", "number": 1},
+                {"name": "state", "type": "string", "number": 2},
+                {"name": "total", "type": "decimal", "number": 3},
+                {"name": "items", "type": "i64", "number": 4},
+                {"name": "size", "type": "f64", "number": 5},
+                {"name": "open", "type": "bool", "number": 6},
+                {"name": "seen", "type": "timestamp", "number": 7},
+                {"name": "labels", "type": "json", "number": 8},
+                {"name": "place", "type": "json", "number": 9},
+            ],
+            "version_guard": null,
+            "ttl": {"after": TTL * SECOND, "of": "row"},
+        }))
+        .expect("settings");
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(Box::new(wide)),
+            ..TableSpec::default()
+        };
+        let name = TableName::new(TABLE).expect("a name");
+        database.engine().create_table(name, spec).expect("a table");
+        database
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("it is open")
+    }
+
+    fn table(&self) -> Arc<WideTable> {
+        self.engine().wide_table(TABLE).expect("it exists")
+    }
+
+    fn open(&mut self) {
+        let mut settings = Settings::new(self.index_folder());
+        settings.rows.buffer_bytes = 32 << 10;
+        let engine = Engine::open((self.open_backend)(), Arc::new(self.clock.clone()), settings);
+        self.engine = Some(engine.expect("the engine opens"));
+    }
+
+    fn index_folder(&self) -> std::path::PathBuf {
+        self.folder.path().join("index")
+    }
+
+    fn close(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.close().expect("it closes");
+        }
+    }
+
+    fn create_index(&self, columns: &Value, replace: bool) {
+        let index = json!({"name": "all", "columns": columns, "replace": replace});
+        let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
+        let created = self.engine().create_search_index(TABLE, index.into(), replace);
+        created.expect("it is created");
+    }
+
+    /// Waits until the index is complete and holds every change.
+    fn settle(&self) {
+        let engine = self.engine();
+        let deadline = Instant::now() + PATIENCE;
+        assert!(
+            engine.wait_searches_built(&self.table(), deadline),
+            "it is built in time"
+        );
+        engine.follow_searches();
+        let everything = SequenceNumber(u64::MAX);
+        assert!(
+            engine.wait_all_searchable(&self.table(), everything, deadline),
+            "it follows in time"
+        );
+    }
+
+    fn write(&self, rows: &Value) {
+        let body: RowsBody = serde_json::from_value(json!({"rows": rows})).expect("rows");
+        let table = self.table();
+        let written = write(self.engine(), &table, &body.rows, b"", &WriteSettings::default());
+        let outcomes = written.expect("they are written");
+        assert_eq!(
+            outcomes.counts.written as usize,
+            body.rows.len(),
+            "{:?}",
+            outcomes.rows
+        );
+    }
+
+    /// Returns the rows that match, in the order of a scan.
+    fn naive(&self, filter: Option<&Value>) -> Vec<Value> {
+        let filter = filter.map(|filter| serde_json::from_value(filter.clone()).expect("a condition"));
+        let terms = ScanTerms {
+            index: None,
+            prefix: &Default::default(),
+            range: None,
+            direction: Default::default(),
+            filter: filter.as_ref(),
+            page_token: None,
+            allow_scan: true,
+        };
+        let (engine, table, selection) = (self.engine(), self.table(), Selection::default());
+        let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
+        let limits = PageLimits {
+            rows: None,
+            scanned: None,
+            bytes: None,
+        };
+        let mut rows = Vec::new();
+        scan.page(engine, &table, &selection, limits, &|| false, &mut |row| {
+            rows.push(serde_json::from_slice(row).expect("JSON"));
+            Ok(())
+        })
+        .expect("a page");
+        rows
+    }
+
+    fn page(&self, request: &Value) -> Result<(Vec<Value>, SearchEnd), RowsError> {
+        let request: SearchRows = serde_json::from_value(request.clone()).expect("a request");
+        let (engine, table) = (self.engine(), self.table());
+        let selection = Selection::new(None, None, None, RowIntegers::Number, engine.now())?;
+        let search = Search::new(engine, &table, &request, &selection)?;
+        let mut rows = Vec::new();
+        let end = search.page(engine, &table, &selection, &|| false, &mut |row| {
+            rows.push(serde_json::from_slice(row).expect("JSON"));
+            Ok(())
+        })?;
+        Ok((rows, end))
+    }
+
+    /// Returns the rows of all pages, and the total of the first.
+    fn search(&self, request: &Value) -> (Vec<Value>, u64) {
+        let mut request = request.clone();
+        let (mut rows, mut total) = (Vec::new(), None);
+        loop {
+            let (mut page, end) = self.page(&request).expect("a page");
+            rows.append(&mut page);
+            total.get_or_insert(end.total);
+            match end.next {
+                Some(next) => request["page_token"] = json!(next),
+                None => return (rows, total.unwrap_or_default()),
+            }
+        }
+    }
+}
+
+fn columns() -> Value {
+    json!([
+        {"column": "title", "as": "text"},
+        {"column": "title", "as": "keyword"},
+        {"column": "state", "as": "keyword"},
+        {"column": "total", "as": "keyword"},
+        {"column": "items", "as": "number"},
+        {"column": "size", "as": "number"},
+        {"column": "open", "as": "bool"},
+        {"column": "seen", "as": "time"},
+        {"column": "labels", "as": "keyword"},
+        {"column": "labels", "as": "number"},
+        {"column": "place", "as": "geo"},
+        {"column": "customer", "as": "keyword"},
+        {"column": "number", "as": "number"},
+    ])
+}
+
+fn time(random: &mut Random) -> String {
+    format!("2026-11-2{}T12:00:00Z", random.below(9))
+}
+
+fn total(random: &mut Random) -> String {
+    random.of(&["5.32", "-1", "0", "100.5", "5.3"]).to_owned()
+}
+
+fn place(random: &mut Random) -> Value {
+    json!({"lat": random.below(5) as f64 * 10.0, "lon": random.below(5) as f64 * 10.0 - 20.0})
+}
+
+fn value(random: &mut Random, column: &str) -> Value {
+    match column {
+        "title" => json!(random.of(&TITLES)),
+        "state" => json!(random.of(&WORDS)),
+        "total" => json!(total(random)),
+        "items" => json!(random.below(5) as i64 - 2),
+        "size" => json!(random.of(&[-1.5, 0.0, 2.25, 1e9])),
+        "open" => json!(random.is(50)),
+        "seen" => json!(time(random)),
+        "labels" => match random.below(4) {
+            0 => json!([random.of(&WORDS), random.of(&WORDS), random.below(3)]),
+            1 => json!([]),
+            2 => json!(random.of(&WORDS)),
+            _ => json!({"other": true}),
+        },
+        _ => match random.below(2) {
+            0 => place(random),
+            _ => json!([place(random), place(random)]),
+        },
+    }
+}
+
+const COLUMNS: [&str; 9] = [
+    "title", "state", "total", "items", "size", "open", "seen", "labels", "place",
+];
+
+fn key(random: &mut Random) -> Value {
+    json!({"customer": random.of(&["acme", "bolt", "cid"]), "number": random.below(30) as i64 - 10})
+}
+
+fn row_write(random: &mut Random) -> Value {
+    let op = random.of(&["put", "put", "update", "delete"]);
+    let mut row = json!({"op": op, "key": key(random)});
+    if op != "delete" {
+        let mut columns = serde_json::Map::new();
+        for column in COLUMNS {
+            if random.is(60) {
+                columns.insert(column.to_owned(), value(random, column));
+            }
+        }
+        if op == "update" && random.is(50) {
+            let cleared = random.of(&COLUMNS);
+            columns.remove(cleared);
+            row["clear"] = json!([cleared]);
+        }
+        row["columns"] = Value::Object(columns);
+    }
+    row
+}
+
+fn bound(random: &mut Random) -> &'static str {
+    random.of(&["gt", "gte", "lt", "lte"])
+}
+
+fn leaf(random: &mut Random) -> Value {
+    let column = random.of(&[
+        "title", "title", "state", "total", "items", "size", "open", "seen", "labels", "place", "customer",
+        "number",
+    ]);
+    if random.is(10) {
+        return json!({"column": column, "exists": random.is(50)});
+    }
+    let text = random.of(&WORDS);
+    match column {
+        "title" => match random.below(4) {
+            0 => json!({"column": column, "text": text}),
+            1 => json!({"column": column, "text": "wnie", "distance": 1 + random.below(2)}),
+            2 => json!({"column": column, "phrase": random.of(&["red wine", "wine red", "dry red wine"])}),
+            _ => json!({"column": column, "equals": random.of(&TITLES)}),
+        },
+        "state" | "labels" | "customer" => match random.below(8) {
+            0 => json!({"column": column, "equals": text}),
+            1 => json!({"column": column, "not_equals": text}),
+            2 => json!({"column": column, "in": [text, random.of(&WORDS), "acme"]}),
+            3 => json!({"column": column, "prefix": random.of(&["w", "web-1", ""])}),
+            4 => json!({"column": column, "wildcard": "*e*"}),
+            5 => json!({"column": column, "regex": "web-[0-9]+|a.*"}),
+            6 if column == "labels" => json!({"column": column, "equals": random.below(3)}),
+            _ => json!({"column": column, bound(random): text}),
+        },
+        "total" => match random.below(2) {
+            0 => json!({"column": column, "equals": total(random)}),
+            _ => json!({"column": column, bound(random): total(random)}),
+        },
+        "seen" => json!({"column": column, bound(random): time(random)}),
+        "open" => json!({"column": column, "equals": random.is(50)}),
+        "place" => {
+            let Value::Object(mut circle) = place(random) else {
+                unreachable!("a point is an object");
+            };
+            circle.insert("meters".to_owned(), json!(random.of(&[1.0, 1.2e6, 4e6])));
+            json!({"column": column, "near": circle})
+        }
+        _ => match random.below(4) {
+            0 => json!({"column": column, "equals": random.below(5) as i64 - 2}),
+            1 => json!({"column": column, "not_equals": 0}),
+            2 => json!({"column": column, "between": [-1.5, random.below(4)]}),
+            _ => json!({"column": column, bound(random): random.below(5) as f64 - 2.5}),
+        },
+    }
+}
+
+fn condition(random: &mut Random, depth: u64) -> Value {
+    if depth == 0 || random.is(40) {
+        return leaf(random);
+    }
+    let count = random.below(3);
+    match random.below(3) {
+        0 => json!({"and": (0..count).map(|_| condition(random, depth - 1)).collect::<Vec<_>>()}),
+        1 => json!({"or": (0..count).map(|_| condition(random, depth - 1)).collect::<Vec<_>>()}),
+        _ => json!({"not": condition(random, depth - 1)}),
+    }
+}
+
+fn sort(random: &mut Random) -> Vec<Value> {
+    let count = random.below(3);
+    let key = |random: &mut Random| {
+        let column = random.of(&["state", "items", "size", "open", "seen", "number", "customer"]);
+        json!({"column": column, "order": random.of(&["ascending", "descending"])})
+    };
+    (0..count).map(|_| key(random)).collect()
+}
+
+/// Compares two rows by a sort key; missing values come last.
+fn compare(key: &Value, one: &Value, other: &Value) -> Ordering {
+    let column = key["column"].as_str().expect("a name");
+    let of = |row: &Value| match &row["columns"][column] {
+        Value::Null => row["key"][column].clone(),
+        value => value.clone(),
+    };
+    let ordering = match (of(one), of(other)) {
+        (Value::Null, Value::Null) => return Ordering::Equal,
+        (Value::Null, _) => return Ordering::Greater,
+        (_, Value::Null) => return Ordering::Less,
+        (Value::String(one), Value::String(other)) => one.cmp(&other),
+        (Value::Bool(one), Value::Bool(other)) => one.cmp(&other),
+        (one, other) => {
+            let [one, other] = [one, other].map(|value| value.as_f64().expect("a number"));
+            one.total_cmp(&other)
+        }
+    };
+    match key["order"] == "descending" {
+        true => ordering.reverse(),
+        false => ordering,
+    }
+}
+
+fn check(database: &Database, random: &mut Random) {
+    database.settle();
+    for _ in 0..30 {
+        let filter = random.is(95).then(|| condition(random, 3));
+        let sort = sort(random);
+        let mut request = json!({"sort": sort, "limit": 1 + random.below(40)});
+        if let Some(filter) = &filter {
+            request["where"] = filter.clone();
+        }
+        let mut expected = database.naive(filter.as_ref());
+        // A scan merges buckets, but rows with equal sort values are ordered by their stored keys, bucket first.
+        let (found, total) = database.search(&request);
+        assert_eq!(total as usize, expected.len(), "{request}");
+        let order = |one: &Value, other: &Value| {
+            let keys = sort.iter().map(|key| compare(key, one, other));
+            keys.fold(Ordering::Equal, Ordering::then)
+        };
+        assert!(
+            found.is_sorted_by(|one, other| order(one, other).is_le()),
+            "{request}: {found:?}"
+        );
+        let text = |row: &Value| row.to_string();
+        let mut found: Vec<String> = found.iter().map(text).collect();
+        let mut expected: Vec<String> = expected.drain(..).map(|row| text(&row)).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{request}");
+    }
+    for _ in 0..10 {
+        check_facets(database, random);
+    }
+}
+
+/// Returns the values of a column of a row as facets show them, without duplicates; `[null]` without values.
+fn facet_values(row: &Value, key: &Value) -> Vec<Value> {
+    let column = key["column"].as_str().expect("a name");
+    let value = match &row["columns"][column] {
+        Value::Null => row["key"][column].clone(),
+        value => value.clone(),
+    };
+    let list = match value {
+        Value::Array(list) => list,
+        value => vec![value],
+    };
+    let mut values: Vec<Value> = list
+        .into_iter()
+        .filter_map(|value| match (column, value) {
+            ("labels", Value::String(text)) => Some(json!(text)),
+            ("labels", _) | (_, Value::Null) => None,
+            ("items" | "number", value) if key["interval"].is_number() => {
+                let width = key["interval"].as_i64().expect("an integer");
+                Some(json!(
+                    value.as_i64().expect("an integer").div_euclid(width) * width
+                ))
+            }
+            ("seen", value) => Some(json!(format!(
+                "{}T00:00:00Z",
+                &value.as_str().expect("a time")[..10]
+            ))),
+            ("size", value) => Some(json!((value.as_f64().expect("a number") / 2.5).floor() * 2.5)),
+            ("total", value) => Some(json!(value.as_str().expect("a decimal"))),
+            (_, value) => Some(value),
+        })
+        .collect();
+    values.sort_by_key(Value::to_string);
+    values.dedup();
+    match values.is_empty() {
+        true => vec![Value::Null],
+        false => values,
+    }
+}
+
+/// Counts rows by one or two keys: rows, and the sum of `items`, by the values of the keys.
+fn naive_facets(rows: &[Value], by: &[Value]) -> BTreeMap<Vec<String>, (u64, i64)> {
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        let items = row["columns"]["items"].as_i64().unwrap_or_default();
+        let mut groups: Vec<Vec<String>> = vec![Vec::new()];
+        for depth in 0..=by.len() {
+            for group in &groups {
+                let counted: &mut (u64, i64) = counts.entry(group.clone()).or_default();
+                *counted = (counted.0 + 1, counted.1 + items);
+            }
+            let Some(key) = by.get(depth) else { break };
+            let values = facet_values(row, key);
+            let inner = groups.iter().flat_map(|group| {
+                values.iter().map(|value| {
+                    let mut group = group.clone();
+                    group.push(value.to_string());
+                    group
+                })
+            });
+            groups = inner.collect();
+        }
+    }
+    counts
+}
+
+/// Adds the groups of a result to `counts`.
+fn collect_groups(
+    groups: &[RowFacetGroup],
+    above: &[String],
+    counts: &mut BTreeMap<Vec<String>, (u64, i64)>,
+) {
+    for group in groups {
+        let mut key = above.to_vec();
+        key.push(group.value.to_string());
+        let sum = group.metrics["items"]["sum"].as_f64().expect("a number");
+        counts.insert(key.clone(), (group.rows, sum as i64));
+        let inner = group.groups.as_deref().unwrap_or_default();
+        assert_eq!(group.distinct.unwrap_or_default() as usize, inner.len());
+        collect_groups(inner, &key, counts);
+    }
+}
+
+fn check_facets(database: &Database, random: &mut Random) {
+    let keys = [
+        json!({"column": "state"}),
+        json!({"column": "labels"}),
+        json!({"column": "items"}),
+        json!({"column": "items", "interval": 2}),
+        json!({"column": "size", "interval": 2.5}),
+        json!({"column": "open"}),
+        json!({"column": "seen", "interval": "1d"}),
+        json!({"column": "customer"}),
+        json!({"column": "total"}),
+    ];
+    let by: Vec<Value> = (0..random.below(3))
+        .map(|_| keys[random.below(9) as usize].clone())
+        .collect();
+    let filter = condition(random, 2);
+    let request = json!({
+        "where": filter, "by": by, "limit": 1000, "order": random.of(&["count", "value"]),
+        "metrics": [{"column": "items", "functions": ["sum", "min", "max", "count", "mean", {"percentile": 50}]}],
+    });
+    let parsed: FacetRows = serde_json::from_value(request.clone()).expect("a request");
+    let (engine, table) = (database.engine(), database.table());
+    let facets = Facets::new(engine, &table, &parsed).expect("a valid request");
+    let found = facets.count(engine, &table, &|| false).expect("counts");
+    let rows = database.naive(Some(&filter));
+    let mut counts = BTreeMap::new();
+    if found.rows > 0 {
+        let sum = found.metrics["items"]["sum"].as_f64().expect("a number");
+        counts.insert(Vec::new(), (found.rows, sum as i64));
+    }
+    collect_groups(&found.groups, &[], &mut counts);
+    assert_eq!(counts, naive_facets(&rows, &by), "{request}");
+    let items: Vec<i64> = rows
+        .iter()
+        .filter_map(|row| row["columns"]["items"].as_i64())
+        .collect();
+    let of = &found.metrics["items"];
+    assert_eq!(of["count"], json!(items.len()), "{request}");
+    assert_eq!(of["min"], json!(items.iter().min()), "{request}");
+    assert_eq!(of["max"], json!(items.iter().max()), "{request}");
+}
+
+fn step(database: &mut Database, random: &mut Random) {
+    match random.below(20) {
+        0 => {
+            let from = random.below(30) as i64 - 10;
+            let request: DeleteRows = serde_json::from_value(json!({
+                "prefix": {"customer": random.of(&["acme", "bolt", "cid"])},
+                "range": {"column": "number", "from": from, "to": from + random.below(12) as i64},
+            }))
+            .expect("a request");
+            let deleted = delete(database.engine(), &database.table(), &request, None, &|| false);
+            deleted.expect("they are deleted");
+        }
+        1 | 2 => database.engine().seal().expect("it is flushed"),
+        3 => database.clock.advance(TTL * SECOND / 3),
+        4 => {
+            database.close();
+            database.open();
+        }
+        5 => {
+            database.close();
+            std::fs::remove_dir_all(database.index_folder().join("rows")).expect("files of the index");
+            database.open();
+        }
+        6 => {
+            let mut columns = columns();
+            // A replacement with the columns in another order.
+            columns.as_array_mut().expect("a list").reverse();
+            database.create_index(&columns, true);
+        }
+        _ => {
+            let mut rows: Vec<Value> = (0..1 + random.below(8)).map(|_| row_write(random)).collect();
+            rows.dedup_by_key(|row| row["key"].clone());
+            database.write(&json!(rows));
+        }
+    }
+}
+
+fn run(backend: Box<dyn Fn() -> Arc<dyn Backend>>, seed: u64, steps: usize) {
+    let mut random = Random::new(seed);
+    let mut database = Database::new(backend);
+    let is_created_first = random.is(50);
+    if is_created_first {
+        database.create_index(&columns(), false);
+    }
+    for _ in 0..10 {
+        let rows: Vec<Value> = (0..5).map(|_| row_write(&mut random)).collect();
+        database.write(&json!(rows));
+    }
+    if !is_created_first {
+        database.create_index(&columns(), false);
+    }
+    for number in 0..steps {
+        step(&mut database, &mut random);
+        if number % 8 == 7 {
+            check(&database, &mut random);
+        }
+    }
+    database.close();
+}
+
+#[test]
+fn random_searches_equal_a_naive_filter_in_memory() {
+    for seed in seeds("random_searches_equal_a_naive_filter_in_memory", 2) {
+        for character in [Character::Embedded, Character::Distributed] {
+            let disk = MemoryDisk::new(character);
+            let open = move || -> Arc<dyn Backend> { Arc::new(MemoryBackend::open(&disk)) };
+            run(Box::new(open), seed, rounds("TIDELINE_SEARCH_STEPS", 48, 400));
+        }
+    }
+}
+
+#[test]
+fn random_searches_equal_a_naive_filter_on_fjall() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for seed in seeds("random_searches_equal_a_naive_filter_on_fjall", 1) {
+        let data = folder.path().join(seed.to_string());
+        run(
+            Box::new(move || fjall(&data)),
+            seed,
+            rounds("TIDELINE_SEARCH_STEPS", 48, 400),
+        );
+    }
+}
+
+fn fjall(folder: &Path) -> Arc<dyn Backend> {
+    Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+#[test]
+fn searches_are_refused_with_the_reason() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    let refused = |request: &Value| database.page(request).expect_err("it is refused").to_string();
+    assert!(refused(&json!({})).contains("has no search index; create one first"));
+    database.create_index(
+        &json!([{"column": "title", "as": "text"}, {"column": "items", "as": "number"}]),
+        false,
+    );
+    database.settle();
+    for (request, said) in [
+        (json!({"limit": 0}), "at least 1"),
+        (json!({"limit": 1001}), "over the limit of 1000"),
+        (json!({"index": "other"}), "other"),
+        (
+            json!({"where": {"column": "state", "equals": "x"}}),
+            "is not in the search index; it has the columns title, items",
+        ),
+        (
+            json!({"where": {"column": "title", "equals": "x"}}),
+            "index it as keyword",
+        ),
+        (
+            json!({"where": {"column": "items", "text": "x"}}),
+            "`text` tests texts",
+        ),
+        (
+            json!({"sort": [{"column": "title"}]}),
+            "not in the search index as keyword, number, time or bool",
+        ),
+        (
+            json!({"sort": [{"column": "items", "near": {"lat": 1, "lon": 1}}]}),
+            "as geo",
+        ),
+        (
+            json!({"sort": vec![json!({"column": "items"}); 9]}),
+            "number of sort keys of 9",
+        ),
+        (json!({"page_token": "AAAA"}), "page_token"),
+        (json!({"at_least": "soon"}), "at_least"),
+    ] {
+        let error = refused(&request);
+        assert!(error.contains(said), "{request}: {error}");
+    }
+    // A write that is newer than all writes of this database is not waited for.
+    assert!(database.page(&json!({"at_least": "999999"})).is_ok());
+}
+
+#[test]
+fn definitions_that_do_not_fit_the_table_are_refused() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    for (columns, said) in [
+        (json!([]), "has no columns"),
+        (
+            json!([{"column": "missing", "as": "text"}]),
+            "neither declared nor part of the key",
+        ),
+        (
+            json!([{"column": "items", "as": "text"}]),
+            "has the type i64, which cannot be indexed as text; possible are number",
+        ),
+        (
+            json!([{"column": "items", "as": "number"}, {"column": "items", "as": "number"}]),
+            "twice as number",
+        ),
+    ] {
+        let index = json!({"name": "all", "columns": columns});
+        let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
+        let error = database.engine().create_search_index(TABLE, index.into(), false);
+        let error = error.expect_err("it is refused").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    database.create_index(&json!([{"column": "title", "as": "text"}]), false);
+    let again = CreateSearchIndex {
+        name: "all".to_owned(),
+        columns: Vec::new(),
+        replace: false,
+    };
+    let error = database.engine().create_search_index(TABLE, again.into(), false);
+    assert!(matches!(error, Err(EngineError::IndexExists { .. })));
+    assert!(matches!(
+        database.engine().drop_search_index(TABLE, "other"),
+        Err(EngineError::NoSuchIndex { .. })
+    ));
+    database
+        .engine()
+        .drop_search_index(TABLE, "all")
+        .expect("it is dropped");
+    let left = std::fs::read_dir(database.index_folder().join("rows")).expect("a folder");
+    assert_eq!(left.count(), 0, "the files are deleted");
+}
