@@ -43,6 +43,7 @@ Examples:
 Examples:
   tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z total=5.32 color=red
   tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z --if-absent
+  tideline rows put orders customer=acme placed=2026-11-20T12:00:00Z total=5.32 --refresh   # for a search right after
   tideline rows put orders - < writes.ndjson
 
 A value of an undeclared column is JSON if it can be read as such (5, true, \"5\"), otherwise a text. With `-`, writes are

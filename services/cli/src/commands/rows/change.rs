@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::shape::TableShape;
 use super::{RowsTable, tree};
+use crate::client::Client;
 use crate::commands::selection::{self, confirm};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -32,6 +33,9 @@ pub(crate) struct ChangeArguments {
     /// Print the row before or after the write
     #[arg(long = "return", value_name = "ROW", value_parser = ["before", "after"])]
     image: Option<String>,
+    /// Wait until searches find the write, at most 10 seconds
+    #[arg(long)]
+    refresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -45,7 +49,7 @@ pub(crate) struct DeleteArguments {
     #[command(flatten)]
     condition: ConditionArguments,
     /// Delete all rows of the prefix and bounds
-    #[arg(long, conflicts_with_all = ["if_exists", "if_absent", "conditions"])]
+    #[arg(long, conflicts_with_all = ["if_exists", "if_absent", "conditions", "refresh"])]
     range: bool,
     /// Delete all rows of the table, with --range
     #[arg(long, requires = "range")]
@@ -53,6 +57,9 @@ pub(crate) struct DeleteArguments {
     /// Delete a range without confirmation
     #[arg(long, short)]
     yes: bool,
+    /// Wait until searches reflect the delete, at most 10 seconds
+    #[arg(long)]
+    refresh: bool,
 }
 
 /// Condition of a write.
@@ -91,7 +98,7 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
         }
         let mut lines = String::new();
         std::io::stdin().read_to_string(&mut lines)?;
-        return send_lines(&client, &lines);
+        return send_lines(&client, &lines, arguments.refresh);
     }
     if operation == "put" && (!arguments.clear.is_empty() || !arguments.increment.is_empty()) {
         return Err(CliError::usage(
@@ -132,18 +139,12 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
     if let Some(image) = &arguments.image {
         rest.insert("return".into(), image.as_str().into());
     }
-    write_one(&arguments.table, operation, &key, &columns, &rest)
+    let write = one(operation, &key, &columns, &rest);
+    send(&arguments.table, &write, arguments.refresh)
 }
 
-/// Sends one write. Numbers keep their digits, because keys and columns are passed as JSON text.
-fn write_one(
-    table: &RowsTable,
-    operation: &str,
-    key: &[String],
-    columns: &[String],
-    rest: &Map<String, Value>,
-) -> Result<()> {
-    let client = table.client()?;
+/// Returns one write as JSON. Numbers keep their digits, because keys and columns are passed as JSON text.
+fn one(operation: &str, key: &[String], columns: &[String], rest: &Map<String, Value>) -> String {
     let mut row = format!("{{\"op\":\"{operation}\",\"key\":{{{}}}", key.join(","));
     if !columns.is_empty() {
         row.push_str(&format!(",\"columns\":{{{}}}", columns.join(",")));
@@ -152,13 +153,32 @@ fn write_one(
         row.push_str(&format!(",{}:{value}", json!(name)));
     }
     row.push('}');
-    let text = client.post_text(&client.of_table("/rows"), &format!("{{\"rows\":[{row}]}}"))?;
+    row
+}
+
+/// Returns the path of writes. With `refresh`, the server waits for the search indexes.
+fn writes(client: &Client, refresh: bool) -> String {
+    client.of_table(if refresh { "/rows?refresh=wait" } else { "/rows" })
+}
+
+/// Prints a note if searches do not find a write that has waited for them.
+fn note(searchable: Option<bool>) {
+    if searchable == Some(false) {
+        eprintln!("written, but the search indexes have not reached the write yet");
+    }
+}
+
+/// Sends one write and prints its outcome.
+fn send(table: &RowsTable, row: &str, refresh: bool) -> Result<()> {
+    let client = table.client()?;
+    let text = client.post_text(&writes(&client, refresh), &format!("{{\"rows\":[{row}]}}"))?;
     if table.connection.json {
         return output::print(&text);
     }
     #[derive(serde::Deserialize)]
     struct Report {
         rows: Vec<Outcome>,
+        searchable: Option<bool>,
     }
     #[derive(serde::Deserialize)]
     struct Outcome {
@@ -171,14 +191,16 @@ fn write_one(
         let shown = outcome.row.or(outcome.key);
         output::print(shown.as_deref().map_or("written", RawValue::get))?;
     }
+    note(report.searchable);
     Ok(())
 }
 
 /// Sends lines of writes and prints their outcomes. Fails if a row was not written.
-fn send_lines(client: &crate::client::Client, lines: &str) -> Result<()> {
-    let response = client.post_lines(&client.of_table("/rows"), lines)?;
+fn send_lines(client: &Client, lines: &str, refresh: bool) -> Result<()> {
+    let response = client.post_lines(&writes(client, refresh), lines)?;
     output::print(&response)?;
     let end: Value = client.parse(response.trim_end().lines().last().unwrap_or_default())?;
+    note(end["searchable"].as_bool());
     let count = |name: &str| end[name].as_u64().unwrap_or_default();
     match count("condition_failed") + count("not_applied") + count("refused") {
         0 => Ok(()),
@@ -211,7 +233,8 @@ pub(super) fn delete(arguments: &DeleteArguments) -> Result<()> {
         if let Some(condition) = arguments.condition.json()? {
             rest.insert("condition".into(), condition);
         }
-        return write_one(&arguments.table, "delete", &key, &[], &rest);
+        let delete = one("delete", &key, &[], &rest);
+        return send(&arguments.table, &delete, arguments.refresh);
     }
     let mut body = shape.bounds(&arguments.keys)?;
     if !arguments.yes {
