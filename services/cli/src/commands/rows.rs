@@ -7,6 +7,8 @@
 //! | `change` | `put`, `update`, `delete` |
 //! | `export` | `export`, resumable |
 //! | `index` | `index list`, `index create`, `index drop` |
+//! | `search` | `search` |
+//! | `search_index` | `search-index list`, `search-index create`, `search-index drop` |
 //! | `rekey` | `rekey` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
@@ -16,7 +18,11 @@ mod export;
 mod index;
 mod read;
 mod rekey;
+mod search;
+mod search_index;
 mod shape;
+
+use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -68,6 +74,9 @@ Examples:
   tideline rows scan orders --where 'total>5' --allow-scan --columns total --out large.parquet
   tideline rows scan orders --index by_state state=paid 'placed>=2026-11-20T00:00:00Z'")]
     Scan(read::ScanArguments),
+    /// Find rows through a search index, in any order
+    #[command(after_help = search::EXAMPLES)]
+    Search(search::SearchArguments),
     /// Count rows, exactly or estimated
     Count(read::CountArguments),
     /// Show how a scan finds its rows, without running it
@@ -88,6 +97,9 @@ Columns are matched by name. A repeated copy changes nothing, and newer values i
     /// List, create and drop secondary indexes
     #[command(subcommand)]
     Index(index::IndexCommand),
+    /// List, create and drop search indexes
+    #[command(subcommand)]
+    SearchIndex(search_index::SearchIndexCommand),
 }
 
 /// Table of a command, and the server.
@@ -159,6 +171,11 @@ fn columns(names: &[String]) -> Option<Value> {
     (!names.is_empty()).then(|| json!(names))
 }
 
+/// Returns true if standard output is a terminal.
+fn has_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(command: &RowsCommand) -> Result<()> {
     match command {
@@ -167,11 +184,13 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Update(arguments) => change::change(arguments, "update"),
         RowsCommand::Delete(arguments) => change::delete(arguments),
         RowsCommand::Scan(arguments) => read::scan(arguments),
+        RowsCommand::Search(arguments) => search::run(arguments),
         RowsCommand::Count(arguments) => read::count(arguments),
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
         RowsCommand::Rekey(arguments) => rekey::run(arguments),
         RowsCommand::Index(command) => index::run(command),
+        RowsCommand::SearchIndex(command) => search_index::run(command),
     }
 }

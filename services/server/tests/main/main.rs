@@ -14,6 +14,7 @@ mod parquet;
 mod policy;
 mod process;
 mod query;
+mod row_search;
 mod rows;
 mod serve;
 mod shell;

@@ -155,9 +155,18 @@ fn column(text: &str) -> Result<Value> {
     if text.starts_with('{') {
         return serde_json::from_str(text).map_err(|error| CliError::usage(format!("{text}: {error}")));
     }
+    Ok(match ordered(text)? {
+        (name, true) => json!({"name": name, "order": "desc"}),
+        (name, false) => json!({"name": name}),
+    })
+}
+
+/// Splits a column from its order: `NAME`, `NAME:asc` or `NAME:desc`. The second value is true for `:desc`.
+pub(super) fn ordered(text: &str) -> Result<(&str, bool)> {
     match text.rsplit_once(':') {
-        None => Ok(json!({"name": text})),
-        Some((name, order @ ("asc" | "desc"))) => Ok(json!({"name": name, "order": order})),
+        None => Ok((text, false)),
+        Some((name, "asc")) => Ok((name, false)),
+        Some((name, "desc")) => Ok((name, true)),
         Some((_, order)) => Err(CliError::usage(format!(
             "{text}: the order {order:?} is not known; use :asc or :desc"
         ))),

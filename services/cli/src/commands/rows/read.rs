@@ -3,7 +3,7 @@
 //! Tables read one page as a whole; other formats are streamed as the server sends them.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tideline_openapi::row::Members;
+use tideline_openapi::row_search::RowHighlight;
 
 use super::shape::TableShape;
-use super::{RowSelection, RowsTable, columns};
+use super::{RowSelection, RowsTable, columns, has_terminal};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
 use crate::commands::selection;
@@ -83,9 +84,9 @@ pub(crate) struct ExplainArguments {
 impl OutputArguments {
     fn chosen(&self, json: bool) -> Result<Output> {
         let chosen = Output::chosen(self.output, json, self.out.as_deref())?;
-        let is_piped = self.output.is_none() && self.out.is_none() && !std::io::stdout().is_terminal();
+        let is_default = self.output.is_none() && self.out.is_none();
         Ok(match chosen {
-            Output::Table if is_piped => Output::Ndjson,
+            Output::Table if is_default && !has_terminal() => Output::Ndjson,
             chosen => chosen,
         })
     }
@@ -103,11 +104,7 @@ impl OutputArguments {
         let response = client.post(&path, &body.into())?;
         let response: RowsResponse =
             serde_json::from_str(&response).map_err(|error| client.strange(&error.to_string()))?;
-        let width = output::columns().filter(|_| self.out.is_none());
-        let mut out = selection::output_to(self.out.as_ref())?;
-        let text = table(&response.rows).render_within(width);
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
+        show_table(&response.rows, self.out.as_ref())?;
         if let Some(next) = response.next {
             eprintln!("more rows follow; use --limit, or --page-token {next}");
         }
@@ -122,33 +119,73 @@ struct RowsResponse {
     next: Option<String>,
 }
 
+/// Row of a table.
 #[derive(Deserialize)]
-struct ShownRow {
+pub(super) struct ShownRow {
     key: Members,
     columns: Members,
+    /// Distances in meters, one per sort key of a search by distance.
+    #[serde(default)]
+    distances: Vec<f64>,
+    /// Texts that a search has matched.
+    #[serde(default)]
+    highlights: Vec<RowHighlight>,
 }
 
-/// Formats rows as a table: the key columns in their order, then all columns that occur, by name.
+/// Writes rows as a table to a file or to standard output.
+pub(super) fn show_table(rows: &[Option<ShownRow>], file: Option<&PathBuf>) -> Result<()> {
+    let width = output::columns().filter(|_| file.is_none());
+    let mut out = selection::output_to(file)?;
+    out.write_all(table(rows).render_within(width).as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Formats rows as a table: the key columns in their order, all columns that occur, by name, then distances and matched
+/// texts.
 fn table(rows: &[Option<ShownRow>]) -> Grid {
     let rows = || rows.iter().flatten();
     let key = rows().next().map(|row| row.key.0.as_slice()).unwrap_or_default();
     let columns: BTreeSet<&str> = rows()
         .flat_map(|row| row.columns.0.iter().map(|(name, _)| name.as_str()))
         .collect();
-    let mut grid = Grid::new(
-        key.iter()
-            .map(|(name, _)| name.as_str())
-            .chain(columns.iter().copied()),
-    );
+    let distances = rows().map(|row| row.distances.len()).max().unwrap_or_default();
+    let has_matches = rows().any(|row| !row.highlights.is_empty());
+    let mut head: Vec<&str> = key.iter().map(|(name, _)| name.as_str()).collect();
+    head.extend(&columns);
+    head.extend(std::iter::repeat_n("meters", distances));
+    head.extend(has_matches.then_some("matches"));
+    let mut grid = Grid::new(head);
     for row in rows() {
         let key = row.key.0.iter().map(|(_, value)| plain(value));
         let found = columns.iter().map(|name| {
             let value = row.columns.0.iter().find(|(own, _)| own == name);
             value.map(|(_, value)| plain(value)).unwrap_or_default()
         });
-        grid.row(key.chain(found).collect());
+        let mut cells: Vec<String> = key.chain(found).collect();
+        cells.extend((0..distances).map(|at| {
+            let meters = row.distances.get(at);
+            meters.map(|meters| format!("{meters:.1}")).unwrap_or_default()
+        }));
+        let matches: Vec<String> = row.highlights.iter().map(marked).collect();
+        cells.push(matches.join("; "));
+        grid.row(cells);
     }
     grid
+}
+
+/// Formats a text with its matching parts in brackets, after the name of its column.
+fn marked(highlight: &RowHighlight) -> String {
+    let mut text = format!("{}: ", highlight.column);
+    for (at, character) in highlight.text.chars().enumerate() {
+        if highlight.spans.iter().any(|span| span.start == at) {
+            text.push('[');
+        }
+        text.push(character);
+        if highlight.spans.iter().any(|span| span.end == at + 1) {
+            text.push(']');
+        }
+    }
+    text
 }
 
 /// Formats a value. For an object with `type` and `value`, formats only `value`.

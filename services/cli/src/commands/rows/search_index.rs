@@ -1,0 +1,190 @@
+//! `tideline rows search-index`: lists, creates and drops search indexes.
+//!
+//! The server builds a new index in the background. With `--wait`, the command returns when the index is built.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::RowsTable;
+use crate::client::{Client, encoded};
+use crate::commands::pause;
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
+
+/// Interval at which the state of an index is requested.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Subcommands of `rows search-index`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SearchIndexCommand {
+    /// List the search indexes of a table, with their state
+    List(RowsTable),
+    /// Create a search index, or change the columns of one
+    #[command(after_help = "\
+Examples:
+  tideline rows search-index create orders all title=text title=keyword state=keyword total=keyword placed=time --wait
+  tideline rows search-index create orders all title=text state=keyword --replace
+
+Forms: keyword (whole texts, decimals, bytes), text (words), number, time, bool, geo (areas and distances).")]
+    Create(CreateArguments),
+    /// Drop a search index
+    Drop(DropArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    #[command(flatten)]
+    table: RowsTable,
+    /// Name of the search index
+    #[arg(value_name = "INDEX")]
+    name: String,
+    /// Column and the form in which its values are indexed: keyword, text, number, time, bool or geo; a column may be
+    /// repeated with other forms
+    #[arg(value_name = "COLUMN=FORM", required = true)]
+    columns: Vec<String>,
+    /// Replace the index of this name; it serves searches until the new one is built
+    #[arg(long)]
+    replace: bool,
+    /// Wait until the index is built
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropArguments {
+    #[command(flatten)]
+    table: RowsTable,
+    /// Name of the search index
+    #[arg(value_name = "INDEX")]
+    name: String,
+}
+
+/// Runs the subcommand.
+pub(super) fn run(command: &SearchIndexCommand) -> Result<()> {
+    match command {
+        SearchIndexCommand::List(table) => list(table),
+        SearchIndexCommand::Create(arguments) => create(arguments),
+        SearchIndexCommand::Drop(DropArguments { table, name }) => {
+            let client = table.client()?;
+            client.delete(&client.of_table(&format!("/search-indexes/{}", encoded(name))))?;
+            match table.connection.json {
+                true => output::print(&json!({"dropped": name}).to_string()),
+                false => output::print(&format!("dropped search index {name}")),
+            }
+        }
+    }
+}
+
+fn list(table: &RowsTable) -> Result<()> {
+    let client = table.client()?;
+    let text = client.get(&client.of_table("/search-indexes"))?;
+    if table.connection.json {
+        return output::print(&text);
+    }
+    let mut grid = Grid::new([
+        "index",
+        "columns",
+        "status",
+        "rows",
+        "rows read",
+        "waiting",
+        "lag ms",
+        "error",
+    ]);
+    let response = client.parse(&text)?;
+    for index in response["search_indexes"].as_array().into_iter().flatten() {
+        let columns = index["columns"].as_array().into_iter().flatten();
+        let columns = columns.map(|column| {
+            format!(
+                "{}={}",
+                output::member(column, "column"),
+                output::member(column, "as")
+            )
+        });
+        let columns = columns.collect::<Vec<_>>().join(" ");
+        let mut row = vec![output::member(index, "name"), columns];
+        let rest = ["status", "documents", "rows_read", "waiting", "lag_ms", "error"];
+        row.extend(rest.map(|name| output::member(index, name)));
+        grid.row(row);
+    }
+    output::print(&grid.render())
+}
+
+fn create(arguments: &CreateArguments) -> Result<()> {
+    let mut columns = Vec::with_capacity(arguments.columns.len());
+    for text in &arguments.columns {
+        columns.push(column(text)?);
+    }
+    let mut body = json!({"name": arguments.name, "columns": columns});
+    if arguments.replace {
+        body["replace"] = true.into();
+    }
+    let client = arguments.table.client()?;
+    let path = match arguments.wait {
+        true => "/search-indexes?refresh=wait",
+        false => "/search-indexes",
+    };
+    let mut text = client.post(&client.of_table(path), &body)?;
+    if arguments.wait {
+        text = built(&client, &arguments.name)?.to_string();
+    }
+    match arguments.table.connection.json {
+        true => output::print(&text),
+        false => output::print(&format!(
+            "created search index {}; {}",
+            arguments.name,
+            match arguments.wait {
+                true => "it is ready",
+                false => "the rows of the table are added in the background",
+            }
+        )),
+    }
+}
+
+/// Parses a column with its form: `COLUMN=FORM`.
+fn column(text: &str) -> Result<Value> {
+    match text.rsplit_once('=') {
+        Some((name, form)) if !name.is_empty() => Ok(json!({"column": name, "as": form})),
+        _ => Err(CliError::usage(format!(
+            "{text}: expected COLUMN=FORM, such as title=text"
+        ))),
+    }
+}
+
+/// Waits until an index is built and has replaced an earlier index of its name. Returns the index.
+fn built(client: &Client, name: &str) -> Result<Value> {
+    let path = client.of_table("/search-indexes");
+    loop {
+        let list = client.parse(&client.get(&path)?)?;
+        let indexes = list["search_indexes"].as_array().into_iter().flatten();
+        let of_name: Vec<&Value> = indexes.filter(|index| index["name"] == name).collect();
+        match of_name.as_slice() {
+            [] => {
+                return Err(CliError::Incomplete(format!(
+                    "search index {name} was dropped before it was built"
+                )));
+            }
+            [index] if index["status"] != "building" => return Ok((*index).clone()),
+            _ => pause(POLL_INTERVAL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_a_form() {
+        assert_eq!(
+            column("a=b=text").expect("valid"),
+            json!({"column": "a=b", "as": "text"})
+        );
+        for wrong in ["title", "=text", ""] {
+            assert_eq!(column(wrong).expect_err(wrong).exit_status(), 2, "{wrong:?}");
+        }
+    }
+}
