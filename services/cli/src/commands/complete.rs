@@ -52,6 +52,10 @@ enum NameKind {
     /// Condition: a key, an operator and a value.
     Condition,
     Searches,
+    /// Secondary indexes of a wide table.
+    Indexes,
+    /// Search indexes of a wide table.
+    SearchIndexes,
 }
 
 /// Command line up to the cursor.
@@ -159,6 +163,7 @@ impl Context {
     /// Parses the words as clap does, but ignores errors.
     fn of(mut command: &Command, words: &[String]) -> Self {
         let mut path = Vec::new();
+        let mut positional = Vec::new();
         let mut open: Option<&Arg> = None;
         let mut context = Self::default();
         for word in words.iter().skip(1) {
@@ -177,14 +182,27 @@ impl Context {
             } else if let Some(below) = command.find_subcommand(word) {
                 command = below;
                 path.push(below.get_name().to_owned());
+            } else {
+                positional.push(word);
             }
         }
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        if path.first() != Some(&WITHOUT_CANDIDATES) {
-            context.kind = match open {
-                Some(option) => of_option(option.get_id().as_str()),
-                None => of_command(&path),
-            };
+        match (path.as_slice(), open) {
+            ([WITHOUT_CANDIDATES, ..], _) => {}
+            (["rows", below @ ..], open) => {
+                // These commands have the table as their first argument.
+                if let Some(table) = positional.first() {
+                    context
+                        .connection
+                        .extend(["--table".to_owned(), (*table).clone()]);
+                }
+                context.kind = match open {
+                    Some(option) => of_rows_option(below, option.get_id().as_str()),
+                    None => of_rows_command(below, positional.len()),
+                };
+            }
+            (_, Some(option)) => context.kind = of_option(option.get_id().as_str()),
+            (path, None) => context.kind = of_command(path),
         }
         context
     }
@@ -234,6 +252,27 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
     }
 }
 
+/// Returns the kind of names that complete the value of an option of `rows`; `None` if the server has no such names.
+fn of_rows_option(path: &[&str], id: &str) -> Option<NameKind> {
+    match (path, id) {
+        (["search"], "index") => Some(NameKind::SearchIndexes),
+        (_, "index") => Some(NameKind::Indexes),
+        _ => None,
+    }
+}
+
+/// Returns the kind of names that complete the positional argument with this number, from 0, of a command of `rows`;
+/// `None` if the server has no such names.
+fn of_rows_command(path: &[&str], number: usize) -> Option<NameKind> {
+    match (path, number) {
+        ([] | ["index" | "search-index"], _) => None,
+        (_, 0) | (["rekey"], 1) => Some(NameKind::Tables),
+        (["index", "drop"], 1) => Some(NameKind::Indexes),
+        (["search-index", "create" | "drop"], 1) => Some(NameKind::SearchIndexes),
+        _ => None,
+    }
+}
+
 /// Returns the names that begin with the word at the cursor. `None` if the word is an option, a connection
 /// option is invalid, or the request fails.
 fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
@@ -266,6 +305,11 @@ fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<St
             "name",
             current,
         ),
+        NameKind::Indexes => listed(&client, &client.of_table("/indexes"), "indexes", "name", current),
+        NameKind::SearchIndexes => {
+            let path = client.of_table("/search-indexes");
+            listed(&client, &path, "search_indexes", "name", current)
+        }
     }
 }
 
@@ -358,14 +402,34 @@ mod tests {
             ("tideline tags ", Some(NameKind::Tags)),
             ("tideline tables show ", Some(NameKind::Tables)),
             ("tideline searches run ", Some(NameKind::Searches)),
+            ("tideline rows search ", Some(NameKind::Tables)),
+            (
+                "tideline rows search orders --index ",
+                Some(NameKind::SearchIndexes),
+            ),
+            ("tideline rows scan orders --index ", Some(NameKind::Indexes)),
+            ("tideline rows scan orders --where ", None),
+            ("tideline rows rekey orders ", Some(NameKind::Tables)),
+            ("tideline rows index drop orders ", Some(NameKind::Indexes)),
+            (
+                "tideline rows search-index drop orders ",
+                Some(NameKind::SearchIndexes),
+            ),
+            ("tideline rows search-index ", None),
+            ("tideline rows put orders ", None),
             ("tideline serve --data-dir ", None),
             ("tideline write -m ", None),
             ("tideline ", None),
         ] {
             assert_eq!(context(line).kind, kind, "{line}");
         }
-        let context = context("tideline fields --server=http://a:1 --table t -m cpu x");
+        let context = self::context("tideline fields --server=http://a:1 --table t -m cpu x");
         assert_eq!(context.connection, ["--server", "http://a:1", "--table", "t"]);
+        let context = self::context("tideline rows scan --server http://a:1 orders --index ");
+        assert_eq!(
+            context.connection,
+            ["--server", "http://a:1", "--table", "orders"]
+        );
     }
 
     #[test]

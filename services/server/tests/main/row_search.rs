@@ -1,5 +1,5 @@
 //! Tests of `tideline rows search` and `tideline rows search-index`: formats, order, pages, highlights, waits of writes
-//! and searches.
+//! and searches, completions.
 
 use std::collections::BTreeSet;
 
@@ -180,7 +180,7 @@ fn lines_have_the_rows_of_all_pages_and_a_search_waits_for_a_position() {
 }
 
 #[test]
-fn search_indexes_are_listed_replaced_and_dropped() {
+fn search_indexes_are_listed_replaced_completed_and_dropped() {
     let lab = Lab::start();
     create(&lab);
     put(&lab, &["id=a", "title=Red wine", "n=3"]);
@@ -203,6 +203,14 @@ fn search_indexes_are_listed_replaced_and_dropped() {
     );
     lab.ok(&["rows", "delete", "orders", "id=a", "--refresh"]);
     assert_eq!(found(&lab, &[]).1["total"], 0);
+    for (line, names) in [
+        ("tideline rows search o", "orders\n"),
+        ("tideline rows search orders --index ", "all\n"),
+        ("tideline rows search-index drop orders a", "all\n"),
+        ("tideline rows search orders x", ""),
+    ] {
+        assert_eq!(lab.ok(&["complete", "--line", line]), names, "{line}");
+    }
     let wrong = lab.run(&["rows", "search-index", "create", "orders", "more", "title"]);
     assert!(wrong.code == 2 && wrong.err.contains("COLUMN=FORM"), "{wrong:?}");
     let dropped = lab.ok(&["rows", "search-index", "drop", "orders", "all"]);
