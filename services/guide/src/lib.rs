@@ -41,6 +41,7 @@ const PAGES: &[Page] = pages![
     "searches",
     "queries",
     "rows",
+    "row-search",
     "row-examples",
     "sql",
     "watch",
