@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::{SearchColumnSpec, SearchForm, SearchIndexSpec};
+use tideline_model::{SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec};
 use utoipa::ToSchema;
 
 use crate::condition::RowFilter;
@@ -18,8 +18,12 @@ use crate::timeline::{SortOrder, TextSpan};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "name": "orders",
-    "columns": [{"column": "title", "as": "text"}, {"column": "state", "as": "keyword"}, {"column": "total", "as": "number"}]
+    "name": "all",
+    "columns": [
+        {"column": "title", "as": "text"}, {"column": "state", "as": "keyword"}, {"column": "total", "as": "keyword"},
+        {"column": "total", "as": "number"}, {"column": "placed", "as": "time"}
+    ],
+    "replace": true
 }))]
 pub struct CreateSearchIndex {
     /// Name, unique within the table; 1 to 255 bytes.
@@ -43,6 +47,19 @@ pub struct SearchColumn {
     /// Form in which the values are indexed.
     #[serde(rename = "as")]
     pub form: SearchColumnForm,
+    /// Way in which texts are split into words; only for `text`: `"words"` (runs of letters and digits), `"cjk"` (pairs of
+    /// adjacent characters in Chinese, Japanese and Korean text), `{"language": "english"}` (words reduced to their stems;
+    /// also `danish`, `dutch`, `finnish`, `french`, `german`, `italian`, `norwegian`, `portuguese`, `russian`, `spanish`,
+    /// `swedish`), or `{"ngram": 3}` (overlapping parts of words with 2 to 4 characters, which find parts of words). Searches
+    /// for words and phrases are split in the same way. Default `"words"`.
+    #[serde(default, skip_serializing_if = "is_words")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub analyzer: SearchAnalyzer,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_words(analyzer: &SearchAnalyzer) -> bool {
+    *analyzer == SearchAnalyzer::Words
 }
 
 /// Form in which a search index holds the values of a column. A JSON column that holds a list has one value per element.
@@ -77,7 +94,7 @@ pub enum SearchIndexState {
 /// Search index of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "name": "orders",
+    "name": "all",
     "columns": [{"column": "title", "as": "text"}],
     "status": "ready",
     "documents": 10000,
@@ -183,9 +200,10 @@ pub struct FoundRow {
     /// The row.
     #[serde(flatten)]
     pub row: Row,
-    /// Distances in meters, for sort keys with `near`, in their order. Omitted otherwise.
+    /// Distances in meters, for sort keys with `near`, in their order; `null` for a row without a geo point. Omitted without
+    /// such keys.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub distances: Vec<f64>,
+    pub distances: Vec<Option<f64>>,
     /// With `highlight`: texts that matched. Omitted otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub highlights: Vec<RowHighlight>,
@@ -325,7 +343,8 @@ pub enum RowFunction {
     Min,
     /// Highest value.
     Max,
-    /// Percentile, 0 to 100, with a relative error of at most 1 %. Not for times.
+    /// Percentile, 0 to 100: the value below which this share of the values is, with a relative error of at most 1 %. Not
+    /// for times.
     Percentile(f64),
 }
 
@@ -388,6 +407,7 @@ impl From<SearchColumn> for SearchColumnSpec {
         Self {
             column: column.column,
             form: column.form.into(),
+            analyzer: column.analyzer,
         }
     }
 }
@@ -397,6 +417,7 @@ impl From<&SearchColumnSpec> for SearchColumn {
         Self {
             column: column.column.clone(),
             form: column.form.into(),
+            analyzer: column.analyzer,
         }
     }
 }

@@ -159,9 +159,18 @@ fn fill(client: &Client) -> String {
     client.post_lines("/write", &lines).expect_status(204);
     let orders = json!({"name": "orders", "model": "wide", "wide": {
         "key": [{"name": "customer", "type": "string"}, {"name": "placed", "type": "timestamp"}],
-        "columns": [{"name": "total", "type": "decimal"}]
+        "columns": [
+            {"name": "total", "type": "decimal"}, {"name": "title", "type": "string"}, {"name": "state", "type": "string"}
+        ]
     }});
     client.post_json("/v1/tables", &orders).expect_status(201);
+    let index = json!({"name": "all", "columns": [
+        {"column": "title", "as": "text"}, {"column": "state", "as": "keyword"}, {"column": "total", "as": "keyword"},
+        {"column": "total", "as": "number"}, {"column": "placed", "as": "time"}
+    ]});
+    client
+        .post_json("/v1/tables/orders/search-indexes?refresh=wait", &index)
+        .expect_status(201);
     let by_time = json!({"name": "orders_by_time", "model": "wide", "wide": {
         "key": [
             {"name": "spread", "bucket": {"of": ["placed"], "count": 4}},

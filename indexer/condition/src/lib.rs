@@ -24,6 +24,7 @@
 //! | [`command_line`] | command-line form |
 //! | [`matcher`] | [`Matcher`] and [`Node`] |
 //! | [`record`] | [`Record`]: input of an evaluation |
+//! | [`analyzer`] | splitting of texts into words |
 //! | [`text`] | text tests: equality, fuzzy matching, words, phrases |
 //! | [`intervals`] | value tests for all number types |
 //! | [`geo`] | areas on the earth |
@@ -42,6 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod analyzer;
 pub mod command_line;
 pub mod condition;
 pub mod domain;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tideline_model::{TimeRange, TimelineId};
+use tideline_model::{SearchAnalyzer, TimeRange, TimelineId};
 use tideline_pattern::{Pattern, PatternBudget};
 use tideline_runtime::{MemoryAccount, Reservation};
 
@@ -111,7 +111,22 @@ impl Matcher {
         memory: &MemoryAccount,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self> {
+        Self::compile_analyzed(condition, &|_| SearchAnalyzer::Words, memory, is_stopped)
+    }
+
+    /// Compiles a condition like [`compile`](Self::compile). `analyzer_of` returns the analyzer of the texts of a subject.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`compile`](Self::compile).
+    pub fn compile_analyzed(
+        condition: &Condition,
+        analyzer_of: &dyn Fn(&Subject) -> SearchAnalyzer,
+        memory: &MemoryAccount,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self> {
         let mut compiler = Compiler {
+            analyzer_of,
             nodes: 0,
             states: 0,
             patterns: PatternBudget::default(),
@@ -209,7 +224,7 @@ fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
             let mut missing = query.iter().collect();
             record.any_value(subject, |value| {
                 is_missing = false;
-                matches!(value, ValueRef::Text(text) if test.says(&mut missing, text))
+                matches!(value, ValueRef::Text(text) if query.remove(&mut missing, text))
             })
         }
         test => record.any_value(subject, |value| {
@@ -223,6 +238,7 @@ fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
 
 /// Compiler of a condition; enforces the limits on nodes, automaton states and patterns.
 pub struct Compiler<'a> {
+    analyzer_of: &'a dyn Fn(&Subject) -> SearchAnalyzer,
     nodes: usize,
     /// Automaton states of fuzzy texts and words.
     states: usize,
@@ -257,6 +273,11 @@ impl Compiler<'_> {
                 test: test.described(),
                 subject: subject.describe(),
             })
+    }
+
+    /// Returns the analyzer of the texts of a subject.
+    pub(crate) fn analyzer_of(&self, subject: &Subject) -> SearchAnalyzer {
+        (self.analyzer_of)(subject)
     }
 
     /// Adds to the number of nodes and values.

@@ -5,12 +5,15 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, LazyLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder};
 
-use crate::condition::{DISTANCE_MAX, FUZZY_BYTES_MAX, PATTERN_BYTES_MAX, WORDS_MAX};
+use tideline_model::SearchAnalyzer;
+
+use crate::analyzer::analyzed;
+use crate::condition::{DISTANCE_MAX, FUZZY_BYTES_MAX, PATTERN_BYTES_MAX, Subject, WORDS_MAX};
 use crate::error::limit;
 use crate::matcher::Compiler;
 use crate::{ConditionError, Result};
@@ -23,11 +26,55 @@ pub enum TextTest {
     /// The text is not empty and is within an edit distance of another text.
     Close(Close),
     /// The text contains all of these words.
-    Words(Vec<Word>),
+    Words(SearchedWords),
     /// The text contains these words, one after the other.
-    Phrase(Vec<Word>),
+    Phrase(SearchedWords),
     /// The text passes a predicate.
     Predicate(Arc<dyn TextPredicate>),
+}
+
+/// Words of a search, and the analyzer that splits the texts.
+#[derive(Debug, Clone)]
+pub struct SearchedWords {
+    analyzer: SearchAnalyzer,
+    words: Vec<Word>,
+}
+
+impl SearchedWords {
+    /// Creates a search for words in texts that an analyzer splits.
+    pub fn new(analyzer: SearchAnalyzer, words: Vec<Word>) -> Self {
+        Self { analyzer, words }
+    }
+
+    /// Removes from `missing` each word that the text contains; returns true if no word is left.
+    pub(crate) fn remove(&self, missing: &mut Vec<&Word>, text: &str) -> bool {
+        if self.analyzer != SearchAnalyzer::Words {
+            let found = self.split(text);
+            missing.retain(|word| !found.iter().any(|found| word.is(&found.word)));
+            return missing.is_empty();
+        }
+        // Without a list of the words, because most texts do not contain the first one.
+        for found in words(text) {
+            missing.retain(|word| !word.is(&found));
+            if missing.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the words of a text with their byte ranges.
+    pub fn split<'t>(&self, text: &'t str) -> Vec<WordAt<'t>> {
+        analyzed(self.analyzer, text)
+    }
+}
+
+impl Deref for SearchedWords {
+    type Target = [Word];
+
+    fn deref(&self) -> &[Word] {
+        &self.words
+    }
 }
 
 /// Text test that an index must evaluate on each distinct value.
@@ -96,24 +143,15 @@ impl TextTest {
                 .binary_search_by(|value| value.as_bytes().cmp(text))
                 .is_ok(),
             Self::Close(close) => !text.is_empty() && close.to(text),
-            Self::Words(query) => read(text).is_some_and(|text| self.says(&mut query.iter().collect(), text)),
-            Self::Phrase(query) => {
-                let found: Vec<WordAt<'_>> = read(text).into_iter().flat_map(words_at).collect();
-                phrases(query, &found).next().is_some()
+            Self::Words(query) => {
+                read(text).is_some_and(|text| query.remove(&mut query.iter().collect(), text))
             }
+            Self::Phrase(query) => read(text).is_some_and(|text| {
+                let found = query.split(text);
+                phrases(query, &found).next().is_some()
+            }),
             Self::Predicate(predicate) => predicate.matches(text),
         }
-    }
-
-    /// Removes from `missing` each word that the text contains; returns true if no word is left.
-    pub(crate) fn says(&self, missing: &mut Vec<&Word>, text: &str) -> bool {
-        for found in words(text) {
-            missing.retain(|word| !word.is(&found));
-            if missing.is_empty() {
-                return true;
-            }
-        }
-        false
     }
 
     /// Returns a prefix of every text that passes.
@@ -125,19 +163,29 @@ impl TextTest {
     }
 }
 
-/// Compiles the words of a search with a maximum number of edits per word.
-pub(crate) fn query_words(query: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Vec<Word>> {
+/// Compiles the words of a search on a subject, with a maximum number of edits per word.
+pub(crate) fn query_words(
+    query: &str,
+    edits_max: u8,
+    subject: &Subject,
+    compiler: &mut Compiler<'_>,
+) -> Result<SearchedWords> {
     limit("bytes of a text search", PATTERN_BYTES_MAX, query.len())?;
-    let query: Vec<String> = words(query).map(Cow::into_owned).collect();
-    limit("words of a text search", WORDS_MAX, query.len())?;
-    if query.is_empty() {
+    let analyzer = compiler.analyzer_of(subject);
+    let found = analyzed(analyzer, query);
+    // Grams are parts of words, so a text of few words has many of them.
+    if !matches!(analyzer, SearchAnalyzer::Ngram(_) | SearchAnalyzer::Cjk) {
+        limit("words of a text search", WORDS_MAX, found.len())?;
+    }
+    if found.is_empty() {
         return Err(ConditionError::NoWords);
     }
-    let compiled = query.into_iter().map(|word| match edits_max {
-        0 => Ok(Word::Same(word)),
-        _ => Close::new(&word, edits_max, compiler).map(Word::Close),
+    let compiled = found.into_iter().map(|found| match edits_max {
+        0 => Ok(Word::Same(found.word.into_owned())),
+        _ => Close::new(&found.word, edits_max, compiler).map(Word::Close),
     });
-    compiled.collect()
+    let compiled = compiled.collect::<Result<Vec<_>>>()?;
+    Ok(SearchedWords::new(analyzer, compiled))
 }
 
 impl Word {

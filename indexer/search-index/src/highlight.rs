@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use tideline_condition::text::{TextTest, WordAt, phrases, words_at};
+use tideline_condition::text::{TextTest, phrases};
 use tideline_condition::{Node, Record, Subject, ValueRef};
 use tideline_timeline_catalog::Entry;
 
@@ -79,11 +79,12 @@ pub(crate) fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight
 fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
     let found: Vec<Range<usize>> = match test {
         TextTest::Words(query) => {
-            let found = words_at(text).filter(|found| query.iter().any(|word| word.is(&found.word)));
+            let found = query.split(text).into_iter();
+            let found = found.filter(|found| query.iter().any(|word| word.is(&found.word)));
             found.map(|found| found.at).collect()
         }
         TextTest::Phrase(query) => {
-            let found: Vec<WordAt<'_>> = words_at(text).collect();
+            let found = query.split(text);
             let spans = |first: usize| found[first].at.start..found[first + query.len() - 1].at.end;
             phrases(query, &found).map(spans).collect()
         }

@@ -17,7 +17,7 @@ impl<'a> QueryWords<'a> {
         let mut query = Vec::new();
         each_text(root, &mut |subject, test| {
             if let TextTest::Words(words) | TextTest::Phrase(words) = test {
-                query.push((subject, words.as_slice()));
+                query.push((subject, &**words));
             }
         });
         Self(query)

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
+//! | `keys` | removal of documents by their keys |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |
 //!
@@ -17,20 +18,22 @@
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tantivy::indexer::{IndexWriterOptions, UserOperation};
 use tantivy::merge_policy::LogMergePolicy;
 use tantivy::query::RangeQuery;
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError, Term};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
 use tideline_condition::{Node, Record, ValueRef};
-use tideline_model::KeyRange;
+use tideline_model::{KeyRange, SearchAnalyzer};
 
 use crate::highlight::{Highlight, highlights_of_row};
 
 mod evaluate;
 mod facets;
+mod keys;
 mod page;
 mod schema;
 
@@ -43,6 +46,7 @@ pub fn highlights(root: &Node, row: &impl Record) -> Vec<Highlight> {
 pub use facets::{
     FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums,
 };
+use keys::KeysQuery;
 pub use page::{RowHit, RowMark, RowPage, RowQuery, RowSort, RowSortBy, SortValue};
 use schema::Fields;
 pub use schema::KEYWORD_BYTES_MAX;
@@ -69,8 +73,8 @@ pub struct RowColumn {
 pub enum RowForm {
     /// Whole texts.
     Keyword,
-    /// Words of texts, with their positions.
-    Text,
+    /// Words of texts, split by an analyzer, with their positions.
+    Text(SearchAnalyzer),
     /// Signed integers; also times, in nanoseconds since 1970-01-01T00:00:00Z.
     Signed,
     /// Unsigned integers.
@@ -94,6 +98,10 @@ pub trait RowDocument {
     /// Calls `take` with each value of a column; `column` is its index in the list of indexed columns.
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>));
 }
+
+/// Document of a row.
+#[derive(Debug)]
+pub struct Document(TantivyDocument);
 
 /// Progress of an index, stored with each commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +131,9 @@ impl std::fmt::Debug for RowIndex {
     }
 }
 
-/// Minimum number of segments of similar size that are merged into one.
-const MERGED_SEGMENTS: usize = 4;
+/// Minimum number of segments of similar size that are merged into one. Rows change more often than timelines, so fewer of
+/// them are rewritten.
+const MERGED_SEGMENTS: usize = 8;
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
@@ -151,9 +160,12 @@ impl RowIndex {
                 (Index::create_in_dir(folder, schema)?, None)
             }
         };
-        index
-            .tokenizers()
-            .register(schema::WORDS, schema::words_analyzer());
+        for column in &columns {
+            if let RowForm::Text(analyzer) = column.form {
+                let tokenizers = index.tokenizers();
+                tokenizers.register(&schema::tokenizer_name(analyzer), schema::tokenizer(analyzer));
+            }
+        }
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
@@ -179,29 +191,29 @@ impl RowIndex {
         self.reader.searcher().num_docs()
     }
 
-    /// Adds the document of a row, and removes the older document of the row.
-    ///
-    /// # Errors
-    ///
-    /// An error of the writer.
-    pub fn put(&self, row: &dyn RowDocument) -> Result<()> {
-        let document = self.fields.document(row);
-        let delete = Term::from_field_bytes(self.fields.key, row.key());
-        self.with_writer(|writer| {
-            writer.run([UserOperation::Delete(delete), UserOperation::Add(document)])?;
-            Ok(())
-        })
+    /// Returns the document of a row.
+    pub fn document(&self, row: &dyn RowDocument) -> Document {
+        Document(self.fields.document(row))
     }
 
-    /// Removes the document of a row.
+    /// Removes the documents with these keys, and adds documents. The keys of the added documents must be among them, and
+    /// no two documents may have the same key.
     ///
     /// # Errors
     ///
     /// An error of the writer.
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
-        let delete = Term::from_field_bytes(self.fields.key, key);
+    pub fn replace(&self, mut keys: Vec<Vec<u8>>, documents: Vec<Document>) -> Result<()> {
+        keys.sort_unstable();
+        let query = KeysQuery {
+            field: self.fields.key,
+            keys: Arc::new(keys),
+        };
         self.with_writer(|writer| {
-            writer.run([UserOperation::Delete(delete)])?;
+            writer.delete_query(Box::new(query))?;
+            let adds = documents
+                .into_iter()
+                .map(|document| UserOperation::Add(document.0));
+            writer.run(adds)?;
             Ok(())
         })
     }

@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::wide::TtlScope;
 use tideline_model::{
-    ColumnSpec, ColumnType, SearchColumnSpec, SearchForm, SearchIndexSpec, SequenceNumber, TableId,
-    TableModel, TableSpec, WideSpec,
+    ColumnSpec, ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, SequenceNumber,
+    TableId, TableModel, TableSpec, WideSpec,
 };
 use tideline_pattern::Glob;
 use tideline_runtime::{Reservation, SupervisedThread};
@@ -44,6 +44,10 @@ use indexer::Indexer;
 
 /// Maximum number of columns of a search index.
 pub const SEARCH_COLUMNS_MAX: usize = 1_000;
+/// Age of the oldest change that an index does not hold, above which writes to its table wait.
+const LAG_MAX: Duration = Duration::from_secs(1);
+/// Maximum time that a write waits for a search index.
+const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
 /// Name of the folder of the indexes, below the folder of the index of timelines.
 const FOLDER: &str = "rows";
 
@@ -94,6 +98,8 @@ pub struct SearchStatus {
     pub documents: u64,
     /// Error of the last commit; `None` after a success. The index is built again after an error.
     pub last_error: Option<String>,
+    /// True if the indexer has ended after an error. The index is opened again soon.
+    has_failed: bool,
 }
 
 impl IndexOfRows {
@@ -262,27 +268,47 @@ impl Engine {
         self.rows.wait_searchable(index.id, sequence, deadline)
     }
 
-    /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table that are
-    /// built. Returns false if they are not visible at the deadline.
+    /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table that serve
+    /// searches. Returns false if they are not visible at the deadline, or if an index is not built before.
     pub fn wait_all_searchable(
         &self,
         table: &WideTable,
         sequence: SequenceNumber,
         deadline: Instant,
     ) -> bool {
-        let ids = table
-            .settings()
-            .search_indexes
-            .iter()
-            .map(|spec| TableId(spec.id));
-        let built: Vec<TableId> = {
+        let specs = &table.settings().search_indexes;
+        // While an index is replaced, the first of its name serves searches. The second may serve the next one.
+        let mut names = HashSet::new();
+        let indexes: Vec<(bool, Option<Arc<IndexOfRows>>)> = {
             let open = self.row_searches.open.lock();
-            ids.filter(|id| open.get(id).is_some_and(|open| open.index.status.lock().is_built))
-                .collect()
+            let index =
+                |spec: &SearchIndexSpec| open.get(&TableId(spec.id)).map(|open| Arc::clone(&open.index));
+            let indexes = specs
+                .iter()
+                .map(|spec| (names.insert(spec.name.as_str()), index(spec)));
+            indexes.collect()
         };
-        built
-            .into_iter()
-            .all(|id| self.rows.wait_searchable(id, sequence, deadline))
+        indexes.into_iter().all(|(is_first, index)| {
+            index.is_some_and(|index| {
+                (!is_first || index.wait_built(deadline))
+                    && self.rows.wait_searchable(index.id, sequence, deadline)
+            })
+        })
+    }
+
+    /// Returns true if a search index of a table is so far behind that writes wait for it.
+    pub fn is_search_behind(&self, table: &WideTable) -> bool {
+        let mut specs = table.settings().search_indexes.iter();
+        specs.any(|spec| self.rows.is_search_behind(TableId(spec.id), LAG_MAX))
+    }
+
+    /// Waits for search indexes of a table that are far behind, at most 10 seconds: writes must not be faster than the
+    /// index for long. Other tables are not affected.
+    pub(crate) fn wait_for_searches(&self, table: &WideTable) {
+        let deadline = Instant::now() + BACK_PRESSURE_MAX;
+        for spec in &table.settings().search_indexes {
+            self.rows.wait_search_age(TableId(spec.id), LAG_MAX, deadline);
+        }
     }
 
     /// Returns the page of rows that a search finds in an index, as of the last commit of the index.
@@ -347,6 +373,11 @@ impl Engine {
         }
         self.swap_rebuilt();
         let mut open = self.row_searches.open.lock();
+        // Dropping a failed index releases its files, so that it can be created again.
+        let failed: BTreeMap<TableId, String> = open
+            .extract_if(.., |_, open| open.index.status.lock().has_failed)
+            .map(|(id, open)| (id, open.index.status().last_error.unwrap_or_default()))
+            .collect();
         let mut kept = HashSet::new();
         for table in self.tables() {
             if table.spec().model != TableModel::Wide {
@@ -360,7 +391,10 @@ impl Engine {
                 kept.insert(id);
                 if let Entry::Vacant(vacant) = open.entry(id) {
                     match self.open_search_index(&wide, spec) {
-                        Ok(opened) => drop(vacant.insert(opened)),
+                        Ok(opened) => {
+                            opened.index.status.lock().last_error = failed.get(&id).cloned();
+                            vacant.insert(opened);
+                        }
                         Err(error) => {
                             tracing::error!(%error, index = spec.name, "a search index cannot be opened; it is retried");
                         }
@@ -368,9 +402,15 @@ impl Engine {
                 }
             }
         }
-        let dropped: Vec<TableId> = open.keys().filter(|id| !kept.contains(*id)).copied().collect();
-        for id in dropped {
-            drop(open.remove(&id));
+        let dropped: Vec<Open> = open
+            .extract_if(.., |id, _| !kept.contains(id))
+            .map(|(_, open)| open)
+            .collect();
+        // The last commit of a dropped index takes a while, in which searches of other indexes must not wait.
+        drop(open);
+        for open in dropped {
+            let id = open.index.id;
+            drop(open);
             self.rows.forget_search(id);
         }
         self.remove_folders(&kept);
@@ -570,8 +610,10 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
             });
         }
         let mut known = HashSet::new();
-        columns_of(wide, &index.columns)?;
+        columns_of(wide, &index.columns)
+            .map_err(|error| EngineError::Invalid(format!("search index {:?}: {error}", index.name)))?;
         for column in &index.columns {
+            check_analyzer(column)?;
             if !known.insert((&column.column, column.form)) {
                 return Err(EngineError::Invalid(format!(
                     "search index {:?} lists the column {:?} twice as {}",
@@ -583,6 +625,23 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Checks the analyzer of a column.
+fn check_analyzer(column: &SearchColumnSpec) -> Result<()> {
+    match (column.form, column.analyzer) {
+        (SearchForm::Text, SearchAnalyzer::Ngram(length)) if !(2..=4).contains(&length) => {
+            Err(EngineError::Invalid(format!(
+                "column {:?}: ngram of {length} characters; 2 to 4 are possible",
+                column.column
+            )))
+        }
+        (SearchForm::Text, _) | (_, SearchAnalyzer::Words) => Ok(()),
+        _ => Err(EngineError::Invalid(format!(
+            "column {:?}: only a column indexed as text has an analyzer",
+            column.column
+        ))),
+    }
 }
 
 /// Returns the indexed columns with the forms that follow from their types.
@@ -615,7 +674,7 @@ fn columns_of(wide: &WideSpec, columns: &[SearchColumnSpec]) -> Result<Vec<RowCo
                 "column {name:?} is neither declared nor part of the key; declare it with its type first"
             )));
         };
-        let form = form_of(declared, column.form).ok_or_else(|| {
+        let form = form_of(declared, column).ok_or_else(|| {
             EngineError::Invalid(format!(
                 "column {name:?} has the type {declared}, which cannot be indexed as {}; possible are {}",
                 column.form.name(),
@@ -631,11 +690,11 @@ fn columns_of(wide: &WideSpec, columns: &[SearchColumnSpec]) -> Result<Vec<RowCo
 }
 
 /// Returns the form of the values of a type; `None` if the type does not have this form.
-fn form_of(declared: ColumnType, form: SearchForm) -> Option<RowForm> {
+fn form_of(declared: ColumnType, column: &SearchColumnSpec) -> Option<RowForm> {
     use ColumnType as Type;
-    Some(match (form, declared) {
+    Some(match (column.form, declared) {
         (SearchForm::Keyword, Type::String | Type::Decimal | Type::Binary | Type::Json) => RowForm::Keyword,
-        (SearchForm::Text, Type::String | Type::Json) => RowForm::Text,
+        (SearchForm::Text, Type::String | Type::Json) => RowForm::Text(column.analyzer),
         (SearchForm::Number, Type::I64) | (SearchForm::Time, Type::Timestamp) => RowForm::Signed,
         (SearchForm::Number, Type::U64) => RowForm::Unsigned,
         (SearchForm::Number, Type::F64 | Type::Decimal | Type::Json) => RowForm::Float,
@@ -646,9 +705,14 @@ fn form_of(declared: ColumnType, form: SearchForm) -> Option<RowForm> {
 }
 
 fn forms_of(declared: ColumnType) -> String {
-    let forms = SearchForm::ALL
-        .into_iter()
-        .filter(|form| form_of(declared, *form).is_some());
+    let forms = SearchForm::ALL.into_iter().filter(|form| {
+        let column = SearchColumnSpec {
+            column: String::new(),
+            form: *form,
+            analyzer: SearchAnalyzer::default(),
+        };
+        form_of(declared, &column).is_some()
+    });
     forms.map(SearchForm::name).collect::<Vec<_>>().join(", ")
 }
 

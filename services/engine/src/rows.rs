@@ -165,6 +165,7 @@ impl Engine {
         options: &RowWriteOptions<'_, '_>,
     ) -> Result<(Vec<RowWrite<'w>>, Written)> {
         self.check_writable()?;
+        self.wait_for_searches(table);
         let (rows, threads) = (&self.rows, self.store.threads());
         let id = table.table().points().id();
         let remember = |writes: &[RowWrite<'w>], outcomes: &[RowOutcome]| -> Option<RequestRecord> {

@@ -14,8 +14,8 @@ use tideline_engine::condition::operators::{Between, Compare, Equals, In, NotEqu
 use tideline_engine::condition::{Condition, Literal, Matcher, Node, Record, Subject, Test, ValueRef};
 use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::key_codec::tuple::{Decimal, KeyValue};
-use tideline_engine::model::{ColumnType, Timestamp};
-use tideline_engine::row_search::{Highlight, highlights};
+use tideline_engine::model::{ColumnType, SearchAnalyzer, Timestamp};
+use tideline_engine::row_search::{Highlight, RowForm, RowIndex, highlights};
 use tideline_engine::row_values::{decimal_text, each_compared, hex};
 use tideline_engine::rows::{ColumnName, Mutation};
 use tideline_engine::{Engine, EngineError, WideTable};
@@ -50,10 +50,48 @@ impl RowMatcher {
     /// [`RowsError::Invalid`] if a value does not have the type of its column, or if a test does not support this type,
     /// and the errors of [`Matcher::compile`].
     pub fn new(engine: &Engine, table: &WideTable, condition: &RowFilter) -> Result<Self> {
+        Self::compile(engine, table, condition, &|_| SearchAnalyzer::Words)
+    }
+
+    /// Compiles a condition for a search: words are split by the analyzers of the index.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`new`](Self::new), and [`RowsError::Invalid`] for a test that the index cannot decide.
+    pub fn for_index(
+        engine: &Engine,
+        table: &WideTable,
+        index: &RowIndex,
+        condition: &RowFilter,
+    ) -> Result<Self> {
+        let analyzer_of = |subject: &Subject| {
+            let Subject::Column(name) = subject else {
+                return SearchAnalyzer::Words;
+            };
+            let of_column = index.columns().iter().find_map(|column| match column.form {
+                RowForm::Text(analyzer) if column.name == *name => Some(analyzer),
+                _ => None,
+            });
+            of_column.unwrap_or_default()
+        };
+        let compiled = Self::compile(engine, table, condition, &analyzer_of)?;
+        index.check(compiled.root()).map_err(RowsError::Invalid)?;
+        Ok(compiled)
+    }
+
+    fn compile(
+        engine: &Engine,
+        table: &WideTable,
+        condition: &RowFilter,
+        analyzer_of: &dyn Fn(&Subject) -> SearchAnalyzer,
+    ) -> Result<Self> {
         let mut targets = HashMap::new();
         let condition = convert(table, &condition.0, &mut targets)?.resolve(engine.now());
-        let matcher = Matcher::compile(&condition, engine.memory(), &|| false).map_err(EngineError::from)?;
-        Ok(Self { matcher, targets })
+        let matcher = Matcher::compile_analyzed(&condition, analyzer_of, engine.memory(), &|| false);
+        Ok(Self {
+            matcher: matcher.map_err(EngineError::from)?,
+            targets,
+        })
     }
 
     /// Returns the names of the tested columns, sorted.

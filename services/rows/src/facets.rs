@@ -68,7 +68,7 @@ impl Facets {
     ///
     /// [`RowsError::Invalid`] if a column is not in the index in a form that supports its use, and
     /// [`RowsError::OverLimit`] for too many keys, metrics or groups; and the errors of
-    /// [`RowMatcher::new`] and [`Engine::search_index`].
+    /// [`RowMatcher::for_index`] and [`Engine::search_index`].
     pub fn new(engine: &Engine, table: &WideTable, request: &FacetRows) -> Result<Self> {
         let at_least = request
             .at_least
@@ -79,11 +79,8 @@ impl Facets {
         let matcher = request
             .filter
             .as_ref()
-            .map(|filter| RowMatcher::new(engine, table, filter));
-        let matcher = matcher.transpose()?;
-        if let Some(matcher) = &matcher {
-            index.index().check(matcher.root()).map_err(RowsError::Invalid)?;
-        }
+            .map(|filter| RowMatcher::for_index(engine, table, index.index(), filter))
+            .transpose()?;
         if request.metrics.len() > METRICS_MAX {
             return Err(RowsError::over(
                 "number of metrics",
@@ -210,10 +207,14 @@ impl Key {
             (SortValue::Bits(ring), RowFacetKey::Rings(_, _, radii)) => radii
                 .get(*ring as usize)
                 .map_or(json!("beyond"), |radius| json!(radius)),
-            (SortValue::Bits(cell), RowFacetKey::Grid(_, size)) => json!({
-                "lat": (cell >> 32) as f64 * size - 90.0,
-                "lon": f64::from(*cell as u32) * size - 180.0,
-            }),
+            (SortValue::Bits(cell), RowFacetKey::Grid(_, size)) => {
+                // Without the rounding errors of the multiplication.
+                let rounded = |degrees: f64| (degrees * 1e9).round() / 1e9;
+                json!({
+                    "lat": rounded((cell >> 32) as f64 * size - 90.0),
+                    "lon": rounded(f64::from(*cell as u32) * size - 180.0),
+                })
+            }
             (SortValue::Bits(bits), _) => {
                 shown(self.form, *bits, self.declared == Some(ColumnType::Timestamp))
             }
@@ -289,7 +290,7 @@ fn key_of(index: &IndexOfRows, table: &WideTable, key: &FacetKey) -> Result<Key>
         (false, None) => {
             let forms = "keyword, number, time or bool";
             column_of(index, &key.column, forms, |form| {
-                !matches!(form, RowForm::Geo | RowForm::Text)
+                !matches!(form, RowForm::Geo | RowForm::Text(_))
             })?
         }
     };

@@ -54,7 +54,7 @@ impl Search {
     ///
     /// [`RowsError::Invalid`] if a column of the condition or of the order is not in the index in a form that supports
     /// it, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort keys; and the
-    /// errors of [`RowMatcher::new`] and [`Engine::search_index`].
+    /// errors of [`RowMatcher::for_index`] and [`Engine::search_index`].
     pub fn new(
         engine: &Engine,
         table: &WideTable,
@@ -80,11 +80,8 @@ impl Search {
         let matcher = request
             .filter
             .as_ref()
-            .map(|filter| RowMatcher::new(engine, table, filter));
-        let matcher = matcher.transpose()?;
-        if let Some(matcher) = &matcher {
-            index.index().check(matcher.root()).map_err(RowsError::Invalid)?;
-        }
+            .map(|filter| RowMatcher::for_index(engine, table, index.index(), filter))
+            .transpose()?;
         let sort = request.sort.iter().map(|key| sort_of(&index, key));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
@@ -265,7 +262,7 @@ pub(crate) fn parse_position(text: &str) -> Result<SequenceNumber> {
 fn sort_of(index: &IndexOfRows, key: &RowSortKey) -> Result<RowSort> {
     let is_possible = |form: RowForm| match key.near {
         Some(_) => form == RowForm::Geo,
-        None => !matches!(form, RowForm::Geo | RowForm::Text),
+        None => !matches!(form, RowForm::Geo | RowForm::Text(_)),
     };
     // Keywords keep the exact order of decimals, which numbers do not.
     let columns = index.index().columns().iter().enumerate();

@@ -221,7 +221,7 @@ pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
 }
 
 /// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must
-/// execute: with an idempotency key or a transaction, and for tables with generated ids.
+/// execute: with an idempotency key or a transaction, for tables with generated ids, and while a search index is behind.
 ///
 /// # Errors
 ///
@@ -233,7 +233,9 @@ pub fn begin(
     settings: &WriteSettings,
 ) -> Result<Option<Begun>> {
     let is_numbered = table.layout().generated().is_some();
-    if settings.key.is_some() || settings.transaction.is_some() || is_numbered {
+    // A write that must wait for a search index does so on a thread of its own.
+    let must_wait = is_numbered || engine.is_search_behind(table);
+    if settings.key.is_some() || settings.transaction.is_some() || must_wait {
         return Ok(None);
     }
     check_counts(rows)?;

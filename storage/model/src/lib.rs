@@ -67,5 +67,6 @@ pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
 pub use wide::{
     ColumnSpec, ColumnType, IndexCover, IndexScope, IndexSpec, IndexState, KeyColumnSpec, KeyOrder,
-    KeySource, RowTtl, SearchColumnSpec, SearchForm, SearchIndexSpec, TtlScope, WideSpec,
+    KeySource, RowTtl, SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, SearchLanguage,
+    TtlScope, WideSpec,
 };

@@ -376,6 +376,61 @@ pub struct SearchColumnSpec {
     /// Form in which the values are indexed.
     #[serde(rename = "as")]
     pub form: SearchForm,
+    /// Analyzer of the words; only for [`SearchForm::Text`].
+    #[serde(default, skip_serializing_if = "SearchAnalyzer::is_default")]
+    pub analyzer: SearchAnalyzer,
+}
+
+/// Way in which texts are split into the words that a search compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchAnalyzer {
+    /// Runs of letters and digits, in lower case.
+    #[default]
+    Words,
+    /// Words, reduced to their stems by the rules of a language.
+    Language(SearchLanguage),
+    /// Overlapping parts of words with this number of characters, 2 to 4. Finds parts of words.
+    Ngram(u8),
+    /// Pairs of adjacent characters in Chinese, Japanese and Korean text, words in other text.
+    Cjk,
+}
+
+impl SearchAnalyzer {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    fn is_default(&self) -> bool {
+        *self == Self::Words
+    }
+}
+
+/// Language of an analyzer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchLanguage {
+    /// Danish.
+    Danish,
+    /// Dutch.
+    Dutch,
+    /// English.
+    English,
+    /// Finnish.
+    Finnish,
+    /// French.
+    French,
+    /// German.
+    German,
+    /// Italian.
+    Italian,
+    /// Norwegian.
+    Norwegian,
+    /// Portuguese.
+    Portuguese,
+    /// Russian.
+    Russian,
+    /// Spanish.
+    Spanish,
+    /// Swedish.
+    Swedish,
 }
 
 /// Form in which a search index holds the values of a column. A value of another type is not indexed.

@@ -112,6 +112,16 @@ impl Queue {
         self.pushed = self.pushed.max(sequence.0 + 1);
     }
 
+    /// Returns true if a change waits for longer than `age` although an indexer takes the changes.
+    fn is_behind(&self, age: Duration) -> bool {
+        self.is_open && self.oldest().is_some_and(|oldest| oldest.elapsed() > age)
+    }
+
+    /// Returns the time of the oldest change that is not confirmed.
+    fn oldest(&self) -> Option<Instant> {
+        self.taken.1.or(self.waiting.front().map(|(_, time, _)| *time))
+    }
+
     /// Drops the changes below a position.
     fn skip_to(&mut self, position: u64) {
         while self
@@ -201,7 +211,8 @@ impl WideStore {
             .map_or(0, |part| part.detail.search_end);
         let mut queues = self.searches.queues.lock();
         let queue = queues.entry(index).or_default();
-        let position = position.filter(|position| position.0 >= flushed);
+        // An abandoned queue has lost changes.
+        let position = position.filter(|position| position.0 >= flushed && !queue.is_abandoned);
         queue.skip_to(position.map_or(flushed, |position| position.0));
         (queue.is_open, queue.is_abandoned) = (true, false);
         SearchStart {
@@ -291,25 +302,6 @@ impl WideStore {
         }
     }
 
-    /// Waits until an index is closed, at most as long as `patience`. Returns true if it is closed.
-    pub fn wait_search_closed(&self, index: TableId, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        let mut queues = self.searches.queues.lock();
-        loop {
-            if queues.get(&index).is_none_or(|queue| !queue.is_open) {
-                return true;
-            }
-            if self
-                .searches
-                .changed
-                .wait_until(&mut queues, deadline)
-                .timed_out()
-            {
-                return false;
-            }
-        }
-    }
-
     /// Waits until the changes of an index up to and including `sequence`, as far as they are committed at the time of the
     /// call, are visible in it. Returns false if they are not visible at the deadline.
     pub fn wait_searchable(&self, index: TableId, sequence: SequenceNumber, deadline: Instant) -> bool {
@@ -338,11 +330,33 @@ impl WideStore {
         }
     }
 
+    /// Returns true if a change of an index waits for longer than `age`. A failed index, which keeps no changes, is never
+    /// behind.
+    pub fn is_search_behind(&self, index: TableId, age: Duration) -> bool {
+        let queues = self.searches.queues.lock();
+        queues.get(&index).is_some_and(|queue| queue.is_behind(age))
+    }
+
+    /// Waits until no change of an index waits for longer than `age`, at most until the deadline.
+    pub fn wait_search_age(&self, index: TableId, age: Duration, deadline: Instant) {
+        let mut queues = self.searches.queues.lock();
+        while queues.get(&index).is_some_and(|queue| queue.is_behind(age)) {
+            if self
+                .searches
+                .changed
+                .wait_until(&mut queues, deadline)
+                .timed_out()
+            {
+                return;
+            }
+        }
+    }
+
     /// Returns the state of the queue of an index; `None` if it has no queue.
     pub fn search_backlog(&self, index: TableId) -> Option<SearchBacklog> {
         let queues = self.searches.queues.lock();
         let queue = queues.get(&index)?;
-        let oldest = queue.taken.1.or(queue.waiting.front().map(|(_, time, _)| *time));
+        let oldest = queue.oldest();
         Some(SearchBacklog {
             changes: queue.taken.0 + queue.waiting.len() as u64,
             age: oldest.map(|oldest| oldest.elapsed()),

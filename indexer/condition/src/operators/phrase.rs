@@ -65,7 +65,7 @@ impl Operator for Phrase {
         if !(subject.is_text() || *subject == Subject::Any) {
             return Ok(None);
         }
-        let test = TextTest::Phrase(query_words(&self.text, self.distance, compiler)?);
+        let test = TextTest::Phrase(query_words(&self.text, self.distance, subject, compiler)?);
         Ok(Some(Node::Text(subject.clone(), test)))
     }
 

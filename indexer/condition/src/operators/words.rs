@@ -53,7 +53,7 @@ impl Operator for Words {
         if !(subject.is_text() || *subject == Subject::Any) {
             return Ok(None);
         }
-        let test = TextTest::Words(query_words(&self.text, self.distance, compiler)?);
+        let test = TextTest::Words(query_words(&self.text, self.distance, subject, compiler)?);
         Ok(Some(Node::Text(subject.clone(), test)))
     }
 

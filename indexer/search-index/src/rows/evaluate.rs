@@ -17,12 +17,17 @@ use tideline_condition::text::{Close, TextTest, Word};
 use tideline_condition::{Node, Subject};
 use tideline_model::{GeoPoint, ValueKind};
 
-use super::schema::{ColumnFields, Fields, TIME, latitudes, longitudes, present};
+use super::schema::{ColumnFields, Fields, TIME, has_column, latitudes, longitudes};
 use super::{RowColumn, RowForm};
 use crate::close_term::CloseTerm;
 
 /// Number of values that are tested between two checks of the stop signal.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
+/// Cost of reading the value of one document, by that of scanning one document of a column.
+const READ_COST: u64 = 8;
+/// Maximum total length of the lists of terms whose documents are collected one by one. Those of longer lists are collected
+/// in an array of bits.
+const LISTED_MAX: u64 = 4_096;
 /// Number of documents that one step of a scan over a column covers.
 const SCAN_STEP: u32 = 1 << 16;
 
@@ -66,7 +71,7 @@ impl Needed {
     fn is_decided_by(self, form: RowForm) -> bool {
         match self {
             Self::Keyword => form == RowForm::Keyword,
-            Self::Text => form == RowForm::Text,
+            Self::Text => matches!(form, RowForm::Text(_)),
             Self::Number => matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float),
             Self::Boolean => form == RowForm::Boolean,
             Self::Geo => form == RowForm::Geo,
@@ -168,16 +173,7 @@ impl<'a> Segment<'a> {
         }
         Ok(match node {
             Node::All => self.living.clone(),
-            Node::And(nodes) => {
-                let mut all = self.living.clone();
-                for node in nodes {
-                    if all.is_empty() {
-                        break;
-                    }
-                    all &= self.evaluate(node)?;
-                }
-                all
-            }
+            Node::And(nodes) => self.all_of(nodes)?,
             Node::Or(nodes) => {
                 let mut any = RoaringBitmap::new();
                 for node in nodes {
@@ -212,6 +208,77 @@ impl<'a> Segment<'a> {
         })
     }
 
+    /// Returns the intersection. Evaluates tests of terms first; once few documents are left, the values of a number are
+    /// read document by document instead of scanning its column.
+    fn all_of(&self, nodes: &[Node]) -> tantivy::Result<RoaringBitmap> {
+        let is_scan = |node: &&Node| match node {
+            Node::Intervals { intervals, .. } => intervals.kind() != Some(ValueKind::String),
+            Node::Area(..) => true,
+            _ => false,
+        };
+        let (scans, others): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(is_scan);
+        let mut all = self.living.clone();
+        for node in others.into_iter().chain(scans) {
+            if all.is_empty() {
+                break;
+            }
+            let is_few = all.len() * READ_COST < u64::from(self.reader.max_doc());
+            match node {
+                Node::Intervals {
+                    subject: Subject::Column(name),
+                    intervals,
+                    is_outside: false,
+                } if is_few => self.keep_within(&mut all, name, intervals)?,
+                node => all &= self.evaluate(node)?,
+            }
+        }
+        Ok(all)
+    }
+
+    /// Keeps the documents with a number in one of the intervals. Reads only the values of these documents.
+    fn keep_within(&self, all: &mut RoaringBitmap, name: &str, intervals: &Intervals) -> tantivy::Result<()> {
+        let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
+        let column = match intervals.kind() {
+            Some(ValueKind::Number) => self.column(name, is_number),
+            _ => None,
+        };
+        let values = self.reader.fast_fields();
+        let kept: RoaringBitmap = match column {
+            None => all.clone() & self.intervals(name, intervals)?,
+            Some(column) => match column.form {
+                RowForm::Unsigned => {
+                    let values = values.u64(&column.name)?;
+                    let passes = |document: &u32| {
+                        values
+                            .values_for_doc(*document)
+                            .any(|value| intervals.has_unsigned(value))
+                    };
+                    all.iter().filter(passes).collect()
+                }
+                RowForm::Float => {
+                    let values = values.f64(&column.name)?;
+                    let passes = |document: &u32| {
+                        values
+                            .values_for_doc(*document)
+                            .any(|value| intervals.has_float(value))
+                    };
+                    all.iter().filter(passes).collect()
+                }
+                _ => {
+                    let values = values.i64(&column.name)?;
+                    let passes = |document: &u32| {
+                        values
+                            .values_for_doc(*document)
+                            .any(|value| intervals.has_signed(value))
+                    };
+                    all.iter().filter(passes).collect()
+                }
+            },
+        };
+        *all = kept;
+        Ok(())
+    }
+
     /// Returns the fields of a column in one of the forms.
     fn column(&self, name: &str, is_form: impl Fn(RowForm) -> bool) -> Option<&'a ColumnFields> {
         let mut columns = self.columns.iter().zip(&self.fields.columns);
@@ -224,20 +291,26 @@ impl<'a> Segment<'a> {
         let Some(number) = self.columns.iter().position(|column| column.name == name) else {
             return Ok(RoaringBitmap::new());
         };
-        let terms = self.reader.inverted_index(self.fields.present)?;
-        let info = terms.terms().get(present(number))?;
-        self.documents(&terms, info.as_slice())
+        let terms = self.reader.inverted_index(self.fields.shape)?;
+        let mut stream = terms.terms().stream()?;
+        let mut infos = Vec::new();
+        while let Some((shape, info)) = stream.next() {
+            if has_column(shape, number) {
+                infos.push(info.clone());
+            }
+        }
+        self.documents(&terms, &infos)
     }
 
     fn text(&self, name: &str, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
         match test {
             TextTest::Words(words) | TextTest::Phrase(words) => {
-                let Some(column) = self.column(name, |form| form == RowForm::Text) else {
+                let Some(column) = self.column(name, |form| matches!(form, RowForm::Text(_))) else {
                     return Ok(RoaringBitmap::new());
                 };
                 let terms = self.reader.inverted_index(column.values)?;
                 let mut all: Option<RoaringBitmap> = None;
-                for word in words {
+                for word in words.iter() {
                     let with = self.documents(&terms, &self.word(&terms, word)?)?;
                     all = Some(match all {
                         Some(all) => all & with,
@@ -390,7 +463,7 @@ impl<'a> Segment<'a> {
                 };
                 found = self.documents(&terms, &infos)?;
             }
-            RowForm::Text | RowForm::Geo => {}
+            RowForm::Text(_) | RowForm::Geo => {}
         }
         Ok(found)
     }
@@ -417,44 +490,62 @@ impl<'a> Segment<'a> {
         values: &Column<T>,
         range: RangeInclusive<T>,
     ) -> RoaringBitmap {
-        let mut found = RoaringBitmap::new();
         // A scan for values outside the range of the column would find others.
         let (min, max) = (values.min_value(), values.max_value());
         let low = if *range.start() < min { min } else { *range.start() };
         let high = if *range.end() > max { max } else { *range.end() };
         if low > high {
-            return found;
+            return RoaringBitmap::new();
         }
         let mut step = Vec::new();
         let end = self.reader.max_doc();
+        let mut bits = Bits::new(end);
         let mut from = 0;
         while from < end && !(self.is_stopped)() {
             let to = end.min(from.saturating_add(SCAN_STEP));
             step.clear();
             values.get_docids_for_value_range(low..=high, from..to, &mut step);
-            found.extend(step.iter().copied());
+            bits.set(&step);
             from = to;
         }
-        found
+        bits.into_set()
     }
 
     /// Returns all documents in the lists of the terms.
     fn documents(&self, terms: &InvertedIndexReader, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
-        let mut documents = Vec::new();
+        let listed: u64 = infos.iter().map(|info| u64::from(info.doc_freq)).sum();
+        let mut bits = (listed > LISTED_MAX).then(|| Bits::new(self.reader.max_doc()));
         let mut found = RoaringBitmap::new();
         for info in infos {
             let mut postings = terms.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
-            documents.clear();
             while !postings.docs().is_empty() {
-                documents.extend_from_slice(postings.docs());
+                match &mut bits {
+                    Some(bits) => bits.set(postings.docs()),
+                    None => found.extend(postings.docs().iter().copied()),
+                }
                 postings.advance();
             }
-            match RoaringBitmap::from_sorted_iter(documents.iter().copied()) {
-                Ok(listed) => found |= listed,
-                Err(_) => found.extend(documents.iter().copied()),
-            }
         }
-        Ok(found)
+        Ok(bits.map_or(found, Bits::into_set))
+    }
+}
+
+/// Set of documents as an array of bits, which is filled faster than a compressed set.
+struct Bits(Vec<u8>);
+
+impl Bits {
+    fn new(documents: u32) -> Self {
+        Self(vec![0; documents as usize / 8 + 1])
+    }
+
+    fn set(&mut self, documents: &[u32]) {
+        for document in documents {
+            self.0[*document as usize / 8] |= 1 << (document % 8);
+        }
+    }
+
+    fn into_set(self) -> RoaringBitmap {
+        RoaringBitmap::from_lsb0_bytes(0, &self.0)
     }
 }
 

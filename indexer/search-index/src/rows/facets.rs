@@ -163,7 +163,7 @@ impl RowForm {
             Self::Unsigned => ValueRef::Unsigned(bits),
             Self::Float => ValueRef::Float(f64::from_u64(bits)),
             Self::Boolean => ValueRef::Boolean(bits != 0),
-            Self::Keyword | Self::Text | Self::Geo => ValueRef::Opaque,
+            Self::Keyword | Self::Text(_) | Self::Geo => ValueRef::Opaque,
         }
     }
 }
@@ -225,13 +225,13 @@ impl RowIndex {
             let mut count = Count::new(reader, &self.fields.columns, query, &empty).map_err(RowIndexError)?;
             count.take(&found)?;
             all.merge(&count.all);
+            let values = count.values().map_err(RowIndexError)?;
             for (number, level) in count.levels.iter().enumerate() {
                 for (codes, counted) in level {
-                    let keys = count.keys[..=number].iter().zip(codes);
-                    let values = keys.map(|(key, code)| key.value(*code));
-                    let values = values
-                        .collect::<tantivy::Result<Vec<_>>>()
-                        .map_err(RowIndexError)?;
+                    let of_code = |(values, code): (&HashMap<Code, SortValue>, &Code)| {
+                        values.get(code).cloned().unwrap_or(SortValue::Missing)
+                    };
+                    let values = values[..=number].iter().zip(codes).map(of_code).collect();
                     levels[number]
                         .entry(values)
                         .or_insert_with(|| empty.clone())
@@ -331,6 +331,18 @@ impl<'q> Count<'q> {
         Ok(())
     }
 
+    /// Returns the values of the codes of each key.
+    fn values(&self) -> tantivy::Result<Vec<HashMap<Code, SortValue>>> {
+        let of_key = |(number, key): (usize, &Key)| {
+            let level = self.levels[number].keys();
+            let mut codes: Vec<u64> = level.filter_map(|codes| codes[number]).collect();
+            codes.sort_unstable();
+            codes.dedup();
+            key.values(&codes)
+        };
+        self.keys.iter().enumerate().map(of_key).collect()
+    }
+
     /// Counts rows with at most one text each in an array.
     fn take_texts(&mut self, texts: &StrColumn, found: &RoaringBitmap) {
         let mut counts = vec![0_u64; texts.num_terms()];
@@ -378,7 +390,7 @@ impl Key {
                 let column = &columns[*column];
                 match column.form {
                     RowForm::Keyword => fast.str(&column.name)?.map_or(Self::Nothing, Self::Texts),
-                    RowForm::Text | RowForm::Geo => Self::Nothing,
+                    RowForm::Text(_) | RowForm::Geo => Self::Nothing,
                     _ => Self::Bits(bits_of(reader, column)?),
                 }
             }
@@ -446,16 +458,22 @@ impl Key {
         }
     }
 
-    fn value(&self, code: Code) -> tantivy::Result<SortValue> {
-        Ok(match (code, self) {
-            (None, _) => SortValue::Missing,
-            (Some(number), Self::Texts(texts)) => {
-                let mut text = String::new();
-                texts.ord_to_str(number, &mut text)?;
-                SortValue::Text(text.into_bytes())
+    /// Returns the values of codes, which are sorted and distinct. Texts are read in one pass over the dictionary.
+    fn values(&self, codes: &[u64]) -> tantivy::Result<HashMap<Code, SortValue>> {
+        let mut values = HashMap::with_capacity(codes.len() + 1);
+        values.insert(None, SortValue::Missing);
+        match self {
+            Self::Texts(texts) => {
+                let mut rest = codes.iter();
+                texts.dictionary().sorted_ords_to_term_cb(codes, |text| {
+                    if let Some(code) = rest.next() {
+                        values.insert(Some(*code), SortValue::Text(text.to_vec()));
+                    }
+                })?;
             }
-            (Some(bits), _) => SortValue::Bits(bits),
-        })
+            _ => values.extend(codes.iter().map(|bits| (Some(*bits), SortValue::Bits(*bits)))),
+        }
+        Ok(values)
     }
 }
 
@@ -476,7 +494,7 @@ fn bits_of(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<Col
         RowForm::Signed => fast.i64(&column.name)?.to_u64_monotonic(),
         RowForm::Float => fast.f64(&column.name)?.to_u64_monotonic(),
         RowForm::Boolean => fast.bool(&column.name)?.to_u64_monotonic(),
-        RowForm::Unsigned | RowForm::Keyword | RowForm::Text | RowForm::Geo => fast.u64(&column.name)?,
+        RowForm::Unsigned | RowForm::Keyword | RowForm::Text(_) | RowForm::Geo => fast.u64(&column.name)?,
     })
 }
 

@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use tantivy::columnar::{BytesColumn, Column, Dictionary, StrColumn, TermOrdHit};
 use tantivy::{SegmentReader, TantivyError};
 use tideline_condition::Node;
@@ -79,8 +80,8 @@ pub enum SortValue {
 pub struct RowHit {
     /// Position of the row, with its key.
     pub mark: RowMark,
-    /// Distances in meters, for sort keys by distance, in their order.
-    pub distances: Vec<f64>,
+    /// Distances in meters, for sort keys by distance, in their order; `None` for a row without a geo point.
+    pub distances: Vec<Option<f64>>,
 }
 
 /// Page of a search.
@@ -181,8 +182,12 @@ impl RowIndex {
             let mut distances = Vec::new();
             for source in &sources {
                 let value = source.value(document)?;
-                if let (Values::Distance(..), SortValue::Bits(bits)) = (&source.values, &value) {
-                    distances.push(f64::from_bits(*bits));
+                match (&source.values, &value) {
+                    (Values::Distance(..), SortValue::Bits(bits)) => {
+                        distances.push(Some(f64::from_bits(*bits)));
+                    }
+                    (Values::Distance(..), _) => distances.push(None),
+                    _ => {}
                 }
                 values.push(value);
             }
@@ -198,7 +203,8 @@ impl RowIndex {
 /// Position of a document in the order of a search, comparable within its segment.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    values: Vec<(bool, u64)>,
+    /// Values of the sort keys; true for a missing value.
+    values: SmallVec<[(bool, u64); 2]>,
     key: u64,
 }
 
@@ -237,7 +243,7 @@ impl Source {
                     RowForm::Float => Values::Bits(fast.f64(&column.name)?.to_u64_monotonic()),
                     RowForm::Boolean => Values::Bits(fast.bool(&column.name)?.to_u64_monotonic()),
                     RowForm::Keyword => fast.str(&column.name)?.map_or(Values::Nothing, Values::Text),
-                    RowForm::Text => Values::Nothing,
+                    RowForm::Text(_) => Values::Nothing,
                 }
             }
         };

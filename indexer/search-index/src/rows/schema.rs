@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `key` | stored key: a term, to remove the document, and a column, to read it |
 //! | `time` | time of the row, for the time-to-live |
-//! | `present` | a term per column that has a value |
+//! | `shape` | a term that lists the columns that have a value; the rows of a table have few shapes |
 //! | `c0`, `c1`, … | values of an indexed column: terms and a column for keywords, terms with positions for texts, only a column otherwise |
 //! | `c0_lat`, `c0_lon` | coordinates of geo points, whose field `c0` holds their cells |
 //!
@@ -18,13 +18,12 @@ use tantivy::schema::{
 };
 use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
 use tideline_condition::ValueRef;
+use tideline_condition::analyzer::analyzed;
 use tideline_condition::geo::cell_of;
-use tideline_condition::text::words_at;
+use tideline_model::SearchAnalyzer;
 
 use super::{RowColumn, RowDocument, RowForm};
 
-/// Name of the tokenizer that splits texts into words as conditions do.
-pub(super) const WORDS: &str = "words";
 /// Maximum size of a keyword or word in the index, in bytes. Longer values are not indexed.
 pub const KEYWORD_BYTES_MAX: usize = 32 << 10;
 
@@ -33,7 +32,7 @@ pub const KEYWORD_BYTES_MAX: usize = 32 << 10;
 pub(super) struct Fields {
     pub(super) key: Field,
     pub(super) time: Field,
-    pub(super) present: Field,
+    pub(super) shape: Field,
     pub(super) columns: Vec<ColumnFields>,
 }
 
@@ -55,7 +54,7 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
     let mut builder = Schema::builder();
     let key = builder.add_bytes_field(KEY, BytesOptions::default().set_indexed().set_fast());
     let time = builder.add_i64_field(TIME, INDEXED | FAST);
-    let present = builder.add_bytes_field("present", BytesOptions::default().set_indexed());
+    let shape = builder.add_bytes_field("shape", BytesOptions::default().set_indexed());
     let mut fields = Vec::with_capacity(columns.len());
     for (number, column) in columns.iter().enumerate() {
         let name = format!("c{number}");
@@ -70,9 +69,9 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
                 let options = TextOptions::default().set_indexing_options(terms).set_fast("raw");
                 builder.add_text_field(&name, options)
             }
-            RowForm::Text => {
+            RowForm::Text(analyzer) => {
                 let terms = TextFieldIndexing::default()
-                    .set_tokenizer(WORDS)
+                    .set_tokenizer(&tokenizer_name(analyzer))
                     .set_fieldnorms(false)
                     .set_index_option(IndexRecordOption::WithFreqsAndPositions);
                 builder.add_text_field(&name, TextOptions::default().set_indexing_options(terms))
@@ -98,7 +97,7 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
     let fields = Fields {
         key,
         time,
-        present,
+        shape,
         columns: fields,
     };
     (builder.build(), fields)
@@ -120,23 +119,23 @@ impl Fields {
         let mut document = TantivyDocument::new();
         document.add_bytes(self.key, row.key());
         document.add_i64(self.time, row.time());
+        let mut shape = vec![0; self.columns.len().div_ceil(8)];
         for (number, column) in self.columns.iter().enumerate() {
-            let mut is_present = false;
             row.each_value(number, &mut |value| {
-                is_present = true;
+                shape[number / 8] |= 1 << (number % 8);
                 column.add(&mut document, value);
             });
-            if is_present {
-                document.add_bytes(self.present, &present(number));
-            }
         }
+        document.add_bytes(self.shape, &shape);
         document
     }
 }
 
-/// Returns the term of the documents that have a value in a column.
-pub(super) fn present(column: usize) -> [u8; 4] {
-    (column as u32).to_be_bytes()
+/// Returns true if the rows of a shape have a value in a column.
+pub(super) fn has_column(shape: &[u8], column: usize) -> bool {
+    shape
+        .get(column / 8)
+        .is_some_and(|bits| bits & 1 << (column % 8) != 0)
 }
 
 impl ColumnFields {
@@ -145,7 +144,7 @@ impl ColumnFields {
             (RowForm::Keyword, ValueRef::Text(text)) if text.len() <= KEYWORD_BYTES_MAX => {
                 document.add_text(self.values, text);
             }
-            (RowForm::Text, ValueRef::Text(text)) => document.add_text(self.values, text),
+            (RowForm::Text(_), ValueRef::Text(text)) => document.add_text(self.values, text),
             (RowForm::Signed, ValueRef::Signed(number)) => document.add_i64(self.values, number),
             (RowForm::Unsigned, ValueRef::Unsigned(number)) => document.add_u64(self.values, number),
             // Both zeros are the same number.
@@ -163,14 +162,20 @@ impl ColumnFields {
     }
 }
 
-/// Returns the analyzer that splits texts as the conditions on words do.
-pub(super) fn words_analyzer() -> TextAnalyzer {
-    TextAnalyzer::from(WordTokenizer)
+/// Returns the name of the tokenizer of an analyzer. The schema of an index holds it, so an index with another analyzer is
+/// built again.
+pub(super) fn tokenizer_name(analyzer: SearchAnalyzer) -> String {
+    format!("{analyzer:?}")
 }
 
-/// Tokenizer over [`words_at`].
+/// Returns the tokenizer that splits texts as the conditions on words do.
+pub(super) fn tokenizer(analyzer: SearchAnalyzer) -> TextAnalyzer {
+    TextAnalyzer::from(WordTokenizer(analyzer))
+}
+
+/// Tokenizer over [`analyzed`].
 #[derive(Debug, Clone, Copy)]
-struct WordTokenizer;
+struct WordTokenizer(SearchAnalyzer);
 
 /// Words of a text.
 struct Words {
@@ -182,7 +187,8 @@ impl Tokenizer for WordTokenizer {
     type TokenStream<'a> = Words;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> Words {
-        let words = words_at(text).filter(|word| word.word.len() <= KEYWORD_BYTES_MAX);
+        let words = analyzed(self.0, text).into_iter();
+        let words = words.filter(|word| word.word.len() <= KEYWORD_BYTES_MAX);
         let tokens = words.enumerate().map(|(position, word)| Token {
             offset_from: word.at.start,
             offset_to: word.at.end,

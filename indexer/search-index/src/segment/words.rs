@@ -5,7 +5,8 @@
 use roaring::RoaringBitmap;
 use tantivy::postings::TermInfo;
 use tideline_condition::Subject;
-use tideline_condition::text::{Close, TextTest, Word, is_word};
+use tideline_condition::text::{Close, SearchedWords, TextTest, Word, is_word};
+use tideline_model::SearchAnalyzer;
 
 use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
 use crate::close_term::CloseTerm;
@@ -59,7 +60,7 @@ impl SegmentView<'_> {
     pub(super) fn anywhere(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let properties = self.properties()?;
         let anywhere = |word: &Word| -> tantivy::Result<RoaringBitmap> {
-            let word_alone = TextTest::Words(vec![word.clone()]);
+            let word_alone = TextTest::Words(SearchedWords::new(SearchAnalyzer::Words, vec![word.clone()]));
             let mut found = self.measured(&|text| word_alone.matches(text))?;
             for terms in &properties {
                 found |= self.documents_with(terms, word)?;

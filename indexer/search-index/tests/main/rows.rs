@@ -13,14 +13,19 @@ use tideline_condition::operators::{
     Between, Compare, Equals, Exists, Fuzzy, In, Near, NotEquals, Phrase, Prefix, Regex, Suffix, Wildcard,
     Words,
 };
-use tideline_condition::{Condition, Literal, Matcher, Record, Subject, Test, ValueRef};
-use tideline_model::{GeoPoint, KeyRange};
+use tideline_condition::{Condition, ConditionError, Literal, Matcher, Record, Subject, Test, ValueRef};
+use tideline_model::{GeoPoint, KeyRange, SearchAnalyzer, SearchLanguage};
+use tideline_runtime::MemoryAccount;
 use tideline_search_index::rows::{
     RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 13] = [
+    "red wines",
+    "wining 東京都",
+    "京都",
+    "reds in 東京 wine",
     "",
     "a",
     "red",
@@ -57,10 +62,17 @@ impl Cell {
 }
 
 /// Columns of the tested index: name, form, and whether a row can have several values.
-const COLUMNS: [(&str, RowForm, bool); 8] = [
+const COLUMNS: [(&str, RowForm, bool); 11] = [
     ("word", RowForm::Keyword, false),
     ("labels", RowForm::Keyword, true),
-    ("title", RowForm::Text, true),
+    ("title", RowForm::Text(SearchAnalyzer::Words), true),
+    (
+        "body",
+        RowForm::Text(SearchAnalyzer::Language(SearchLanguage::English)),
+        true,
+    ),
+    ("part", RowForm::Text(SearchAnalyzer::Ngram(2)), false),
+    ("cjk", RowForm::Text(SearchAnalyzer::Cjk), false),
     ("count", RowForm::Signed, false),
     ("size", RowForm::Unsigned, false),
     ("price", RowForm::Float, true),
@@ -103,7 +115,7 @@ impl Record for Row {
 
 fn cell(form: RowForm) -> BoxedStrategy<Cell> {
     match form {
-        RowForm::Keyword | RowForm::Text => select(&TEXTS[..])
+        RowForm::Keyword | RowForm::Text(_) => select(&TEXTS[..])
             .prop_map(|text| Cell::Text(text.to_owned()))
             .boxed(),
         RowForm::Signed => select(vec![i64::MIN, -3, 0, 7, i64::MAX])
@@ -201,16 +213,20 @@ fn test(form: RowForm) -> BoxedStrategy<Test> {
             }),
         ]
         .boxed(),
-        RowForm::Text => prop_oneof![
-            (select(vec!["wine", "red WINE", "dry", "über", "wnie"]), 0..2_u8).prop_map(
-                |(text, distance)| {
+        RowForm::Text(_) => prop_oneof![
+            (
+                select(vec![
+                    "wine", "red WINE", "wines", "東京", "in", "ed wi", "dry", "über", "wnie"
+                ]),
+                0..2_u8
+            )
+                .prop_map(|(text, distance)| {
                     Words {
                         text: text.into(),
                         distance,
                     }
                     .into()
-                }
-            ),
+                }),
             (
                 select(vec!["red wine", "wine red", "wine", "wine red wine", "rde wine"]),
                 0..3_u8
@@ -251,13 +267,25 @@ fn condition() -> impl Strategy<Value = Condition> {
 }
 
 fn sort() -> impl Strategy<Value = Vec<RowSort>> {
-    let sortable = [0, 1, 3, 4, 5, 6];
+    let sortable = [0, 1, 6, 7, 8, 9];
     let by = prop_oneof![
         6 => select(sortable.to_vec()).prop_map(RowSortBy::Column),
-        1 => Just(RowSortBy::Distance(7, GeoPoint::new(29.0, 10.0).expect("a point"))),
+        1 => Just(RowSortBy::Distance(10, GeoPoint::new(29.0, 10.0).expect("a point"))),
     ];
     let key = (by, any::<bool>()).prop_map(|(by, is_descending)| RowSort { by, is_descending });
     prop::collection::vec(key, 0..3)
+}
+
+/// Compiles a condition with the analyzers of the columns.
+fn compiled(condition: &Condition) -> Result<Matcher, ConditionError> {
+    let analyzer_of = |subject: &Subject| {
+        let of_column = COLUMNS.iter().find_map(|(name, form, _)| match form {
+            RowForm::Text(analyzer) if *subject == Subject::Column((*name).to_owned()) => Some(*analyzer),
+            _ => None,
+        });
+        of_column.unwrap_or_default()
+    };
+    Matcher::compile_analyzed(condition, &analyzer_of, &MemoryAccount::unlimited(), &|| false)
 }
 
 fn columns() -> Vec<RowColumn> {
@@ -373,11 +401,11 @@ proptest! {
             match change {
                 Change::Put(key, time, cells) => {
                     let row = Row { key: vec![b'k', key], time, cells };
-                    index.put(&row).expect("a writer");
+                    index.replace(vec![row.key.clone()], vec![index.document(&row)]).expect("a writer");
                     rows.insert(row.key.clone(), row);
                 }
                 Change::Delete(key) => {
-                    index.delete(&[b'k', key]).expect("a writer");
+                    index.replace(vec![vec![b'k', key]], Vec::new()).expect("a writer");
                     rows.remove(&vec![b'k', key]);
                 }
                 Change::DeleteRange(from, to) => {
@@ -400,7 +428,7 @@ proptest! {
         }
         for (condition, sort, limit, expired_at) in searches {
             // Literals of different kinds, and inverted bounds, are refused.
-            let Ok(matcher) = Matcher::new(&condition) else { continue };
+            let Ok(matcher) = compiled(&condition) else { continue };
             index.check(matcher.root()).expect("every column has the needed form");
             let mut expected: Vec<&Row> = committed
                 .values()
@@ -424,7 +452,9 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
             time: 0,
             cells: vec![Vec::new(); COLUMNS.len()],
         };
-        index.put(&row).expect("a writer");
+        index
+            .replace(vec![row.key.clone()], vec![index.document(&row)])
+            .expect("a writer");
         index
             .commit(&RowPosition {
                 end: 7,
@@ -476,7 +506,7 @@ fn tests_that_an_index_cannot_decide_are_refused() {
         (
             "missing",
             Exists(true).into(),
-            "is not in the search index; it has the columns word, labels, title",
+            "is not in the search index; it has the columns word, labels, title, body",
         ),
         (
             "title",
@@ -511,7 +541,7 @@ fn tests_that_an_index_cannot_decide_are_refused() {
     ] {
         let condition = Condition::leaf(Subject::Column(column.to_owned()), test);
         let nested = Condition::And(vec![Condition::Not(Box::new(condition))]);
-        let matcher = Matcher::new(&nested).expect("a valid condition");
+        let matcher = compiled(&nested).expect("a valid condition");
         let error = index.check(matcher.root()).expect_err("it cannot be decided");
         assert!(error.contains(said), "{error}");
     }

@@ -1,4 +1,6 @@
 //! Row of a table as input of its document in a search index.
+//!
+//! The origins of the indexed columns are resolved once per index, and rows are decoded without copies.
 
 use std::sync::Arc;
 

@@ -8,9 +8,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use hashbrown::HashSet;
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::{KeyRange, SequenceNumber};
-use tideline_search_index::rows::{RowIndexError, RowPosition};
+use tideline_search_index::rows::{Document, RowIndexError, RowPosition};
 use tideline_wide_table::{QueueState, RowChange, StoredRow, WideError, WideStore};
 
 use super::IndexOfRows;
@@ -22,15 +24,13 @@ pub(super) const THREAD: &str = "row-indexer";
 /// Memory of the writer of an index, in bytes. Tantivy needs at least 15 MB.
 pub(super) const HEAP_BYTES: usize = 20_000_000;
 /// Maximum time that a change waits before its commit starts.
-const COMMIT_DELAY: Duration = Duration::from_secs(1);
+const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
 const COMMIT_CHANGES: usize = 100_000;
 /// Number of changes that are taken at once.
 const TAKEN_MAX: usize = 1_000;
 /// Time without changes after which the memory of the writer is released.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
-/// Pause after a failure.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Interval at which the documents of expired rows are removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Page of rows that one step of a build reads.
@@ -94,28 +94,18 @@ impl Indexer {
         Start { position, is_fresh }
     }
 
-    /// Runs until the queue is closed.
+    /// Runs until the queue is closed or the index fails. A failed index is opened and built again by
+    /// [`Engine::follow_searches`](crate::Engine::follow_searches).
     pub(super) fn run(&self, start: Start) {
-        tideline_runtime::background::enter();
-        let mut start = Some(start);
-        while let Some(begun) = start.take() {
-            match self.follow(begun) {
-                Ok(()) => return,
-                Err(failure) => {
-                    tracing::warn!(error = %failure, index = self.index.id.0, "a search index of rows failed; it is built again");
-                    {
-                        let mut status = self.index.status.lock();
-                        status.last_error = Some(failure.to_string());
-                        status.is_built = false;
-                    }
-                    self.rows.abandon_search(self.index.id);
-                    if self.rows.wait_search_closed(self.index.id, RETRY_AFTER) {
-                        return;
-                    }
-                    start = Some(self.start(None));
-                }
-            }
-        }
+        let Err(failure) = self.follow(start) else {
+            return;
+        };
+        tracing::warn!(error = %failure, index = self.index.id.0, "a search index of rows failed; it is built again");
+        self.rows.abandon_search(self.index.id);
+        let mut status = self.index.status.lock();
+        status.last_error = Some(failure.to_string());
+        status.is_built = false;
+        status.has_failed = true;
     }
 
     /// Follows the changes until the queue is closed or the index fails.
@@ -175,21 +165,19 @@ impl Indexer {
 
     /// Takes changes from the queue and indexes their rows. Returns the number of changes.
     fn take(&self, work: &mut Work) -> Result<usize, Failure> {
-        let index = &self.index.index;
         let taken = self.rows.take_changes(self.index.id, TAKEN_MAX);
+        let mut keys = HashSet::new();
         for change in &taken.changes {
             match change {
+                RowChange::Row(key) => drop(keys.insert(key.clone())),
+                // Rows of the range that were written again since are changes of their own.
                 RowChange::Range(range) => {
-                    index.delete_range(range)?;
-                    // Rows of the range that were written again since are changes of their own.
+                    self.index_rows(std::mem::take(&mut keys))?;
+                    self.index.index.delete_range(range)?;
                 }
-                RowChange::Row(key) => match self.rows.row(self.index.table, key) {
-                    Ok(Some(row)) => self.put(&row)?,
-                    Ok(None) | Err(WideError::NoTable(_)) => index.delete(key)?,
-                    Err(error) => return Err(error.into()),
-                },
             }
         }
+        self.index_rows(keys)?;
         work.position.end = work.position.end.max(taken.end.0);
         self.count(work, taken.changes.len());
         Ok(taken.changes.len())
@@ -202,14 +190,27 @@ impl Indexer {
         work.count += more;
     }
 
-    fn put(&self, row: &StoredRow) -> Result<(), Failure> {
+    /// Replaces the documents of rows by those of their current state.
+    fn index_rows(&self, keys: HashSet<Bytes>) -> Result<(), Failure> {
+        let mut documents = Vec::with_capacity(keys.len());
+        for key in &keys {
+            match self.rows.row(self.index.table, key) {
+                Ok(Some(row)) => documents.push(self.document(&row)?),
+                Ok(None) | Err(WideError::NoTable(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let keys = keys.into_iter().map(|key| key.to_vec()).collect();
+        Ok(self.index.index.replace(keys, documents)?)
+    }
+
+    fn document(&self, row: &StoredRow) -> Result<Document, Failure> {
         let damaged = |reason| WideError::Damaged {
             table: self.index.table,
             reason,
         };
         let document = self.sources.row(row).map_err(damaged)?;
-        self.index.index.put(&document)?;
-        Ok(())
+        Ok(self.index.index.document(&document))
     }
 
     /// Indexes the next page of rows of a build.
@@ -226,9 +227,10 @@ impl Indexer {
             Err(WideError::NoTable(_)) => return Ok(()),
             page => page?,
         };
-        for row in &page.rows {
-            self.put(row)?;
-        }
+        let documents = page.rows.iter().map(|row| self.document(row));
+        let documents = documents.collect::<Result<Vec<_>, _>>()?;
+        let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
+        self.index.index.replace(keys, documents)?;
         self.count(work, page.rows.len());
         self.index.status.lock().rows_read += page.rows.len() as u64;
         match page.next {

@@ -92,7 +92,7 @@ fn put_search_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result
         ),
         (
             "row_search_lag_seconds",
-            "Time since the oldest change that searches do not find yet; 0 if there is none",
+            "Time since the oldest change that searches do not find yet; 0 without changes",
             |(_, backlog)| backlog.age.unwrap_or_default().as_secs_f64(),
         ),
     ];

@@ -126,7 +126,7 @@ pub(super) struct ShownRow {
     columns: Members,
     /// Distances in meters, one per sort key of a search by distance.
     #[serde(default)]
-    distances: Vec<f64>,
+    distances: Vec<Option<f64>>,
     /// Texts that a search has matched.
     #[serde(default)]
     highlights: Vec<RowHighlight>,
@@ -163,7 +163,7 @@ fn table(rows: &[Option<ShownRow>]) -> Grid {
         });
         let mut cells: Vec<String> = key.chain(found).collect();
         cells.extend((0..distances).map(|at| {
-            let meters = row.distances.get(at);
+            let meters = row.distances.get(at).copied().flatten();
             meters.map(|meters| format!("{meters:.1}")).unwrap_or_default()
         }));
         let matches: Vec<String> = row.highlights.iter().map(marked).collect();

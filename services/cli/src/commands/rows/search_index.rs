@@ -42,7 +42,8 @@ pub(crate) struct CreateArguments {
     #[arg(value_name = "INDEX")]
     name: String,
     /// Column and the form in which its values are indexed: keyword, text, number, time, bool or geo; a column may be
-    /// repeated with other forms
+    /// repeated with other forms. text can be followed by an analyzer: text:english (or another language), text:ngram3 or
+    /// text:cjk
     #[arg(value_name = "COLUMN=FORM", required = true)]
     columns: Vec<String>,
     /// Replace the index of this name; it serves searches until the new one is built
@@ -144,10 +145,23 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     }
 }
 
-/// Parses a column with its form: `COLUMN=FORM`.
+/// Parses a column with its form, and the analyzer of texts: `COLUMN=FORM` or `COLUMN=text:ANALYZER`.
 fn column(text: &str) -> Result<Value> {
     match text.rsplit_once('=') {
-        Some((name, form)) if !name.is_empty() => Ok(json!({"column": name, "as": form})),
+        Some((name, form)) if !name.is_empty() => {
+            let Some((form, analyzer)) = form.split_once(':') else {
+                return Ok(json!({"column": name, "as": form}));
+            };
+            let length = analyzer
+                .strip_prefix("ngram")
+                .and_then(|length| length.parse::<u8>().ok());
+            let analyzer = match (analyzer, length) {
+                (_, Some(length)) => json!({"ngram": length}),
+                ("words" | "cjk", _) => json!(analyzer),
+                (language, None) => json!({"language": language}),
+            };
+            Ok(json!({"column": name, "as": form, "analyzer": analyzer}))
+        }
         _ => Err(CliError::usage(format!(
             "{text}: expected COLUMN=FORM, such as title=text"
         ))),
@@ -183,6 +197,14 @@ mod tests {
             column("a=b=text").expect("valid"),
             json!({"column": "a=b", "as": "text"})
         );
+        for (text, analyzer) in [
+            ("a=text:english", json!({"language": "english"})),
+            ("a=text:ngram3", json!({"ngram": 3})),
+            ("a=text:cjk", json!("cjk")),
+        ] {
+            let expected = json!({"column": "a", "as": "text", "analyzer": analyzer});
+            assert_eq!(column(text).expect("valid"), expected);
+        }
         for wrong in ["title", "=text", ""] {
             assert_eq!(column(wrong).expect_err(wrong).exit_status(), 2, "{wrong:?}");
         }

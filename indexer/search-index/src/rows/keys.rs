@@ -1,0 +1,48 @@
+//! Removal of documents by their keys, many at a time.
+//!
+//! A removal per key would cost tantivy an operation with a query of its own. One query with all keys of a batch looks them
+//! up in the dictionary of each segment.
+
+use std::sync::Arc;
+
+use tantivy::query::{BitSetDocSet, ConstScorer, EnableScoring, Explanation, Query, Scorer, Weight};
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{BitSet, DocId, Score, SegmentReader};
+
+/// Query that matches the documents with these keys.
+#[derive(Debug, Clone)]
+pub(super) struct KeysQuery {
+    pub(super) field: Field,
+    /// Keys in ascending order.
+    pub(super) keys: Arc<Vec<Vec<u8>>>,
+}
+
+impl Query for KeysQuery {
+    fn weight(&self, _: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Weight for KeysQuery {
+    fn scorer(&self, segment: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
+        let terms = segment.inverted_index(self.field)?;
+        let mut found = BitSet::with_max_value(segment.max_doc());
+        for key in self.keys.iter() {
+            let Some(info) = terms.terms().get(key)? else {
+                continue;
+            };
+            let mut postings = terms.read_block_postings_from_terminfo(&info, IndexRecordOption::Basic)?;
+            while !postings.docs().is_empty() {
+                for document in postings.docs() {
+                    found.insert(*document);
+                }
+                postings.advance();
+            }
+        }
+        Ok(Box::new(ConstScorer::new(BitSetDocSet::from(found), boost)))
+    }
+
+    fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
+        Ok(Explanation::new("keys of rows", 1.0))
+    }
+}
