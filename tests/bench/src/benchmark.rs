@@ -86,6 +86,7 @@ impl Benchmark {
                 Group::Otlp => self.run_otlp(report)?,
                 Group::Rows => self.run_rows(report)?,
                 Group::Deletes => self.run_deletes(report)?,
+                Group::Search => self.run_search(report)?,
             }
         }
         if !self.keep {

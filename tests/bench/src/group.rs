@@ -27,6 +27,8 @@ pub(crate) enum Group {
     Rows,
     /// Ten million rows, nine of ten of which are deleted one by one.
     Deletes,
+    /// Ten million rows with a search index.
+    Search,
 }
 
 impl FromStr for Group {
@@ -45,9 +47,10 @@ impl FromStr for Group {
             "otlp" => Ok(Self::Otlp),
             "rows" => Ok(Self::Rows),
             "deletes" => Ok(Self::Deletes),
+            "search" => Ok(Self::Search),
             _ => Err(format!(
                 "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
-                 prometheus, otlp, rows and deletes"
+                 prometheus, otlp, rows, deletes and search"
             )),
         }
     }

@@ -77,6 +77,7 @@ mod promql;
 mod queries;
 mod report;
 mod rows;
+mod search;
 mod selections;
 mod server;
 mod set;

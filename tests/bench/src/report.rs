@@ -46,6 +46,8 @@ pub(crate) enum Unit {
     Microseconds,
     /// Bytes per timeline.
     BytesPerTimeline,
+    /// Bytes per row.
+    BytesPerRow,
     /// Thousands of timelines per second of CPU time.
     ThousandTimelinesPerCpuSecond,
     /// Thousands of rows per second of wall-clock time.
@@ -133,6 +135,7 @@ impl Unit {
             Self::MegabytesPerSecond => "MB/s",
             Self::Microseconds => "µs",
             Self::BytesPerTimeline => "B/timeline",
+            Self::BytesPerRow => "B/row",
             Self::ThousandTimelinesPerCpuSecond => "k timelines/CPU-s",
             Self::ThousandRowsPerSecond => "k rows/s",
             Self::ThousandRowsPerCpuSecond => "k rows/CPU-s",

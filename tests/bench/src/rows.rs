@@ -518,7 +518,7 @@ pub(crate) fn pages(server: &Server, table: &str, rows: u64, count: usize) -> Re
     Ok(Latencies::of(took))
 }
 
-fn check(holds: bool, found: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn check(holds: bool, found: impl FnOnce() -> String) -> Result<()> {
     match holds {
         true => Ok(()),
         false => Err(BenchError::Wrong {

@@ -150,3 +150,14 @@ pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);
 pub(crate) const ROWS_DELETED: Wanted = Wanted::AtMost(1.2);
 /// Seconds until ready after a kill with a full row buffer.
 pub(crate) const ROWS_READY: Wanted = Wanted::AtMost(2.0);
+/// Thousands of rows per second of server CPU time: batches of 1,000 rows with a search index of five columns, until they
+/// are flushed and indexed.
+pub(crate) const SEARCH_WRITES: Wanted = Wanted::AtLeast(25.0);
+/// Seconds, longest during these writes: time from a write until searches find it.
+pub(crate) const SEARCH_LAG: Wanted = Wanted::AtMost(3.0);
+/// Bytes on disk per row: search index of five short columns.
+pub(crate) const SEARCH_DISK: Wanted = Wanted::AtMost(60.0);
+/// Milliseconds at the client, 99th percentile: search of ten million rows by three conditions, page of 20.
+pub(crate) const SEARCH_P99: Wanted = Wanted::AtMost(30.0);
+/// Milliseconds at the client, 99th percentile: counts of a million rows by 1,000 values.
+pub(crate) const SEARCH_FACETS: Wanted = Wanted::AtMost(40.0);
