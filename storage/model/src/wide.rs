@@ -363,7 +363,7 @@ pub struct SearchIndexSpec {
     pub id: u32,
     /// Name, unique within the table.
     pub name: String,
-    /// Indexed columns: columns of the rows, declared or not, and logical columns of the key.
+    /// Indexed columns: columns of the rows that are declared, by name or by a pattern, and logical columns of the key.
     pub columns: Vec<SearchColumnSpec>,
 }
 

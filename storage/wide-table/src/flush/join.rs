@@ -7,7 +7,6 @@ use bytes::Bytes;
 use tideline_backend::{Row, RowChange};
 
 use super::TableFlush;
-use super::packer::size;
 use crate::error::Result;
 
 /// Number of blocks that are read at once.
@@ -63,7 +62,6 @@ impl TableFlush<'_> {
         for block in &group {
             rows.extend(self.rows_of(block)?);
         }
-        debug_assert!(rows.iter().map(size).sum::<usize>() > 0);
         let value = self.packer.block(&rows).map_err(|reason| self.damaged(reason))?;
         let last = group.pop().map(|block| block.key);
         let deleted = group.into_iter().map(|block| RowChange {
