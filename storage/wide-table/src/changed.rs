@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Change that a search index must follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RowChange {
+pub enum SearchChange {
     /// The row with this stored key was written or deleted.
     Row(Bytes),
     /// All rows whose stored keys are in the range were deleted. Some may have been written again since.
@@ -35,7 +35,7 @@ pub enum RowChange {
 #[derive(Debug, Default)]
 pub struct TakenChanges {
     /// Changes in the order of the journal.
-    pub changes: Vec<RowChange>,
+    pub changes: Vec<SearchChange>,
     /// Position to confirm: all changes below this sequence have been taken.
     pub end: SequenceNumber,
 }
@@ -47,8 +47,6 @@ pub struct SearchBacklog {
     pub changes: u64,
     /// Time since the oldest change that is not confirmed; `None` without changes.
     pub age: Option<Duration>,
-    /// All changes below this sequence are visible in the index.
-    pub confirmed: SequenceNumber,
 }
 
 /// Start of an indexer.
@@ -83,9 +81,24 @@ pub(crate) struct SearchQueues {
     changed: Condvar,
 }
 
+/// Who takes the changes of a queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// No indexer has started yet. The changes are kept for it, and a flush waits for it.
+    #[default]
+    Expected,
+    /// An indexer takes the changes, and a flush waits for it.
+    Open,
+    /// The index has failed, or a flush has stopped waiting for it. Changes are not kept; the index is built again.
+    Abandoned,
+    /// The indexer has ended. The changes are kept for the next one, but a flush does not wait.
+    Closed,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<(SequenceNumber, Instant, RowChange)>,
+    phase: Phase,
+    waiting: VecDeque<(SequenceNumber, Instant, SearchChange)>,
     /// Number and time of the changes that were taken and are not confirmed.
     taken: (u64, Option<Instant>),
     /// Sequence after the newest change.
@@ -94,27 +107,34 @@ struct Queue {
     confirmed: u64,
     /// Position that a flush or a reader waits for.
     wanted: u64,
-    /// True while an indexer takes the changes. A flush does not wait for a closed queue.
-    is_open: bool,
-    is_abandoned: bool,
+}
+
+impl From<&Change> for SearchChange {
+    fn from(change: &Change) -> Self {
+        match change {
+            Change::Row { key, .. } => Self::Row(key.clone()),
+            Change::DeleteRange(range) => Self::Range(range.clone()),
+        }
+    }
 }
 
 impl Queue {
-    fn push(&mut self, sequence: SequenceNumber, changes: &[Change]) {
+    fn push(&mut self, sequence: SequenceNumber, changes: impl Iterator<Item = SearchChange>) {
         let now = Instant::now();
-        self.waiting.extend(changes.iter().map(|change| {
-            let change = match change {
-                Change::Row { key, .. } => RowChange::Row(key.clone()),
-                Change::DeleteRange(range) => RowChange::Range(range.clone()),
-            };
-            (sequence, now, change)
-        }));
+        self.waiting.extend(changes.map(|change| (sequence, now, change)));
         self.pushed = self.pushed.max(sequence.0 + 1);
+    }
+
+    /// Drops the changes, and keeps no further ones until the queue is opened again.
+    fn abandon(&mut self) {
+        self.phase = Phase::Abandoned;
+        self.waiting.clear();
+        self.taken = (0, None);
     }
 
     /// Returns true if a change waits for longer than `age` although an indexer takes the changes.
     fn is_behind(&self, age: Duration) -> bool {
-        self.is_open && self.oldest().is_some_and(|oldest| oldest.elapsed() > age)
+        self.phase == Phase::Open && self.oldest().is_some_and(|oldest| oldest.elapsed() > age)
     }
 
     /// Returns the time of the oldest change that is not confirmed.
@@ -136,22 +156,23 @@ impl Queue {
 }
 
 impl SearchQueues {
-    /// Adds the changes of a replayed entry, before any indexer has started.
-    pub(crate) fn replay(&self, index: TableId, sequence: SequenceNumber, changes: &[Change]) {
-        self.queues
-            .lock()
-            .entry(index)
-            .or_default()
-            .push(sequence, changes);
+    /// Adds the changes of a replayed entry to the queues of these indexes.
+    pub(crate) fn replay(&mut self, indexes: &[TableId], sequence: SequenceNumber, changes: &[Change]) {
+        for index in indexes {
+            let queue = self.queues.get_mut().entry(*index).or_default();
+            queue.push(sequence, changes.iter().map(SearchChange::from));
+        }
     }
 
     /// Adds the changes of an entry to the queues of these indexes.
-    pub(crate) fn push(&self, indexes: &[TableId], sequence: SequenceNumber, changes: &[Change]) {
+    pub(crate) fn push(&self, indexes: &[TableId], sequence: SequenceNumber, changes: &[SearchChange]) {
         let mut queues = self.queues.lock();
         for index in indexes {
-            // Without a queue no indexer has started yet. It will read the current rows.
-            if let Some(queue) = queues.get_mut(index).filter(|queue| !queue.is_abandoned) {
-                queue.push(sequence, changes);
+            // A new index has no queue yet. Its indexer will read the current rows.
+            if let Some(queue) = queues.get_mut(index)
+                && queue.phase != Phase::Abandoned
+            {
+                queue.push(sequence, changes.iter().cloned());
             }
         }
         drop(queues);
@@ -173,7 +194,8 @@ impl SearchQueues {
             let Some(queue) = queues.get_mut(&index) else {
                 return target;
             };
-            if queue.confirmed >= target || !queue.is_open || queue.is_abandoned {
+            let is_followed = matches!(queue.phase, Phase::Expected | Phase::Open);
+            if queue.confirmed >= target || !is_followed {
                 return target;
             }
             if queue.confirmed > progress {
@@ -185,8 +207,7 @@ impl SearchQueues {
                     index = index.0,
                     "a search index does not follow; it is built again"
                 );
-                queue.is_abandoned = true;
-                queue.waiting.clear();
+                queue.abandon();
                 self.changed.notify_all();
                 return target;
             }
@@ -196,6 +217,12 @@ impl SearchQueues {
 }
 
 impl WideStore {
+    /// Announces the indexer of an index: from now on changes are kept for it, and a flush waits for it. Call this before
+    /// rows are written after a start. The indexer calls [`open_search`](Self::open_search) later.
+    pub fn expect_search(&self, index: TableId) {
+        self.searches.queues.lock().entry(index).or_default();
+    }
+
     /// Begins to pass the changes of a table to an indexer. `position` is the position of the index on disk; `None` for
     /// an empty index. Call this before the indexer reads any row.
     pub fn open_search(
@@ -212,9 +239,10 @@ impl WideStore {
         let mut queues = self.searches.queues.lock();
         let queue = queues.entry(index).or_default();
         // An abandoned queue has lost changes.
-        let position = position.filter(|position| position.0 >= flushed && !queue.is_abandoned);
+        let has_all = queue.phase != Phase::Abandoned;
+        let position = position.filter(|position| position.0 >= flushed && has_all);
         queue.skip_to(position.map_or(flushed, |position| position.0));
-        (queue.is_open, queue.is_abandoned) = (true, false);
+        queue.phase = Phase::Open;
         SearchStart {
             is_current: position.is_some(),
             position: SequenceNumber(queue.confirmed),
@@ -223,8 +251,10 @@ impl WideStore {
 
     /// Ends the passing of changes. Later changes are kept for the next indexer of the index.
     pub fn close_search(&self, index: TableId) {
-        if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
-            queue.is_open = false;
+        if let Some(queue) = self.searches.queues.lock().get_mut(&index)
+            && queue.phase != Phase::Abandoned
+        {
+            queue.phase = Phase::Closed;
         }
         self.searches.changed.notify_all();
     }
@@ -238,9 +268,7 @@ impl WideStore {
     /// Drops the changes of an index that has failed, and keeps no further ones until it is opened again.
     pub fn abandon_search(&self, index: TableId) {
         if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
-            queue.is_abandoned = true;
-            queue.waiting.clear();
-            queue.taken = (0, None);
+            queue.abandon();
         }
         self.searches.changed.notify_all();
     }
@@ -282,8 +310,8 @@ impl WideStore {
         loop {
             match queues.get(&index) {
                 None => return QueueState::Closed,
-                Some(queue) if !queue.is_open => return QueueState::Closed,
-                Some(queue) if queue.is_abandoned => return QueueState::Abandoned,
+                Some(queue) if queue.phase == Phase::Closed => return QueueState::Closed,
+                Some(queue) if queue.phase == Phase::Abandoned => return QueueState::Abandoned,
                 Some(queue) => {
                     let is_wanted = queue.wanted > queue.confirmed;
                     if is_wanted || !queue.waiting.is_empty() {
@@ -360,7 +388,6 @@ impl WideStore {
         Some(SearchBacklog {
             changes: queue.taken.0 + queue.waiting.len() as u64,
             age: oldest.map(|oldest| oldest.elapsed()),
-            confirmed: SequenceNumber(queue.confirmed),
         })
     }
 }

@@ -44,6 +44,11 @@ impl Expiry {
             .is_some_and(|ttl| time.saturating_add(ttl.after) <= self.now)
     }
 
+    /// Returns the latest time of data that has expired; `None` if data never expires.
+    pub(crate) fn newest_expired(&self) -> Option<i64> {
+        self.ttl.map(|ttl| self.now.saturating_sub(ttl.after))
+    }
+
     /// Returns an encoded row without its expired parts; `None` if the row has expired.
     ///
     /// # Errors

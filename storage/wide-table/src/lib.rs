@@ -52,7 +52,7 @@ pub mod value;
 mod write;
 
 pub use build::BuildStep;
-pub use changed::{QueueState, RowChange, SearchBacklog, SearchStart, TakenChanges};
+pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};
 pub use error::{Damage, Result, WideError};
 pub use index::Index;

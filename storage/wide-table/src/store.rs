@@ -108,9 +108,9 @@ impl Replay for WideReplay {
         let table = entry.table;
         let request = entry.request;
         let versions_max = rules.versions_max;
-        for search in &rules.searches {
-            replayed.searches.replay(*search, sequence, &entry.changes);
-        }
+        replayed
+            .searches
+            .replay(&rules.searches, sequence, &entry.changes);
         replayed
             .active
             .apply(table, entry.changes, sequence, versions_max)?;
@@ -197,11 +197,7 @@ impl WideStore {
     ///
     /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist.
     pub fn expired_at(&self, table: TableId) -> error::Result<Option<i64>> {
-        let rules = self.rules(table)?;
-        Ok(rules.ttl.map(|ttl| {
-            let now = self.log.trusted_now().now.nanos();
-            now.saturating_sub(ttl.after)
-        }))
+        Ok(self.expiry(self.rules(table)?.as_ref()).newest_expired())
     }
 
     /// Returns the number of versions that a table or index currently keeps per column.

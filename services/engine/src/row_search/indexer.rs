@@ -13,7 +13,7 @@ use hashbrown::HashSet;
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::{KeyRange, SequenceNumber};
 use tideline_search_index::rows::{Document, RowIndexError, RowPosition};
-use tideline_wide_table::{QueueState, RowChange, StoredRow, WideError, WideStore};
+use tideline_wide_table::{QueueState, SearchChange, StoredRow, WideError, WideStore};
 
 use super::IndexOfRows;
 use super::document::Sources;
@@ -169,9 +169,9 @@ impl Indexer {
         let mut keys = HashSet::new();
         for change in &taken.changes {
             match change {
-                RowChange::Row(key) => drop(keys.insert(key.clone())),
+                SearchChange::Row(key) => drop(keys.insert(key.clone())),
                 // Rows of the range that were written again since are changes of their own.
-                RowChange::Range(range) => {
+                SearchChange::Range(range) => {
                     self.index_rows(std::mem::take(&mut keys))?;
                     self.index.index.delete_range(range)?;
                 }

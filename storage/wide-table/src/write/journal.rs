@@ -11,6 +11,7 @@ use tideline_log::{LogEntry, ModelError, Refusal, RequestRecord};
 use tideline_model::{Durability, SequenceNumber, TableId};
 
 use super::Seen;
+use crate::changed::SearchChange;
 use crate::entry::{Change, Entry};
 use crate::store::WideStore;
 use crate::unchanged::SeenRange;
@@ -122,23 +123,23 @@ impl LogEntry for WideEntry {
         };
         // Keys and mutations share the memory of the encoded entry, which the log also keeps among its recent entries.
         let entry = Entry::decode(&self.encoded)?;
+        let searched: Vec<SearchChange> = match rules.searches.is_empty() {
+            true => Vec::new(),
+            false => entry.changes.iter().map(SearchChange::from).collect(),
+        };
         let all = std::iter::once((entry.table, entry.changes, rules.versions_max));
         let of_indexes = entry.index_changes.into_iter();
         // The entries of a dropped index have no readers.
         let of_indexes = of_indexes.filter(|(index, _)| tables.contains(*index));
         let all = all.chain(of_indexes.map(|(index, changes)| (index, changes, 1)));
         let state = self.store.state();
-        let mut searched = None;
         for (table, changes, versions_max) in all {
-            if table == self.entry.table && !rules.searches.is_empty() {
-                searched = Some(changes.clone());
-            }
             *self.store.committed.lock().entry(table).or_default() += changes.len() as u64;
             state.active.apply(table, changes, sequence, versions_max)?;
         }
         // An indexer reads the rows of the changes, so they must be applied before.
-        if let Some(changes) = searched {
-            self.store.searches.push(&rules.searches, sequence, &changes);
+        if !searched.is_empty() {
+            self.store.searches.push(&rules.searches, sequence, &searched);
         }
         Ok(())
     }

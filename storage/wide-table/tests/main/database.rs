@@ -13,7 +13,9 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
-use tideline_model::{Clock, KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
+use tideline_model::{
+    Clock, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec,
+};
 use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Index, Mutation,
     RowOutcome, RowWrite, Settings, StoredRow, Update, WideModel, WideReplay, WideStore, WriteOptions,
@@ -78,6 +80,20 @@ impl Database {
         let mut spec = manifest.tables[&TABLE].spec.clone();
         let wide = spec.wide.as_deref_mut().expect("a wide table");
         wide.indexes = serde_json::from_value(indexes.clone()).expect("valid indexes");
+        self.set_spec(spec);
+    }
+
+    /// Gives the table one search index.
+    pub(crate) fn add_search(&self, index: TableId) {
+        let manifest = self.threads.log().manifest();
+        let mut spec = manifest.tables[&TABLE].spec.clone();
+        let wide = spec.wide.as_deref_mut().expect("a wide table");
+        let columns = serde_json::json!([{"column": "a", "as": "number"}]);
+        wide.search_indexes = vec![SearchIndexSpec {
+            id: index.0,
+            name: "all".into(),
+            columns: serde_json::from_value(columns).expect("valid columns"),
+        }];
         self.set_spec(spec);
     }
 

@@ -5,6 +5,7 @@ mod database;
 mod indexes;
 mod model;
 mod reading;
+mod search_queues;
 mod transactions;
 mod ttl;
 mod writing;
