@@ -13,6 +13,8 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | tables by model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
+//! | `declared_columns` | types and numbers of the columns of a wide table |
+//! | [`row_search`] | search indexes over rows |
 //! | [`resolve`] | look-up of the timeline of a raw series key |
 //! | [`mod@write`] | write of a batch: acknowledged points and rejects |
 //! | `bounds` | timestamps that a table accepts |
@@ -76,6 +78,7 @@ pub mod catalog;
 pub mod check;
 pub mod clean;
 pub mod copying;
+mod declared_columns;
 pub mod delete;
 mod directory;
 pub mod engine;

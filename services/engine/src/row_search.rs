@@ -9,6 +9,7 @@
 
 mod document;
 mod indexer;
+pub(crate) mod settings;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,13 +19,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
-use tideline_key_codec::layout::KeyLayout;
-use tideline_model::wide::TtlScope;
-use tideline_model::{
-    ColumnSpec, ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, SequenceNumber,
-    TableId, TableModel, TableSpec, WideSpec,
-};
-use tideline_pattern::Glob;
+use tideline_model::{SearchIndexSpec, SequenceNumber, TableId, TableModel, TableSpec, WideSpec};
 use tideline_runtime::{Reservation, SupervisedThread};
 pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
@@ -37,13 +32,11 @@ use tideline_wide_table::WideStore;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::indexes::INDEX_NAME_BYTES_MAX;
 use crate::wide_table::WideTable;
 use document::Sources;
 use indexer::Indexer;
+use settings::columns_of;
 
-/// Maximum number of columns of a search index.
-pub const SEARCH_COLUMNS_MAX: usize = 1_000;
 /// Age of the oldest change that an index does not hold, above which writes to its table wait.
 const LAG_MAX: Duration = Duration::from_secs(1);
 /// Maximum time that a write waits for a search index.
@@ -429,7 +422,7 @@ impl Engine {
 
     fn open_search_index(&self, table: &Arc<WideTable>, spec: &SearchIndexSpec) -> Result<Open> {
         let id = TableId(spec.id);
-        let columns = columns_of(table.settings(), &spec.columns)?;
+        let columns = columns_of(table.declared(), &spec.columns)?;
         let memory = self
             .settings
             .memory
@@ -568,152 +561,6 @@ impl Engine {
         self.alter_table(table.table().name().as_str(), spec)?;
         Ok(())
     }
-}
-
-/// Checks the search indexes of new or altered settings.
-pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> {
-    let names: HashSet<&str> = wide
-        .search_indexes
-        .iter()
-        .map(|index| index.name.as_str())
-        .collect();
-    if names.len() > indexes_max {
-        return Err(EngineError::OverLimit {
-            what: "number of search indexes",
-            limit: indexes_max as u64,
-            actual: names.len() as u64,
-        });
-    }
-    if !names.is_empty() && wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell) {
-        return Err(EngineError::Invalid(
-            "a table whose cells expire one by one cannot have a search index; use ttl_of `row`".into(),
-        ));
-    }
-    for index in &wide.search_indexes {
-        if index.name.is_empty() || index.name.len() > INDEX_NAME_BYTES_MAX {
-            return Err(EngineError::Invalid(format!(
-                "the name of a search index has {} bytes; 1 to {INDEX_NAME_BYTES_MAX} are allowed",
-                index.name.len()
-            )));
-        }
-        if index.columns.is_empty() {
-            return Err(EngineError::Invalid(format!(
-                "search index {:?} has no columns; list at least one",
-                index.name
-            )));
-        }
-        if index.columns.len() > SEARCH_COLUMNS_MAX {
-            return Err(EngineError::OverLimit {
-                what: "number of columns of a search index",
-                limit: SEARCH_COLUMNS_MAX as u64,
-                actual: index.columns.len() as u64,
-            });
-        }
-        let mut known = HashSet::new();
-        columns_of(wide, &index.columns)
-            .map_err(|error| EngineError::Invalid(format!("search index {:?}: {error}", index.name)))?;
-        for column in &index.columns {
-            check_analyzer(column)?;
-            if !known.insert((&column.column, column.form)) {
-                return Err(EngineError::Invalid(format!(
-                    "search index {:?} lists the column {:?} twice as {}",
-                    index.name,
-                    column.column,
-                    column.form.name()
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks the analyzer of a column.
-fn check_analyzer(column: &SearchColumnSpec) -> Result<()> {
-    match (column.form, column.analyzer) {
-        (SearchForm::Text, SearchAnalyzer::Ngram(length)) if !(2..=4).contains(&length) => {
-            Err(EngineError::Invalid(format!(
-                "column {:?}: ngram of {length} characters; 2 to 4 are possible",
-                column.column
-            )))
-        }
-        (SearchForm::Text, _) | (_, SearchAnalyzer::Words) => Ok(()),
-        _ => Err(EngineError::Invalid(format!(
-            "column {:?}: only a column indexed as text has an analyzer",
-            column.column
-        ))),
-    }
-}
-
-/// Returns the indexed columns with the forms that follow from their types.
-///
-/// # Errors
-///
-/// Returns [`EngineError::Invalid`] for a column without a declared type, or whose type does not have the form.
-fn columns_of(wide: &WideSpec, columns: &[SearchColumnSpec]) -> Result<Vec<RowColumn>> {
-    let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
-    let layout = layout.map_err(|error| EngineError::Invalid(error.to_string()))?;
-    let type_of = |name: &str| {
-        let mut keys = layout.logical().iter();
-        if let Some(key) = keys.find(|key| key.name == name) {
-            return Some(key.kind.column_type());
-        }
-        let is_of = |column: &&ColumnSpec| match column.is_pattern() {
-            true => Glob::new(column.name.clone()).matches(name.as_bytes()),
-            false => column.name == name,
-        };
-        // A declared name has precedence over patterns.
-        let mut declared: Vec<&ColumnSpec> = wide.columns.iter().filter(is_of).collect();
-        declared.sort_by_key(|column| column.is_pattern());
-        declared.first().map(|column| column.column_type)
-    };
-    let mut compiled = Vec::with_capacity(columns.len());
-    for column in columns {
-        let name = &column.column;
-        let Some(declared) = type_of(name) else {
-            return Err(EngineError::Invalid(format!(
-                "column {name:?} is neither declared nor part of the key; declare it with its type first"
-            )));
-        };
-        let form = form_of(declared, column).ok_or_else(|| {
-            EngineError::Invalid(format!(
-                "column {name:?} has the type {declared}, which cannot be indexed as {}; possible are {}",
-                column.form.name(),
-                forms_of(declared)
-            ))
-        })?;
-        compiled.push(RowColumn {
-            name: name.clone(),
-            form,
-        });
-    }
-    Ok(compiled)
-}
-
-/// Returns the form of the values of a type; `None` if the type does not have this form.
-fn form_of(declared: ColumnType, column: &SearchColumnSpec) -> Option<RowForm> {
-    use ColumnType as Type;
-    Some(match (column.form, declared) {
-        (SearchForm::Keyword, Type::String | Type::Decimal | Type::Binary | Type::Json) => RowForm::Keyword,
-        (SearchForm::Text, Type::String | Type::Json) => RowForm::Text(column.analyzer),
-        (SearchForm::Number, Type::I64) | (SearchForm::Time, Type::Timestamp) => RowForm::Signed,
-        (SearchForm::Number, Type::U64) => RowForm::Unsigned,
-        (SearchForm::Number, Type::F64 | Type::Decimal | Type::Json) => RowForm::Float,
-        (SearchForm::Bool, Type::Bool | Type::Json) => RowForm::Boolean,
-        (SearchForm::Geo, Type::Json) => RowForm::Geo,
-        _ => return None,
-    })
-}
-
-fn forms_of(declared: ColumnType) -> String {
-    let forms = SearchForm::ALL.into_iter().filter(|form| {
-        let column = SearchColumnSpec {
-            column: String::new(),
-            form: *form,
-            analyzer: SearchAnalyzer::default(),
-        };
-        form_of(declared, &column).is_some()
-    });
-    forms.map(SearchForm::name).collect::<Vec<_>>().join(", ")
 }
 
 fn names(specs: &[SearchIndexSpec]) -> String {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec};
-use tideline_pattern::Glob;
 use tideline_wide_table::{ColumnName, Index};
 
+use crate::declared_columns::DeclaredColumns;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::row_search::check_searches;
+use crate::row_search::settings::check_searches;
 use crate::tables::Table;
 
 /// Maximum number of declared columns and patterns of a table.
@@ -27,13 +27,7 @@ pub const VERSIONS_MAX: u32 = 1_000;
 pub struct WideTable {
     table: Table,
     spec: Arc<TableSpec>,
-    layout: KeyLayout,
-    /// Number and type of each declared column. The number is 0 for columns that rows store by name.
-    declared: HashMap<String, (u32, ColumnType)>,
-    /// Names of the declared columns by number.
-    names: HashMap<u32, String>,
-    /// Patterns in declaration order; the first that matches gives the type.
-    patterns: Vec<(Glob, ColumnType)>,
+    columns: DeclaredColumns,
     /// Secondary indexes, in the order of their creation.
     indexes: Vec<Arc<Index>>,
 }
@@ -41,23 +35,9 @@ pub struct WideTable {
 impl WideTable {
     fn new(table: Table, spec: Arc<TableSpec>) -> Result<Self> {
         let wide = settings_of(&spec)?;
-        let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
-        let layout = layout.map_err(|error| EngineError::Invalid(error.to_string()))?;
-        let (patterns, declared): (Vec<&ColumnSpec>, Vec<&ColumnSpec>) =
-            wide.columns.iter().partition(|column| column.is_pattern());
-        let names = declared.iter().map(|column| (column.number, column.name.clone()));
-        let numbers = declared
-            .iter()
-            .map(|column| (column.name.clone(), (column.number, column.column_type)));
         Ok(Self {
-            layout,
+            columns: DeclaredColumns::new(wide)?,
             indexes: Index::all_of(wide).map_err(EngineError::Invalid)?,
-            names: names.collect(),
-            declared: numbers.collect(),
-            patterns: patterns
-                .iter()
-                .map(|column| (Glob::new(column.name.clone()), column.column_type))
-                .collect(),
             table,
             spec,
         })
@@ -79,7 +59,7 @@ impl WideTable {
 
     /// Returns the layout of the key.
     pub fn layout(&self) -> &KeyLayout {
-        &self.layout
+        self.columns.layout()
     }
 
     /// Returns the secondary indexes, in the order of their creation.
@@ -114,45 +94,35 @@ impl WideTable {
         }
     }
 
+    /// Returns the columns that the settings declare.
+    pub(crate) fn declared(&self) -> &DeclaredColumns {
+        &self.columns
+    }
+
     /// Returns the type of a key column or of a declared column; `None` for other columns.
     pub fn type_of(&self, name: &str) -> Option<ColumnType> {
-        let key = self.layout.logical().iter().find(|column| column.name == name);
-        match key {
-            Some(key) => Some(key.kind.column_type()),
-            None => self.declared.get(name).map(|(_, column_type)| *column_type),
-        }
+        self.columns.type_of(name)
+    }
+
+    /// Returns the type of a column that the key, a declaration or a pattern gives it; `None` for other columns.
+    pub fn column_type(&self, name: &str) -> Option<ColumnType> {
+        self.columns.column_type(name)
     }
 
     /// Returns the names and numbers of the declared columns that rows store by number, in no particular order.
     pub fn declared_names(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.names
-            .iter()
-            .filter(|(number, _)| **number > 0)
-            .map(|(number, name)| (name.as_str(), *number))
+        self.columns.names()
     }
 
     /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
     /// one.
     pub fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {
-        match self.declared.get(name) {
-            Some((0, column_type)) => {
-                return (ColumnName::Named(name.to_owned().into()), Some(*column_type));
-            }
-            Some((number, column_type)) => return (ColumnName::Declared(*number), Some(*column_type)),
-            None => {}
-        }
-        let mut patterns = self.patterns.iter();
-        let pattern = patterns.find(|(pattern, _)| pattern.matches(name.as_bytes()));
-        let name = ColumnName::Named(name.to_owned().into());
-        (name, pattern.map(|(_, column_type)| *column_type))
+        self.columns.column(name)
     }
 
     /// Returns the name of a stored column; `None` for a declared column that was removed from the settings.
     pub fn name_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<&'n str> {
-        match column {
-            ColumnName::Declared(number) => self.names.get(number).map(String::as_str),
-            ColumnName::Named(name) => Some(name),
-        }
+        self.columns.name_of(column)
     }
 }
 

@@ -294,7 +294,7 @@ fn key_of(index: &IndexOfRows, table: &WideTable, key: &FacetKey) -> Result<Key>
             })?
         }
     };
-    let declared = table.type_of(&key.column).or(table.column(&key.column).1);
+    let declared = table.column_type(&key.column);
     let by = match (&key.interval, key.near, key.grid) {
         (Some(width), ..) => interval(&key.column, column, form, declared, width)?,
         (_, Some(place), _) => {
@@ -369,7 +369,7 @@ fn metric_of(
 ) -> Result<Metric> {
     let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
     let (number, form) = column_of(index, &metric.column, "number or time", is_number)?;
-    let declared = table.type_of(&metric.column).or(table.column(&metric.column).1);
+    let declared = table.column_type(&metric.column);
     let is_time = declared == Some(ColumnType::Timestamp);
     if metric.functions.is_empty() || metric.functions.len() > METRICS_MAX {
         return Err(RowsError::Invalid(format!(

@@ -1,0 +1,146 @@
+//! Settings of search indexes over rows: their checks, and the forms of the indexed columns.
+//!
+//! The form of a column in the index follows from its declared type and from the form that the settings ask for.
+
+use hashbrown::HashSet;
+use tideline_model::wide::TtlScope;
+use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, WideSpec};
+use tideline_search_index::rows::{RowColumn, RowForm};
+
+use crate::declared_columns::DeclaredColumns;
+use crate::error::{EngineError, Result};
+use crate::indexes::INDEX_NAME_BYTES_MAX;
+
+/// Maximum number of columns of a search index.
+const SEARCH_COLUMNS_MAX: usize = 1_000;
+
+/// Checks the search indexes of new or altered settings.
+pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> {
+    let names: HashSet<&str> = wide
+        .search_indexes
+        .iter()
+        .map(|index| index.name.as_str())
+        .collect();
+    if names.len() > indexes_max {
+        return Err(EngineError::OverLimit {
+            what: "number of search indexes",
+            limit: indexes_max as u64,
+            actual: names.len() as u64,
+        });
+    }
+    if !names.is_empty() && wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell) {
+        return Err(EngineError::Invalid(
+            "a table whose cells expire one by one cannot have a search index; use ttl_of `row`".into(),
+        ));
+    }
+    let known = DeclaredColumns::new(wide)?;
+    for index in &wide.search_indexes {
+        if index.name.is_empty() || index.name.len() > INDEX_NAME_BYTES_MAX {
+            return Err(EngineError::Invalid(format!(
+                "the name of a search index has {} bytes; 1 to {INDEX_NAME_BYTES_MAX} are allowed",
+                index.name.len()
+            )));
+        }
+        if index.columns.is_empty() {
+            return Err(EngineError::Invalid(format!(
+                "search index {:?} has no columns; list at least one",
+                index.name
+            )));
+        }
+        if index.columns.len() > SEARCH_COLUMNS_MAX {
+            return Err(EngineError::OverLimit {
+                what: "number of columns of a search index",
+                limit: SEARCH_COLUMNS_MAX as u64,
+                actual: index.columns.len() as u64,
+            });
+        }
+        columns_of(&known, &index.columns)
+            .map_err(|error| EngineError::Invalid(format!("search index {:?}: {error}", index.name)))?;
+        let mut listed = HashSet::new();
+        for column in &index.columns {
+            check_analyzer(column)?;
+            if !listed.insert((&column.column, column.form)) {
+                return Err(EngineError::Invalid(format!(
+                    "search index {:?} lists the column {:?} twice as {}",
+                    index.name,
+                    column.column,
+                    column.form.name()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the analyzer of a column.
+fn check_analyzer(column: &SearchColumnSpec) -> Result<()> {
+    match (column.form, column.analyzer) {
+        (SearchForm::Text, SearchAnalyzer::Ngram(length)) if !(2..=4).contains(&length) => {
+            Err(EngineError::Invalid(format!(
+                "column {:?}: ngram of {length} characters; 2 to 4 are possible",
+                column.column
+            )))
+        }
+        (SearchForm::Text, _) | (_, SearchAnalyzer::Words) => Ok(()),
+        _ => Err(EngineError::Invalid(format!(
+            "column {:?}: only a column indexed as text has an analyzer",
+            column.column
+        ))),
+    }
+}
+
+/// Returns the indexed columns with the forms that follow from their types.
+///
+/// # Errors
+///
+/// Returns [`EngineError::Invalid`] for a column without a declared type, or whose type does not have the form.
+pub(super) fn columns_of(known: &DeclaredColumns, columns: &[SearchColumnSpec]) -> Result<Vec<RowColumn>> {
+    let mut compiled = Vec::with_capacity(columns.len());
+    for column in columns {
+        let name = &column.column;
+        let Some(declared) = known.column_type(name) else {
+            return Err(EngineError::Invalid(format!(
+                "column {name:?} is neither declared nor part of the key; declare it with its type first"
+            )));
+        };
+        let form = form_of(declared, column).ok_or_else(|| {
+            EngineError::Invalid(format!(
+                "column {name:?} has the type {declared}, which cannot be indexed as {}; possible are {}",
+                column.form.name(),
+                forms_of(declared)
+            ))
+        })?;
+        compiled.push(RowColumn {
+            name: name.clone(),
+            form,
+        });
+    }
+    Ok(compiled)
+}
+
+/// Returns the form of the values of a type; `None` if the type does not have this form.
+fn form_of(declared: ColumnType, column: &SearchColumnSpec) -> Option<RowForm> {
+    use ColumnType as Type;
+    Some(match (column.form, declared) {
+        (SearchForm::Keyword, Type::String | Type::Decimal | Type::Binary | Type::Json) => RowForm::Keyword,
+        (SearchForm::Text, Type::String | Type::Json) => RowForm::Text(column.analyzer),
+        (SearchForm::Number, Type::I64) | (SearchForm::Time, Type::Timestamp) => RowForm::Signed,
+        (SearchForm::Number, Type::U64) => RowForm::Unsigned,
+        (SearchForm::Number, Type::F64 | Type::Decimal | Type::Json) => RowForm::Float,
+        (SearchForm::Bool, Type::Bool | Type::Json) => RowForm::Boolean,
+        (SearchForm::Geo, Type::Json) => RowForm::Geo,
+        _ => return None,
+    })
+}
+
+fn forms_of(declared: ColumnType) -> String {
+    let forms = SearchForm::ALL.into_iter().filter(|form| {
+        let column = SearchColumnSpec {
+            column: String::new(),
+            form: *form,
+            analyzer: SearchAnalyzer::default(),
+        };
+        form_of(declared, &column).is_some()
+    });
+    forms.map(SearchForm::name).collect::<Vec<_>>().join(", ")
+}
