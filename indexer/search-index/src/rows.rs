@@ -118,7 +118,7 @@ pub struct RowIndex {
     fields: Fields,
     index: Index,
     reader: IndexReader,
-    /// The writer takes much memory, so it exists only while there is work.
+    /// Created by the first change.
     writer: Mutex<Option<IndexWriter>>,
     heap_bytes: usize,
 }
@@ -266,7 +266,17 @@ impl RowIndex {
         Ok(self.reader.reload()?)
     }
 
-    /// Waits for running merges and releases the memory of the writer. Changes since the last commit are lost.
+    /// Makes segments that were merged since the last commit visible to searches.
+    ///
+    /// # Errors
+    ///
+    /// An error of the file system.
+    pub fn reload(&self) -> Result<()> {
+        Ok(self.reader.reload()?)
+    }
+
+    /// Waits for running merges and releases the writer, with its memory and its lock on the folder. Changes since the
+    /// last commit are lost.
     ///
     /// # Errors
     ///

@@ -3,7 +3,6 @@
 //! The index counts in its own codes; this module checks requests, and converts the values to the types of the table.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ const RINGS_MAX: usize = 100;
 /// Planned count.
 #[derive(Debug)]
 pub struct Facets {
-    index: Arc<IndexOfRows>,
+    index: IndexOfRows,
     matcher: Option<RowMatcher>,
     keys: Vec<Key>,
     metrics: Vec<Metric>,

@@ -3,7 +3,6 @@
 //! The index yields the keys of a page in the order of the search. Each row is then read, and tested again: a row that
 //! was changed since the index was updated is returned only if it still matches.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tideline_engine::condition::Node;
@@ -36,7 +35,7 @@ const BYTES_PER_DOCUMENT: u64 = 1;
 /// Planned search.
 #[derive(Debug)]
 pub struct Search {
-    index: Arc<IndexOfRows>,
+    index: IndexOfRows,
     matcher: Option<RowMatcher>,
     sort: Vec<RowSort>,
     after: Option<RowMark>,

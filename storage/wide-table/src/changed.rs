@@ -81,23 +81,24 @@ pub(crate) struct SearchQueues {
     changed: Condvar,
 }
 
-/// Who takes the changes of a queue.
+/// Phase of the indexer of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// No indexer has started yet. The changes are kept for it, and a flush waits for it.
+    /// It has not opened the index yet.
     #[default]
     Expected,
-    /// An indexer takes the changes, and a flush waits for it.
+    /// It takes the changes.
     Open,
-    /// The index has failed, or a flush has stopped waiting for it. Changes are not kept; the index is built again.
-    Abandoned,
-    /// The indexer has ended. The changes are kept for the next one, but a flush does not wait.
+    /// It ends, or has ended. Flushes do not wait for it.
     Closed,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     phase: Phase,
+    /// True after the index has failed, or a flush has stopped waiting for it. No changes are kept, because the index must
+    /// be built again.
+    is_abandoned: bool,
     waiting: VecDeque<(SequenceNumber, Instant, SearchChange)>,
     /// Number and time of the changes that were taken and are not confirmed.
     taken: (u64, Option<Instant>),
@@ -127,7 +128,7 @@ impl Queue {
 
     /// Drops the changes, and keeps no further ones until the queue is opened again.
     fn abandon(&mut self) {
-        self.phase = Phase::Abandoned;
+        self.is_abandoned = true;
         self.waiting.clear();
         self.taken = (0, None);
     }
@@ -170,7 +171,7 @@ impl SearchQueues {
         for index in indexes {
             // A new index has no queue yet. Its indexer will read the current rows.
             if let Some(queue) = queues.get_mut(index)
-                && queue.phase != Phase::Abandoned
+                && !queue.is_abandoned
             {
                 queue.push(sequence, changes.iter().cloned());
             }
@@ -194,8 +195,7 @@ impl SearchQueues {
             let Some(queue) = queues.get_mut(&index) else {
                 return target;
             };
-            let is_followed = matches!(queue.phase, Phase::Expected | Phase::Open);
-            if queue.confirmed >= target || !is_followed {
+            if queue.confirmed >= target || queue.phase == Phase::Closed || queue.is_abandoned {
                 return target;
             }
             if queue.confirmed > progress {
@@ -217,43 +217,44 @@ impl SearchQueues {
 }
 
 impl WideStore {
-    /// Announces the indexer of an index: from now on changes are kept for it, and a flush waits for it. Call this before
-    /// rows are written after a start. The indexer calls [`open_search`](Self::open_search) later.
+    /// Announces an indexer: from now on changes are kept for it, and flushes wait for it. Call this before rows are
+    /// written after a start. The indexer calls [`open_search`](Self::open_search) later.
     pub fn expect_search(&self, index: TableId) {
-        self.searches.queues.lock().entry(index).or_default();
+        let mut queues = self.searches.queues.lock();
+        queues.entry(index).or_default().phase = Phase::Expected;
     }
 
-    /// Begins to pass the changes of a table to an indexer. `position` is the position of the index on disk; `None` for
-    /// an empty index. Call this before the indexer reads any row.
+    /// Begins to pass the changes of a table to an announced indexer. `position` is the position of the index on disk;
+    /// `None` for an empty index. Call this before the indexer reads any row. Returns nothing if the queue was closed
+    /// meanwhile.
     pub fn open_search(
         &self,
         table: TableId,
         index: TableId,
         position: Option<SequenceNumber>,
-    ) -> SearchStart {
+    ) -> Option<SearchStart> {
         let flushed = self
             .state()
             .parts
             .get(&table)
             .map_or(0, |part| part.detail.search_end);
         let mut queues = self.searches.queues.lock();
-        let queue = queues.entry(index).or_default();
+        let queue = queues
+            .get_mut(&index)
+            .filter(|queue| queue.phase == Phase::Expected)?;
         // An abandoned queue has lost changes.
-        let has_all = queue.phase != Phase::Abandoned;
-        let position = position.filter(|position| position.0 >= flushed && has_all);
+        let position = position.filter(|position| position.0 >= flushed && !queue.is_abandoned);
         queue.skip_to(position.map_or(flushed, |position| position.0));
-        queue.phase = Phase::Open;
-        SearchStart {
+        (queue.phase, queue.is_abandoned) = (Phase::Open, false);
+        Some(SearchStart {
             is_current: position.is_some(),
             position: SequenceNumber(queue.confirmed),
-        }
+        })
     }
 
-    /// Ends the passing of changes. Later changes are kept for the next indexer of the index.
+    /// Ends the passing of changes.
     pub fn close_search(&self, index: TableId) {
-        if let Some(queue) = self.searches.queues.lock().get_mut(&index)
-            && queue.phase != Phase::Abandoned
-        {
+        if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
             queue.phase = Phase::Closed;
         }
         self.searches.changed.notify_all();
@@ -311,7 +312,7 @@ impl WideStore {
             match queues.get(&index) {
                 None => return QueueState::Closed,
                 Some(queue) if queue.phase == Phase::Closed => return QueueState::Closed,
-                Some(queue) if queue.phase == Phase::Abandoned => return QueueState::Abandoned,
+                Some(queue) if queue.is_abandoned => return QueueState::Abandoned,
                 Some(queue) => {
                     let is_wanted = queue.wanted > queue.confirmed;
                     if is_wanted || !queue.waiting.is_empty() {

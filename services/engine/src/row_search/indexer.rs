@@ -5,6 +5,7 @@
 //! reflects a row that was read after the change, so the order of changes and pages does not matter. A commit stores the
 //! position in the journal and the position of the build, so that a restart continues there.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,11 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::{KeyRange, SequenceNumber};
-use tideline_search_index::rows::{Document, RowIndexError, RowPosition};
+use tideline_search_index::rows::{Document, RowColumn, RowIndex, RowIndexError, RowPosition};
 use tideline_wide_table::{QueueState, SearchChange, StoredRow, WideError, WideStore};
 
-use super::IndexOfRows;
 use super::document::Sources;
+use super::{IndexPhase, IndexState};
 use crate::row_values::{bytes_of_hex, hex};
 
 /// Name of the thread.
@@ -29,7 +30,7 @@ const COMMIT_DELAY: Duration = Duration::from_millis(500);
 const COMMIT_CHANGES: usize = 100_000;
 /// Number of changes that are taken at once.
 const TAKEN_MAX: usize = 1_000;
-/// Time without changes after which the memory of the writer is released.
+/// Time without changes after which merged segments become visible without a commit.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the documents of expired rows are removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -39,33 +40,48 @@ const BUILD_PAGE: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
-pub(super) struct Indexer {
+/// What the thread of an index needs.
+pub(super) struct Task {
     pub(super) rows: Arc<WideStore>,
+    pub(super) folder: PathBuf,
+    pub(super) columns: Vec<RowColumn>,
     pub(super) sources: Sources,
-    pub(super) index: Arc<IndexOfRows>,
+    pub(super) state: Arc<IndexState>,
     /// Delay of the removal of expired data.
     pub(super) purge_delay: Duration,
 }
 
-/// State at the start of the thread.
-pub(super) struct Start {
-    position: RowPosition,
-    is_fresh: bool,
+/// Runs until the queue is closed or the index fails. A failed index is opened and built again by
+/// [`Engine::follow_searches`](crate::Engine::follow_searches).
+pub(super) fn run(task: Task) {
+    let (rows, state) = (Arc::clone(&task.rows), Arc::clone(&task.state));
+    let ended = Indexer::open(task).and_then(|indexer| match indexer {
+        Some(mut indexer) => indexer.follow_and_release(),
+        None => Ok(()),
+    });
+    let Err(failure) = ended else {
+        return;
+    };
+    tracing::warn!(error = %failure, index = state.id.0, "a search index of rows failed; it is built again");
+    rows.abandon_search(state.id);
+    state.status.lock().last_error = Some(failure.to_string());
+    state.set_phase(IndexPhase::Failed);
 }
 
-/// Work that is not committed.
-struct Work {
+/// Open index, and the work that is not committed.
+struct Indexer {
+    rows: Arc<WideStore>,
+    sources: Sources,
+    state: Arc<IndexState>,
+    purge_delay: Duration,
+    index: Arc<RowIndex>,
+    /// True if the index must be built from no document.
+    is_fresh: bool,
     /// Position of the changes that were taken, and of the build.
     position: RowPosition,
     /// Number of changes and rows since the last commit.
     count: usize,
     since: Instant,
-}
-
-impl Work {
-    fn build_key(&self) -> Option<Vec<u8>> {
-        bytes_of_hex(self.position.build.as_deref()?)
-    }
 }
 
 /// Failure of the index or of a read of rows.
@@ -80,92 +96,94 @@ enum Failure {
 }
 
 impl Indexer {
-    /// Opens the queue of the index. Must be called before the thread starts, so that no change is missed.
-    pub(super) fn start(&self, position: Option<RowPosition>) -> Start {
+    /// Opens the index and its queue. Returns nothing if the queue was closed meanwhile.
+    fn open(task: Task) -> Result<Option<Self>, Failure> {
+        let Task { rows, state, .. } = task;
+        let (index, position) = RowIndex::open(&task.folder, task.columns, HEAP_BYTES)?;
         let end = position.as_ref().map(|position| SequenceNumber(position.end));
-        let start = self.rows.open_search(self.index.table, self.index.id, end);
+        let Some(start) = rows.open_search(state.table, state.id, end) else {
+            return Ok(None);
+        };
         let position = position.filter(|_| start.is_current);
         let is_fresh = position.is_none();
         let position = position.unwrap_or(RowPosition {
             end: start.position.0,
             build: Some(String::new()),
         });
-        self.index.status.lock().is_built = position.build.is_none();
-        Start { position, is_fresh }
+        let index = Arc::clone(state.index.get_or_init(|| Arc::new(index)));
+        state.set_phase(match position.build {
+            None => IndexPhase::Built,
+            Some(_) => IndexPhase::Building,
+        });
+        Ok(Some(Self {
+            rows,
+            sources: task.sources,
+            state,
+            purge_delay: task.purge_delay,
+            index,
+            is_fresh,
+            position,
+            count: 0,
+            since: Instant::now(),
+        }))
     }
 
-    /// Runs until the queue is closed or the index fails. A failed index is opened and built again by
-    /// [`Engine::follow_searches`](crate::Engine::follow_searches).
-    pub(super) fn run(&self, start: Start) {
-        let Err(failure) = self.follow(start) else {
-            return;
-        };
-        tracing::warn!(error = %failure, index = self.index.id.0, "a search index of rows failed; it is built again");
-        self.rows.abandon_search(self.index.id);
-        let mut status = self.index.status.lock();
-        status.last_error = Some(failure.to_string());
-        status.is_built = false;
-        status.has_failed = true;
+    /// Follows the changes, and releases the writer at the end, so that the index can be opened again.
+    fn follow_and_release(&mut self) -> Result<(), Failure> {
+        let ended = self.follow();
+        self.index.release_writer()?;
+        ended
     }
 
     /// Follows the changes until the queue is closed or the index fails.
-    fn follow(&self, start: Start) -> Result<(), Failure> {
-        let index = &self.index.index;
-        let mut work = Work {
-            position: start.position,
-            count: 0,
-            since: Instant::now(),
-        };
-        if start.is_fresh {
-            index.clear()?;
-            self.index.status.lock().rows_read = 0;
-            self.commit(&mut work)?;
+    fn follow(&mut self) -> Result<(), Failure> {
+        if self.is_fresh {
+            self.index.clear()?;
+            self.commit()?;
         }
         let mut expired = Instant::now();
         loop {
-            let patience = match (&work.position.build, work.count) {
+            let patience = match (&self.position.build, self.count) {
                 (Some(_), _) => Duration::ZERO,
                 (None, 0) => IDLE_AFTER,
-                (None, _) => COMMIT_DELAY.saturating_sub(work.since.elapsed()),
+                (None, _) => COMMIT_DELAY.saturating_sub(self.since.elapsed()),
             };
-            let state = self.rows.wait_changes(self.index.id, patience);
+            let state = self.rows.wait_changes(self.state.id, patience);
             match state {
                 QueueState::Closed => break,
-                QueueState::Abandoned => {
-                    return Err(Failure::Behind);
-                }
-                QueueState::Idle if work.count == 0 && work.position.build.is_none() => {
-                    index.release_writer()?;
+                QueueState::Abandoned => return Err(Failure::Behind),
+                // Segments that were merged since the last commit become visible, so the old ones can be deleted.
+                QueueState::Idle if self.count == 0 && self.position.build.is_none() => {
+                    self.index.reload()?;
                 }
                 QueueState::Idle | QueueState::Changes { .. } => {}
             }
-            self.take(&mut work)?;
-            if work.position.build.is_some() {
-                self.build_page(&mut work)?;
+            self.take()?;
+            if self.position.build.is_some() {
+                self.build_page()?;
             }
             if expired.elapsed() >= EXPIRY_INTERVAL {
                 expired = Instant::now();
-                self.remove_expired(&mut work)?;
+                self.remove_expired()?;
             }
             let is_wanted = state == (QueueState::Changes { is_wanted: true });
-            let is_due = work.since.elapsed() >= COMMIT_DELAY || work.count >= COMMIT_CHANGES;
-            if is_wanted || (work.count > 0 && is_due) {
-                self.commit(&mut work)?;
+            let is_due = self.since.elapsed() >= COMMIT_DELAY || self.count >= COMMIT_CHANGES;
+            if is_wanted || (self.count > 0 && is_due) {
+                self.commit()?;
             }
         }
         // The changes that the queue still holds are in the journal, and are taken after the next start. A flush that
         // runs now does not wait, so everything up to here must be committed.
-        while self.take(&mut work)? > 0 {}
-        if work.count > 0 {
-            self.commit(&mut work)?;
+        while self.take()? > 0 {}
+        if self.count > 0 {
+            self.commit()?;
         }
-        index.release_writer()?;
         Ok(())
     }
 
     /// Takes changes from the queue and indexes their rows. Returns the number of changes.
-    fn take(&self, work: &mut Work) -> Result<usize, Failure> {
-        let taken = self.rows.take_changes(self.index.id, TAKEN_MAX);
+    fn take(&mut self) -> Result<usize, Failure> {
+        let taken = self.rows.take_changes(self.state.id, TAKEN_MAX);
         let mut keys = HashSet::new();
         for change in &taken.changes {
             match change {
@@ -173,55 +191,56 @@ impl Indexer {
                 // Rows of the range that were written again since are changes of their own.
                 SearchChange::Range(range) => {
                     self.index_rows(std::mem::take(&mut keys))?;
-                    self.index.index.delete_range(range)?;
+                    self.index.delete_range(range)?;
                 }
             }
         }
         self.index_rows(keys)?;
-        work.position.end = work.position.end.max(taken.end.0);
-        self.count(work, taken.changes.len());
+        self.position.end = self.position.end.max(taken.end.0);
+        self.add_count(taken.changes.len());
         Ok(taken.changes.len())
     }
 
-    fn count(&self, work: &mut Work, more: usize) {
-        if work.count == 0 {
-            work.since = Instant::now();
+    fn add_count(&mut self, more: usize) {
+        if self.count == 0 {
+            self.since = Instant::now();
         }
-        work.count += more;
+        self.count += more;
     }
 
     /// Replaces the documents of rows by those of their current state.
     fn index_rows(&self, keys: HashSet<Bytes>) -> Result<(), Failure> {
         let mut documents = Vec::with_capacity(keys.len());
         for key in &keys {
-            match self.rows.row(self.index.table, key) {
+            match self.rows.row(self.state.table, key) {
                 Ok(Some(row)) => documents.push(self.document(&row)?),
                 Ok(None) | Err(WideError::NoTable(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let keys = keys.into_iter().map(|key| key.to_vec()).collect();
-        Ok(self.index.index.replace(keys, documents)?)
+        Ok(self.index.replace(keys, documents)?)
     }
 
     fn document(&self, row: &StoredRow) -> Result<Document, Failure> {
         let damaged = |reason| WideError::Damaged {
-            table: self.index.table,
+            table: self.state.table,
             reason,
         };
         let document = self.sources.row(row).map_err(damaged)?;
-        Ok(self.index.index.document(&document))
+        Ok(self.index.document(&document))
     }
 
     /// Indexes the next page of rows of a build.
-    fn build_page(&self, work: &mut Work) -> Result<(), Failure> {
+    fn build_page(&mut self) -> Result<(), Failure> {
+        let start = self.position.build.as_deref().and_then(bytes_of_hex);
         let range = KeyRange {
-            start: work.build_key().unwrap_or_default(),
+            start: start.unwrap_or_default(),
             end: None,
         };
         let page = match self
             .rows
-            .page(self.index.table, &range, Direction::Ascending, BUILD_PAGE)
+            .page(self.state.table, &range, Direction::Ascending, BUILD_PAGE)
         {
             // The queue of a dropped table is closed soon.
             Err(WideError::NoTable(_)) => return Ok(()),
@@ -230,38 +249,38 @@ impl Indexer {
         let documents = page.rows.iter().map(|row| self.document(row));
         let documents = documents.collect::<Result<Vec<_>, _>>()?;
         let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
-        self.index.index.replace(keys, documents)?;
-        self.count(work, page.rows.len());
-        self.index.status.lock().rows_read += page.rows.len() as u64;
+        self.index.replace(keys, documents)?;
+        self.add_count(page.rows.len());
+        self.state.status.lock().rows_read += page.rows.len() as u64;
         match page.next {
-            Some(next) => work.position.build = Some(hex(&next.start)),
+            Some(next) => self.position.build = Some(hex(&next.start)),
             None => {
-                work.position.build = None;
-                self.commit(work)?;
-                self.index.set_built();
-                tracing::info!(index = self.index.id.0, "a search index of rows is built");
+                self.position.build = None;
+                self.commit()?;
+                self.state.set_phase(IndexPhase::Built);
+                tracing::info!(index = self.state.id.0, "a search index of rows is built");
             }
         }
         Ok(())
     }
 
     /// Removes the documents of rows that have expired long ago. They are hidden from searches already.
-    fn remove_expired(&self, work: &mut Work) -> Result<(), Failure> {
-        if let Ok(Some(expired)) = self.rows.expired_at(self.index.table) {
+    fn remove_expired(&mut self) -> Result<(), Failure> {
+        if let Ok(Some(expired)) = self.rows.expired_at(self.state.table) {
             let delay = i64::try_from(self.purge_delay.as_nanos()).unwrap_or(i64::MAX);
-            self.index.index.delete_expired(expired.saturating_sub(delay))?;
-            self.count(work, 1);
+            self.index.delete_expired(expired.saturating_sub(delay))?;
+            self.add_count(1);
         }
         Ok(())
     }
 
-    fn commit(&self, work: &mut Work) -> Result<(), Failure> {
-        self.index.index.commit(&work.position)?;
+    fn commit(&mut self) -> Result<(), Failure> {
+        self.index.commit(&self.position)?;
         self.rows
-            .confirm_changes(self.index.id, SequenceNumber(work.position.end));
-        self.index.status.lock().last_error = None;
-        work.count = 0;
-        work.since = Instant::now();
+            .confirm_changes(self.state.id, SequenceNumber(self.position.end));
+        self.state.status.lock().last_error = None;
+        self.count = 0;
+        self.since = Instant::now();
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ fn put_search_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result
         (
             "row_search_ready",
             "1 if a search index is complete, 0 while it is built",
-            |(status, _)| f64::from(u8::from(status.is_built)),
+            |(status, _)| f64::from(u8::from(status.is_built())),
         ),
         (
             "row_search_waiting",

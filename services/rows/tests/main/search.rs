@@ -700,6 +700,38 @@ fn searches_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_page_token_stays_valid_over_a_restart() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    database.create_index(&columns(), false);
+    let mut random = Random::new(1);
+    for _ in 0..30 {
+        database
+            .write(&json!([{"op": "put", "key": key(&mut random), "columns": {"items": random.below(3)}}]));
+    }
+    database.settle();
+    let mut request = json!({"sort": [{"column": "items"}], "limit": 3});
+    let (all, total) = database.search(&request);
+    assert_eq!(all.len() as u64, total);
+    let (mut found, mut next) = (Vec::new(), None);
+    loop {
+        if let Some(next) = next {
+            request["page_token"] = json!(next);
+        }
+        // The search comes right after the start, and waits until the index is open.
+        let (mut page, end) = database.page(&request).expect("a page");
+        found.append(&mut page);
+        next = end.next;
+        if next.is_none() {
+            break;
+        }
+        database.close();
+        database.open();
+    }
+    assert_eq!(found, all);
+}
+
+#[test]
 fn definitions_that_do_not_fit_the_table_are_refused() {
     let disk = MemoryDisk::new(Character::Embedded);
     let database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));

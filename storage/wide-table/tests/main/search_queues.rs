@@ -43,7 +43,9 @@ impl Queue {
 
     fn open(&self, position: Option<u64>) -> SearchStart {
         let position = position.map(SequenceNumber);
-        self.database.store.open_search(TABLE, INDEX, position)
+        self.database.store.expect_search(INDEX);
+        let start = self.database.store.open_search(TABLE, INDEX, position);
+        start.expect("the queue is not closed")
     }
 
     fn put(&self, key: &str) {
@@ -215,6 +217,21 @@ fn a_flush_does_not_wait_for_a_closed_index() {
     queue.database.store.close_search(INDEX);
     assert_eq!(queue.state(), QueueState::Closed);
     assert_ends(&queue.flush());
+}
+
+#[test]
+fn a_queue_that_is_closed_before_it_is_opened_stays_closed() {
+    let queue = Queue::new();
+    let store = &queue.database.store;
+    store.expect_search(INDEX);
+    store.close_search(INDEX);
+    assert_eq!(store.open_search(TABLE, INDEX, None), None);
+    assert_eq!(queue.state(), QueueState::Closed);
+    queue.open(None);
+    store.abandon_search(INDEX);
+    store.close_search(INDEX);
+    assert_eq!(store.open_search(TABLE, INDEX, None), None);
+    assert_eq!(queue.state(), QueueState::Closed);
 }
 
 #[test]
