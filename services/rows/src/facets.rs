@@ -3,13 +3,12 @@
 //! The index counts in its own codes; this module checks requests, and converts the values to the types of the table.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use serde_json::{Value, json};
-use tideline_engine::condition::{Node, ValueRef};
-use tideline_engine::model::{ColumnType, GeoPoint, SequenceNumber, Timestamp};
+use tideline_engine::condition::ValueRef;
+use tideline_engine::model::{ColumnType, GeoPoint, Timestamp};
 use tideline_engine::row_search::{
-    IndexOfRows, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowMetric, RowSums, SortValue,
+    RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowMetric, RowSums, SortValue,
 };
 use tideline_engine::row_values::decimal_of_text;
 use tideline_engine::{Engine, WideTable};
@@ -19,9 +18,8 @@ use tideline_openapi::row_search::{
 };
 use tideline_openapi::time::DurationText;
 
-use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
-use crate::search::{self, WAIT_MAX, backlog, wait};
+use crate::index_filter::IndexFilter;
 
 /// Default of the maximum number of groups in each list.
 const GROUPS_DEFAULT: usize = 10;
@@ -33,13 +31,11 @@ const RINGS_MAX: usize = 100;
 /// Planned count.
 #[derive(Debug)]
 pub struct Facets {
-    index: IndexOfRows,
-    matcher: Option<RowMatcher>,
+    filter: IndexFilter,
     keys: Vec<Key>,
     metrics: Vec<Metric>,
     limit: usize,
     is_by_value: bool,
-    at_least: Option<SequenceNumber>,
 }
 
 /// Key with the type of its values.
@@ -67,19 +63,15 @@ impl Facets {
     ///
     /// [`RowsError::Invalid`] if a column is not in the index in a form that supports its use, and
     /// [`RowsError::OverLimit`] for too many keys, metrics or groups; and the errors of
-    /// [`RowMatcher::for_index`] and [`Engine::search_index`].
+    /// [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and [`Engine::search_index`].
     pub fn new(engine: &Engine, table: &WideTable, request: &FacetRows) -> Result<Self> {
-        let at_least = request
-            .at_least
-            .as_deref()
-            .map(search::parse_position)
-            .transpose()?;
-        let index = engine.search_index(table, request.index.as_deref())?;
-        let matcher = request
-            .filter
-            .as_ref()
-            .map(|filter| RowMatcher::for_index(engine, table, index.index(), filter))
-            .transpose()?;
+        let filter = IndexFilter::new(
+            engine,
+            table,
+            request.index.as_deref(),
+            request.filter.as_ref(),
+            request.at_least.as_deref(),
+        )?;
         if request.metrics.len() > METRICS_MAX {
             return Err(RowsError::over(
                 "number of metrics",
@@ -87,19 +79,17 @@ impl Facets {
                 request.metrics.len() as u64,
             ));
         }
-        let keys = request.by.iter().map(|key| key_of(&index, table, key));
+        let keys = request.by.iter().map(|key| key_of(&filter, table, key));
         let metrics = request
             .metrics
             .iter()
-            .map(|metric| metric_of(&index, table, metric));
+            .map(|metric| metric_of(&filter, table, metric));
         Ok(Self {
             keys: keys.collect::<Result<_>>()?,
             metrics: metrics.collect::<Result<_>>()?,
             limit: request.limit.unwrap_or(GROUPS_DEFAULT),
             is_by_value: request.order == FacetOrder::Value,
-            index,
-            matcher,
-            at_least,
+            filter,
         })
     }
 
@@ -116,14 +106,7 @@ impl Facets {
         table: &WideTable,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<RowFacetList> {
-        wait(
-            engine,
-            table,
-            &self.index,
-            self.at_least,
-            Instant::now() + WAIT_MAX,
-        )?;
-        let _memory = search::memory(engine, &self.index)?;
+        let _memory = self.filter.begin(engine, table)?;
         let by: Vec<RowFacetKey> = self.keys.iter().map(|key| key.by.clone()).collect();
         let metrics = self.metrics.iter().map(|metric| RowMetric {
             column: metric.number,
@@ -134,7 +117,7 @@ impl Facets {
         });
         let metrics: Vec<RowMetric> = metrics.collect();
         let query = RowFacetQuery {
-            root: self.matcher.as_ref().map_or(&Node::All, RowMatcher::root),
+            root: self.filter.root(),
             expired_at: None,
             by: &by,
             metrics: &metrics,
@@ -142,11 +125,11 @@ impl Facets {
             is_by_value: self.is_by_value,
             is_stopped,
         };
-        let facets = engine.facet_rows(table, &self.index, &query)?;
+        let facets = engine.facet_rows(table, self.filter.index(), &query)?;
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        let (waiting, lag_ms) = backlog(engine, &self.index);
+        let (waiting, lag_ms) = self.filter.backlog(engine);
         Ok(RowFacetList {
             rows: facets.rows,
             metrics: self.metrics_of(&facets.metrics),
@@ -267,7 +250,7 @@ fn time(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }
 
-fn key_of(index: &IndexOfRows, table: &WideTable, key: &FacetKey) -> Result<Key> {
+fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key> {
     let members = [key.interval.is_some(), key.near.is_some(), key.grid.is_some()];
     if members.iter().filter(|is_given| **is_given).count() > 1 {
         return Err(RowsError::Invalid(format!(
@@ -284,11 +267,11 @@ fn key_of(index: &IndexOfRows, table: &WideTable, key: &FacetKey) -> Result<Key>
     let is_geo = key.near.is_some() || key.grid.is_some();
     let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
     let (column, form) = match (is_geo, &key.interval) {
-        (true, _) => column_of(index, &key.column, "geo", |form| form == RowForm::Geo)?,
-        (false, Some(_)) => column_of(index, &key.column, "number or time", is_number)?,
+        (true, _) => filter.column("by", &key.column, "geo", |form| form == RowForm::Geo)?,
+        (false, Some(_)) => filter.column("by", &key.column, "number or time", is_number)?,
         (false, None) => {
             let forms = "keyword, number, time or bool";
-            column_of(index, &key.column, forms, |form| {
+            filter.column("by", &key.column, forms, |form| {
                 !matches!(form, RowForm::Geo | RowForm::Text(_))
             })?
         }
@@ -362,12 +345,12 @@ fn interval(
 }
 
 fn metric_of(
-    index: &IndexOfRows,
+    filter: &IndexFilter,
     table: &WideTable,
     metric: &tideline_openapi::row_search::RowMetric,
 ) -> Result<Metric> {
     let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
-    let (number, form) = column_of(index, &metric.column, "number or time", is_number)?;
+    let (number, form) = filter.column("metrics", &metric.column, "number or time", is_number)?;
     let declared = table.column_type(&metric.column);
     let is_time = declared == Some(ColumnType::Timestamp);
     if metric.functions.is_empty() || metric.functions.len() > METRICS_MAX {
@@ -401,24 +384,4 @@ fn metric_of(
         is_time,
         functions: metric.functions.clone(),
     })
-}
-
-/// Returns an indexed column in a form that is possible; as keyword if it has this form.
-fn column_of(
-    index: &IndexOfRows,
-    name: &str,
-    forms: &str,
-    is_possible: impl Fn(RowForm) -> bool,
-) -> Result<(usize, RowForm)> {
-    let columns = index.index().columns();
-    let possible = columns
-        .iter()
-        .enumerate()
-        .filter(|(_, column)| column.name == name && is_possible(column.form));
-    let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
-    let found = found.map(|(number, _)| number);
-    let found = found.ok_or_else(|| {
-        RowsError::Invalid(format!("column {name:?} is not in the search index as {forms}"))
-    })?;
-    Ok((found, columns[found].form))
 }

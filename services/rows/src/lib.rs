@@ -14,6 +14,7 @@
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
 //! | [`search`] | searches through a search index |
+//! | `index_filter` | index, condition and awaited write of a search or count |
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
@@ -30,6 +31,7 @@ pub mod estimate;
 pub mod explain;
 pub mod facets;
 pub mod import;
+mod index_filter;
 pub mod key;
 pub mod read;
 pub mod rekey;

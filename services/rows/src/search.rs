@@ -3,20 +3,15 @@
 //! The index yields the keys of a page in the order of the search. Each row is then read, and tested again: a row that
 //! was changed since the index was updated is returned only if it still matches.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tideline_engine::condition::Node;
-use tideline_engine::model::SequenceNumber;
-use tideline_engine::row_search::{
-    Highlight, IndexOfRows, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy,
-};
-use tideline_engine::runtime::Reservation;
-use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
 use tideline_openapi::timeline::{SortOrder, TextSpan};
 
-use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
+use crate::index_filter::IndexFilter;
 use crate::read::damaged;
 use crate::selection::{RowEncoder as _, Selection};
 use crate::token;
@@ -29,19 +24,15 @@ pub const SEARCH_ROWS_MAX: usize = 1_000;
 pub const SORT_KEYS_MAX: usize = 8;
 /// Maximum time that a search waits for a write.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Memory of a search per document of its index, in bytes: sets of documents of a few levels of the condition.
-const BYTES_PER_DOCUMENT: u64 = 1;
 
 /// Planned search.
 #[derive(Debug)]
 pub struct Search {
-    index: IndexOfRows,
-    matcher: Option<RowMatcher>,
+    filter: IndexFilter,
     sort: Vec<RowSort>,
     after: Option<RowMark>,
     limit: usize,
     has_highlights: bool,
-    at_least: Option<SequenceNumber>,
     /// Bytes that identify the request in page tokens.
     terms: Vec<u8>,
 }
@@ -53,7 +44,7 @@ impl Search {
     ///
     /// [`RowsError::Invalid`] if a column of the condition or of the order is not in the index in a form that supports
     /// it, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort keys; and the
-    /// errors of [`RowMatcher::for_index`] and [`Engine::search_index`].
+    /// errors of [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and [`Engine::search_index`].
     pub fn new(
         engine: &Engine,
         table: &WideTable,
@@ -74,14 +65,14 @@ impl Search {
                 request.sort.len() as u64,
             ));
         }
-        let at_least = request.at_least.as_deref().map(parse_position).transpose()?;
-        let index = engine.search_index(table, request.index.as_deref())?;
-        let matcher = request
-            .filter
-            .as_ref()
-            .map(|filter| RowMatcher::for_index(engine, table, index.index(), filter))
-            .transpose()?;
-        let sort = request.sort.iter().map(|key| sort_of(&index, key));
+        let filter = IndexFilter::new(
+            engine,
+            table,
+            request.index.as_deref(),
+            request.filter.as_ref(),
+            request.at_least.as_deref(),
+        )?;
+        let sort = request.sort.iter().map(|key| sort_of(&filter, key));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
         for part in [
@@ -101,13 +92,11 @@ impl Search {
             None => None,
         };
         Ok(Self {
-            index,
-            matcher,
+            filter,
             sort,
             after,
             limit,
             has_highlights: request.highlight,
-            at_least,
             terms,
         })
     }
@@ -116,9 +105,9 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`EngineError::SearchBehind`] if the index does not reach
-    /// the requested position in time, [`EngineError::Memory`] if no memory is left, and the errors of
-    /// [`Engine::search_rows`] and of `take`.
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SearchBehind`](tideline_engine::EngineError::SearchBehind)
+    /// if the index does not reach the requested position in time, [`Memory`](tideline_engine::EngineError::Memory) if no
+    /// memory is left, and the errors of [`Engine::search_rows`] and of `take`.
     pub fn page(
         &self,
         engine: &Engine,
@@ -127,20 +116,12 @@ impl Search {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<SearchEnd> {
-        wait(
-            engine,
-            table,
-            &self.index,
-            self.at_least,
-            Instant::now() + WAIT_MAX,
-        )?;
-        let _memory = memory(engine, &self.index)?;
-        let root = self.matcher.as_ref().map_or(&Node::All, RowMatcher::root);
+        let _memory = self.filter.begin(engine, table)?;
         let page = engine.search_rows(
             table,
-            &self.index,
+            self.filter.index(),
             &RowQuery {
-                root,
+                root: self.filter.root(),
                 sort: &self.sort,
                 after: self.after.as_ref(),
                 limit: self.limit,
@@ -163,7 +144,7 @@ impl Search {
         }
         let last = page.hits.last().filter(|_| page.has_more);
         let mark = last.map(|last| serde_json::to_vec(&last.mark).unwrap_or_default());
-        let (waiting, lag_ms) = backlog(engine, &self.index);
+        let (waiting, lag_ms) = self.filter.backlog(engine);
         Ok(SearchEnd {
             total: page.total,
             waiting,
@@ -186,7 +167,7 @@ impl Search {
             return Ok(false);
         };
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-        let matcher = self.matcher.as_ref();
+        let matcher = self.filter.matcher();
         if !matcher.is_none_or(|matcher| matcher.matches(table.layout(), key, Some(&columns))) {
             return Ok(false);
         }
@@ -206,78 +187,16 @@ impl Search {
     }
 }
 
-/// Returns the number of changes that an index does not hold yet, and the milliseconds since the oldest of them.
-pub fn backlog(engine: &Engine, index: &IndexOfRows) -> (u64, u64) {
-    let status = engine.search_index_status(index.id());
-    let backlog = status.map(|(_, backlog)| backlog).unwrap_or_default();
-    let age = backlog
-        .age
-        .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-    (backlog.changes, age)
-}
-
-/// Waits until an index holds the changes up to a position; returns at once without a position.
-///
-/// # Errors
-///
-/// [`EngineError::SearchBehind`] if the index does not reach the position before the deadline.
-pub(crate) fn wait(
-    engine: &Engine,
-    table: &WideTable,
-    index: &IndexOfRows,
-    position: Option<SequenceNumber>,
-    deadline: Instant,
-) -> Result<()> {
-    match position {
-        Some(position) if !engine.wait_searchable(index, position, deadline) => {
-            Err(EngineError::SearchBehind {
-                table: table.table().name().clone(),
-            }
-            .into())
+fn sort_of(filter: &IndexFilter, key: &RowSortKey) -> Result<RowSort> {
+    let (column, _) = match key.near {
+        Some(_) => filter.column("sort", &key.column, "geo", |form| form == RowForm::Geo)?,
+        None => {
+            let forms = "keyword, number, time or bool";
+            filter.column("sort", &key.column, forms, |form| {
+                !matches!(form, RowForm::Geo | RowForm::Text(_))
+            })?
         }
-        _ => Ok(()),
-    }
-}
-
-/// Reserves the memory of a search.
-///
-/// # Errors
-///
-/// [`EngineError::Memory`] if no memory is left.
-pub(crate) fn memory(engine: &Engine, index: &IndexOfRows) -> Result<Reservation> {
-    let bytes = index.index().documents() * BYTES_PER_DOCUMENT;
-    let reserved = engine.memory().reserve("search of rows", bytes);
-    Ok(reserved.map_err(EngineError::from)?)
-}
-
-/// Returns the position in a request.
-pub(crate) fn parse_position(text: &str) -> Result<SequenceNumber> {
-    let number = text.parse().map_err(|_| {
-        RowsError::Invalid("at_least: expected the `position` that a write has returned".into())
-    });
-    number.map(SequenceNumber)
-}
-
-fn sort_of(index: &IndexOfRows, key: &RowSortKey) -> Result<RowSort> {
-    let is_possible = |form: RowForm| match key.near {
-        Some(_) => form == RowForm::Geo,
-        None => !matches!(form, RowForm::Geo | RowForm::Text(_)),
     };
-    // Keywords keep the exact order of decimals, which numbers do not.
-    let columns = index.index().columns().iter().enumerate();
-    let possible = columns.filter(|(_, column)| column.name == key.column && is_possible(column.form));
-    let column = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
-    let column = column.map(|(number, _)| number);
-    let column = column.ok_or_else(|| {
-        let forms = match key.near {
-            Some(_) => "geo",
-            None => "keyword, number, time or bool",
-        };
-        RowsError::Invalid(format!(
-            "sort: column {:?} is not in the search index as {forms}",
-            key.column
-        ))
-    })?;
     let by = match key.near {
         None => RowSortBy::Column(column),
         Some(place) => {

@@ -50,6 +50,7 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, page_limit};
+use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without a thread of its own. Parsing it takes some tens
@@ -281,8 +282,9 @@ fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write, with the state of the search indexes if the write has waited for them: an error if the request has rows and no row was written. With `expects_failed`, a
-/// write in which all conditions failed is not an error.
+/// Returns the response to a write, with the state of the search indexes if the write has waited for them. It is an error
+/// if the request has rows and no row was written. With `expects_failed`, a write in which all conditions failed is not an
+/// error.
 pub(crate) fn report(
     outcomes: Outcomes,
     searchable: Option<bool>,
@@ -592,16 +594,8 @@ async fn count(
     Path(RowsPath { table }): Path<RowsPath>,
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
-    let permit = app.queries.take(current_client()).await?;
-    let cancel = Cancel::new();
-    let _waiting = Waiting(Some(cancel.clone()));
     let description = describe(id.clone(), &table, "count", &request);
-    let running = app.clone();
-    let counted = blocking(move || {
-        let _permit = permit;
-        let engine = &running.engine;
-        let table: Arc<WideTable> = engine.wide_table(&table)?;
-        let _listed = running.running.list(engine, description, cancel.clone());
+    let counted = answer(&app, description, move |engine, table, is_stopped| {
         let terms = ScanTerms {
             index: request.index.as_deref(),
             prefix: &request.prefix,
@@ -614,10 +608,9 @@ async fn count(
         if request.estimate && request.page_token.is_some() {
             return Err(Failure::invalid("an estimate has no pages; omit page_token"));
         }
-        let scan = Scan::new(engine, &table, &terms, &Selection::of_nothing())?;
-        let is_stopped = || cancel.is_cancelled();
+        let scan = Scan::new(engine, table, &terms, &Selection::of_nothing())?;
         if request.estimate {
-            let estimate = scan.estimate(engine, &table, EstimateEffort::COUNT, &is_stopped)?;
+            let estimate = scan.estimate(engine, table, EstimateEffort::COUNT, is_stopped)?;
             return Ok(RowsCounted {
                 count: estimate.count,
                 interval: (!estimate.is_exact).then_some(CountInterval {
@@ -629,7 +622,7 @@ async fn count(
                 request_id: id.into(),
             });
         }
-        let counted = scan.count(engine, &table, &is_stopped)?;
+        let counted = scan.count(engine, table, is_stopped)?;
         Ok(RowsCounted {
             count: counted.count,
             interval: None,
@@ -679,6 +672,26 @@ async fn delete(
     Ok(JsonResponse(RowsDeleted {
         request_id: id.into(),
     }))
+}
+
+/// Waits for a query permit, and runs a listed query of a wide table on a blocking thread. The query stops if the client
+/// disconnects or an operator cancels it.
+pub(crate) async fn answer<T, F>(app: &App, description: Description, query: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce(&Engine, &Arc<WideTable>, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
+{
+    let permit = app.queries.take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let app = app.clone();
+    blocking(move || {
+        let _permit = permit;
+        let table = app.engine.wide_table(&description.table)?;
+        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        query(&app.engine, &table, &|| cancel.is_cancelled())
+    })
+    .await
 }
 
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output.

@@ -18,7 +18,6 @@ use tideline_openapi::row_search::{
     CreateSearchIndex, FacetRows, RowFacetList, RowsSearched, SearchEnd, SearchIndexDetail, SearchIndexList,
     SearchIndexState, SearchIndexView, SearchRows,
 };
-use tideline_query::Cancel;
 use tideline_rows::Selection;
 use tideline_rows::facets::Facets;
 use tideline_rows::search::{Search, WAIT_MAX};
@@ -26,12 +25,12 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, Waiting, blocking};
-use crate::context::{RequestId, current_client};
+use crate::app::App;
+use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
 use crate::resources::query::describe;
-use crate::resources::rows::{put, put_end, read as read_rows};
+use crate::resources::rows::{answer, put, put_end, read as read_rows};
 use crate::resources::{Failures, QueryFailures};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -259,23 +258,15 @@ async fn facets(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(request): JsonBody<FacetRows>,
 ) -> Result<Json<RowFacetList>> {
-    let permit = app.queries.take(current_client()).await?;
-    let cancel = Cancel::new();
-    let _waiting = Waiting(Some(cancel.clone()));
     let description = describe(id.clone(), &table, "facet_rows", &request);
-    let running = app.clone();
-    let counted = blocking(move || {
-        let _permit = permit;
-        let engine = &running.engine;
-        let table = engine.wide_table(&table)?;
-        let _listed = running.running.list(engine, description, cancel.clone());
-        let facets = Facets::new(engine, &table, &request)?;
-        Ok(facets.count(engine, &table, &|| cancel.is_cancelled())?)
+    let counted = answer(&app, description, move |engine, table, is_stopped| {
+        let facets = Facets::new(engine, table, &request)?;
+        Ok(RowFacetList {
+            request_id: id.into(),
+            ..facets.count(engine, table, is_stopped)?
+        })
     });
-    Ok(Json(RowFacetList {
-        request_id: id.into(),
-        ..counted.await?
-    }))
+    counted.await.map(Json)
 }
 
 /// Returns the search indexes of a table with their state.

@@ -5,12 +5,11 @@
 use axum::Json as JsonResponse;
 use axum::extract::State;
 use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
-use tideline_query::Cancel;
 use tideline_rows::explain::explain as explain_rows;
 
-use super::RowsPath;
-use crate::app::{App, Waiting, blocking};
-use crate::context::{RequestId, current_client};
+use super::{RowsPath, answer};
+use crate::app::App;
+use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::resources::Failures;
@@ -36,17 +35,9 @@ pub(super) async fn explain(
     Path(RowsPath { table }): Path<RowsPath>,
     Json(request): Json<ExplainRows>,
 ) -> Result<JsonResponse<RowsExplained>> {
-    let permit = app.queries.take(current_client()).await?;
-    let cancel = Cancel::new();
-    let _waiting = Waiting(Some(cancel.clone()));
     let description = describe(id.clone(), &table, "explain", &request);
-    let running = app.clone();
-    let explained = blocking(move || {
-        let _permit = permit;
-        let engine = &running.engine;
-        let table = engine.wide_table(&table)?;
-        let _listed = running.running.list(engine, description, cancel.clone());
-        let explained = explain_rows(engine, &table, &request, &|| cancel.is_cancelled())?;
+    let explained = answer(&app, description, move |engine, table, is_stopped| {
+        let explained = explain_rows(engine, table, &request, is_stopped)?;
         Ok(RowsExplained {
             request_id: id.into(),
             ..explained

@@ -1,0 +1,123 @@
+//! Rows that a search or a count selects in a search index, by a condition and as of a write.
+
+use std::time::Instant;
+
+use tideline_engine::condition::Node;
+use tideline_engine::model::SequenceNumber;
+use tideline_engine::row_search::{IndexOfRows, RowForm};
+use tideline_engine::runtime::Reservation;
+use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_openapi::condition::RowFilter;
+
+use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
+use crate::search::WAIT_MAX;
+
+/// Memory of a search per document of its index, in bytes: sets of documents of a few levels of the condition.
+const BYTES_PER_DOCUMENT: u64 = 1;
+
+#[derive(Debug)]
+pub(crate) struct IndexFilter {
+    index: IndexOfRows,
+    matcher: Option<RowMatcher>,
+    at_least: Option<SequenceNumber>,
+}
+
+impl IndexFilter {
+    /// Finds the index by its name, and compiles the condition for it. `at_least` is the position of a write.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] for an invalid position, and the errors of [`RowMatcher::for_index`] and
+    /// [`Engine::search_index`].
+    pub(crate) fn new(
+        engine: &Engine,
+        table: &WideTable,
+        index: Option<&str>,
+        filter: Option<&RowFilter>,
+        at_least: Option<&str>,
+    ) -> Result<Self> {
+        let at_least = at_least.map(parse_position).transpose()?;
+        let index = engine.search_index(table, index)?;
+        let matcher = filter.map(|filter| RowMatcher::for_index(engine, table, index.index(), filter));
+        Ok(Self {
+            matcher: matcher.transpose()?,
+            index,
+            at_least,
+        })
+    }
+
+    /// Waits until the index holds the write, and reserves the memory of the search.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::SearchBehind`] if the index does not hold the write within 10 seconds, [`EngineError::Memory`] if no
+    /// memory is left.
+    pub(crate) fn begin(&self, engine: &Engine, table: &WideTable) -> Result<Reservation> {
+        if let Some(position) = self.at_least
+            && !engine.wait_searchable(&self.index, position, Instant::now() + WAIT_MAX)
+        {
+            let table = table.table().name().clone();
+            return Err(EngineError::SearchBehind { table }.into());
+        }
+        let bytes = self.index.index().documents() * BYTES_PER_DOCUMENT;
+        let reserved = engine.memory().reserve("search of rows", bytes);
+        Ok(reserved.map_err(EngineError::from)?)
+    }
+
+    pub(crate) fn index(&self) -> &IndexOfRows {
+        &self.index
+    }
+
+    /// Returns the compiled condition; `None` for all rows.
+    pub(crate) fn matcher(&self) -> Option<&RowMatcher> {
+        self.matcher.as_ref()
+    }
+
+    /// Returns the tree of the compiled condition.
+    pub(crate) fn root(&self) -> &Node {
+        self.matcher().map_or(&Node::All, RowMatcher::root)
+    }
+
+    /// Returns the number of changes that the index does not hold yet, and the milliseconds since the oldest of them.
+    pub(crate) fn backlog(&self, engine: &Engine) -> (u64, u64) {
+        let status = engine.search_index_status(self.index.id());
+        let backlog = status.map(|(_, backlog)| backlog).unwrap_or_default();
+        let age = backlog
+            .age
+            .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        (backlog.changes, age)
+    }
+
+    /// Returns an indexed column in a form that is possible; as keyword if it has this form, because keywords keep the
+    /// exact order of decimals. `member` and `forms` name the member of the request and the possible forms in errors.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the index has no such column.
+    pub(crate) fn column(
+        &self,
+        member: &str,
+        name: &str,
+        forms: &str,
+        is_possible: impl Fn(RowForm) -> bool,
+    ) -> Result<(usize, RowForm)> {
+        let columns = self.index.index().columns().iter().enumerate();
+        let possible = columns.filter(|(_, column)| column.name == name && is_possible(column.form));
+        let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
+        let found = found.map(|(number, column)| (number, column.form));
+        found.ok_or_else(|| {
+            RowsError::Invalid(format!(
+                "{member}: column {name:?} is not in the search index as {forms}"
+            ))
+        })
+    }
+}
+
+/// Returns the position in a request.
+fn parse_position(text: &str) -> Result<SequenceNumber> {
+    let number = text.parse().map_err(|_| {
+        RowsError::Invalid("at_least: expected the `position` that a write has returned".into())
+    });
+    number.map(SequenceNumber)
+}
