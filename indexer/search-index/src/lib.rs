@@ -25,6 +25,7 @@
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | indexer thread |
 //! | [`rows`] | [`RowIndex`](rows::RowIndex): index over the rows of a wide table |
+//! | `folder` | tantivy index in a folder: opening with checks, creation, and the writer |
 //! | `positions` | progress of the index per table, stored with each commit |
 //!
 //! # Examples
@@ -73,6 +74,7 @@ pub mod record;
 pub mod rows;
 
 mod close_term;
+mod folder;
 mod indexer;
 mod mapping;
 mod positions;

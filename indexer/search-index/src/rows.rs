@@ -17,18 +17,18 @@
 //! test that the indexed forms of its column cannot decide.
 
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tantivy::indexer::{IndexWriterOptions, UserOperation};
-use tantivy::merge_policy::LogMergePolicy;
+use tantivy::indexer::UserOperation;
 use tantivy::query::RangeQuery;
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+use tantivy::{Index, IndexReader, IndexWriter, TantivyDocument, TantivyError, Term};
 use tideline_condition::{Node, Record, ValueRef};
 use tideline_model::{KeyRange, SearchAnalyzer};
 
+use crate::folder;
 use crate::highlight::{Highlight, highlights_of_row};
 
 mod evaluate;
@@ -134,8 +134,6 @@ impl std::fmt::Debug for RowIndex {
 /// Minimum number of segments of similar size that are merged into one. Rows change more often than timelines, so fewer of
 /// them are rewritten.
 const MERGED_SEGMENTS: usize = 8;
-/// Ratio of deleted documents above which a segment is rewritten.
-const DELETED_RATIO_MAX: f32 = 0.3;
 
 impl RowIndex {
     /// Opens the index in a folder. Creates an empty index if the folder has none, or one with other columns, or a
@@ -150,14 +148,14 @@ impl RowIndex {
         heap_bytes: usize,
     ) -> Result<(Self, Option<RowPosition>)> {
         let (schema, fields) = schema::schema(&columns);
-        let (index, position) = match open_sound(folder, &schema) {
+        let decode = |payload: &str| serde_json::from_str(payload).ok();
+        let (index, position) = match folder::open(folder, &schema, decode) {
             Ok(found) => found,
             Err(error) => {
                 if folder.exists() {
                     tracing::info!(%error, folder = %folder.display(), "a search index of rows is created again");
                 }
-                remove_files(folder)?;
-                (Index::create_in_dir(folder, schema)?, None)
+                (folder::create(folder, schema)?, None)
             }
         };
         for column in &columns {
@@ -166,15 +164,11 @@ impl RowIndex {
                 tokenizers.register(&schema::tokenizer_name(analyzer), schema::tokenizer(analyzer));
             }
         }
-        let reader = index
-            .reader_builder()
-            .reload_policy(ReloadPolicy::Manual)
-            .try_into()?;
         let opened = Self {
             columns,
             fields,
+            reader: folder::reader(&index)?,
             index,
-            reader,
             writer: Mutex::new(None),
             heap_bytes,
         };
@@ -314,7 +308,7 @@ impl RowIndex {
         let mut held = self.writer.lock();
         let writer = match &mut *held {
             Some(writer) => writer,
-            None => held.insert(self.new_writer()?),
+            None => held.insert(folder::writer(&self.index, self.heap_bytes, MERGED_SEGMENTS)?),
         };
         let changed = change(writer);
         if changed.is_err() {
@@ -323,56 +317,4 @@ impl RowIndex {
         }
         Ok(changed?)
     }
-
-    fn new_writer(&self) -> tantivy::Result<IndexWriter> {
-        let options = IndexWriterOptions::builder()
-            .num_worker_threads(1)
-            .num_merge_threads(1)
-            .memory_budget_per_thread(self.heap_bytes)
-            .build();
-        let writer: IndexWriter = self.index.writer_with_options(options)?;
-        let mut policy = LogMergePolicy::default();
-        policy.set_min_num_segments(MERGED_SEGMENTS);
-        policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
-        writer.set_merge_policy(Box::new(policy));
-        // The first operation number of a writer must not be that of the last commit; see the index of timelines.
-        writer.run(Vec::new())?;
-        Ok(writer)
-    }
-}
-
-/// Opens the index of a folder. Fails if its columns differ, a checksum is wrong or its position is unreadable.
-fn open_sound(
-    folder: &Path,
-    schema: &tantivy::schema::Schema,
-) -> tantivy::Result<(Index, Option<RowPosition>)> {
-    let unsound = |what: &str| TantivyError::SystemError(what.to_owned());
-    let index = Index::open_in_dir(folder)?;
-    if index.schema() != *schema {
-        return Err(unsound("other columns"));
-    }
-    if !index.validate_checksum()?.is_empty() {
-        return Err(unsound("wrong checksum"));
-    }
-    let meta = index.load_metas()?;
-    let position = match meta.payload {
-        None if meta.segments.is_empty() => None,
-        payload => {
-            let payload = payload.unwrap_or_default();
-            Some(serde_json::from_str(&payload).map_err(|_| unsound("unreadable position"))?)
-        }
-    };
-    Ok((index, position))
-}
-
-/// Creates the folder if it does not exist, and deletes its files.
-fn remove_files(folder: &Path) -> tantivy::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    let files: Vec<PathBuf> = std::fs::read_dir(folder)?
-        .map(|file| Ok(file?.path()))
-        .collect::<std::io::Result<_>>()?;
-    for file in files.iter().filter(|file| file.is_file()) {
-        std::fs::remove_file(file)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,97 @@
+//! Tantivy index in a folder of its own: opening with checks, creation, and the writer.
+//!
+//! Both indexes of this crate are disposable: their data is also stored elsewhere. An index that fails a check is
+//! therefore not repaired but created again, and filled from the original data.
+
+use std::path::{Path, PathBuf};
+
+use tantivy::indexer::IndexWriterOptions;
+use tantivy::merge_policy::LogMergePolicy;
+use tantivy::schema::Schema;
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError};
+
+/// Ratio of deleted documents above which a segment is rewritten.
+const DELETED_RATIO_MAX: f32 = 0.3;
+
+/// Opens the index of a folder, and decodes the payload of its last commit: `None` if the index was closed before its
+/// first commit.
+///
+/// # Errors
+///
+/// An error of the file system, and a message if the schema differs, a checksum is wrong or the payload cannot be
+/// decoded.
+pub(crate) fn open<P>(
+    folder: &Path,
+    schema: &Schema,
+    decode: impl FnOnce(&str) -> Option<P>,
+) -> tantivy::Result<(Index, Option<P>)> {
+    let unsound = |what: &str| TantivyError::SystemError(what.to_owned());
+    let index = Index::open_in_dir(folder)?;
+    if index.schema() != *schema {
+        return Err(unsound("different schema"));
+    }
+    if !index.validate_checksum()?.is_empty() {
+        return Err(unsound("wrong checksum"));
+    }
+    let meta = index.load_metas()?;
+    let decoded = match meta.payload {
+        None if meta.segments.is_empty() => None,
+        payload => {
+            let decoded = decode(&payload.unwrap_or_default());
+            Some(decoded.ok_or_else(|| unsound("unreadable position"))?)
+        }
+    };
+    Ok((index, decoded))
+}
+
+/// Creates an empty index. Creates the folder if it does not exist; otherwise deletes its files.
+///
+/// # Errors
+///
+/// An error of the file system.
+pub(crate) fn create(folder: &Path, schema: Schema) -> tantivy::Result<Index> {
+    std::fs::create_dir_all(folder)?;
+    let files: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|file| Ok(file?.path()))
+        .collect::<std::io::Result<_>>()?;
+    for file in files.iter().filter(|file| file.is_file()) {
+        std::fs::remove_file(file)?;
+    }
+    Index::create_in_dir(folder, schema)
+}
+
+/// Creates a reader that shows later commits only after a reload.
+pub(crate) fn reader(index: &Index) -> tantivy::Result<IndexReader> {
+    index
+        .reader_builder()
+        .reload_policy(ReloadPolicy::Manual)
+        .try_into()
+}
+
+/// Creates a writer with one thread that indexes and one that merges. `merged_segments` is the minimum number of
+/// segments of similar size that are merged into one.
+///
+/// # Errors
+///
+/// An error of the file system, or if the index has another writer.
+pub(crate) fn writer(
+    index: &Index,
+    heap_bytes: usize,
+    merged_segments: usize,
+) -> tantivy::Result<IndexWriter> {
+    let options = IndexWriterOptions::builder()
+        .num_worker_threads(1)
+        .num_merge_threads(1)
+        .memory_budget_per_thread(heap_bytes)
+        .build();
+    let writer: IndexWriter = index.writer_with_options(options)?;
+    let mut policy = LogMergePolicy::default();
+    policy.set_min_num_segments(merged_segments);
+    policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
+    writer.set_merge_policy(Box::new(policy));
+    // A new writer starts with the operation number of the last commit. A merge that starts from that commit would
+    // treat a delete with that number as already applied and restore the deleted documents. The empty batch uses up
+    // the number.
+    writer.run(Vec::new())?;
+    Ok(writer)
+}
