@@ -13,7 +13,7 @@ use crate::relevance::{each_text, texts};
 /// A text that matched the condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Highlight {
-    /// Property that holds the text: measurement, source, a tag or an attribute.
+    /// Property that holds the text: measurement, source, a tag, an attribute or a column.
     pub subject: Subject,
     /// The text; in a list, the element that matched.
     pub text: String,
@@ -21,58 +21,56 @@ pub struct Highlight {
     pub spans: Vec<Range<usize>>,
 }
 
-/// Returns the matches of all text tests that are not below a `Not`, each text once.
+/// Returns the texts of a timeline that the text tests of a condition match, with the positions of the matches. Each text
+/// is returned once; tests below a `Not` do not count.
 pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
-    let mut found: Vec<(Subject, &str, Vec<Range<usize>>)> = Vec::new();
-    each_text(root, &mut |subject, test| {
+    collect(root, |subject, take| {
         for (subject, text) in texts(subject, entry) {
-            let spans = matched(test, text);
-            if spans.is_empty() {
-                continue;
-            }
-            match found
-                .iter_mut()
-                .find(|(of, known, _)| *of == subject && *known == text)
-            {
-                Some((.., known)) => known.extend(spans),
-                None => found.push((subject, text, spans)),
-            }
+            take(&subject, text);
         }
-    });
-    let shown = found.into_iter().map(|(subject, text, spans)| Highlight {
-        subject,
-        text: text.to_owned(),
-        spans: in_characters(text, apart(spans)),
-    });
-    shown.collect()
+    })
 }
 
-/// Returns the matches of all text tests of columns that are not below a `Not`, each text once.
-pub(crate) fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight> {
-    let mut found: Vec<(Subject, String, Vec<Range<usize>>)> = Vec::new();
-    each_text(root, &mut |subject, test| {
+/// Returns the texts of a row that the text tests of a condition match, with the positions of the matches. Each text is
+/// returned once; tests below a `Not` do not count.
+pub fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight> {
+    collect(root, |subject, take| {
         row.any_value(subject, |value| {
-            let ValueRef::Text(text) = value else {
-                return false;
-            };
-            let spans = matched(test, text);
-            let known = found
-                .iter_mut()
-                .find(|(of, known, _)| of == subject && known == text);
-            match known {
-                Some((.., known)) => known.extend(spans),
-                None if spans.is_empty() => {}
-                None => found.push((subject.clone(), text.to_owned(), spans)),
+            if let ValueRef::Text(text) = value {
+                take(subject, text);
             }
             false
         });
+    })
+}
+
+/// Collects the matches of the text tests. `each_text_of` passes each text of a subject with its property to the given
+/// function.
+fn collect(root: &Node, each_text_of: impl Fn(&Subject, &mut dyn FnMut(&Subject, &str))) -> Vec<Highlight> {
+    let mut found: Vec<Highlight> = Vec::new();
+    each_text(root, &mut |subject, test| {
+        each_text_of(subject, &mut |subject, text| {
+            let spans = matched(test, text);
+            if spans.is_empty() {
+                return;
+            }
+            let mut known = found.iter_mut();
+            match known.find(|known| known.subject == *subject && known.text == text) {
+                Some(known) => known.spans.extend(spans),
+                None => found.push(Highlight {
+                    subject: subject.clone(),
+                    text: text.to_owned(),
+                    spans,
+                }),
+            }
+        });
     });
-    let shown = found.into_iter().map(|(subject, text, spans)| Highlight {
-        subject,
-        spans: in_characters(&text, apart(spans)),
-        text,
-    });
-    shown.collect()
+    // So far the ranges are in bytes, unsorted, and may overlap.
+    for highlight in &mut found {
+        let spans = std::mem::take(&mut highlight.spans);
+        highlight.spans = in_characters(&highlight.text, apart(spans));
+    }
+    found
 }
 
 /// Returns the byte ranges of a text that a test matched.

@@ -25,11 +25,10 @@ use serde::{Deserialize, Serialize};
 use tantivy::indexer::UserOperation;
 use tantivy::query::RangeQuery;
 use tantivy::{Index, IndexReader, IndexWriter, TantivyDocument, TantivyError, Term};
-use tideline_condition::{Node, Record, ValueRef};
+use tideline_condition::{Node, ValueRef};
 use tideline_model::{KeyRange, SearchAnalyzer};
 
 use crate::folder;
-use crate::highlight::{Highlight, highlights_of_row};
 
 mod evaluate;
 mod facets;
@@ -37,12 +36,7 @@ mod keys;
 mod page;
 mod schema;
 
-/// Returns the texts of a row that the text tests of a condition match, with the positions of the matches. Each text is
-/// returned once; tests below a `Not` do not count.
-pub fn highlights(root: &Node, row: &impl Record) -> Vec<Highlight> {
-    highlights_of_row(root, row)
-}
-
+pub use crate::highlight::highlights_of_row as highlights;
 pub use facets::{
     FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums,
 };
