@@ -269,11 +269,8 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowQuery<'_>,
     ) -> Result<RowPage> {
-        let query = RowQuery {
-            expired_at: self.rows.expired_at(index.state.table)?,
-            ..*query
-        };
-        let page = index.index.search(&query);
+        let expired_at = self.rows.expired_at(index.state.table)?;
+        let page = index.index.search(query, expired_at);
         page.map_err(|error| self.damaged_search(table, index, &error))
     }
 
@@ -289,11 +286,9 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowFacetQuery<'_>,
     ) -> Result<RowFacets> {
-        let query = RowFacetQuery {
-            expired_at: self.rows.expired_at(index.state.table)?,
-            ..*query
-        };
-        index.index.facets(&query).map_err(|error| match error {
+        let expired_at = self.rows.expired_at(index.state.table)?;
+        let facets = index.index.facets(query, expired_at);
+        facets.map_err(|error| match error {
             SearchError::Rows(error) => self.damaged_search(table, index, &error),
             error => error.into(),
         })

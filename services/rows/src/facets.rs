@@ -118,7 +118,6 @@ impl Facets {
         let metrics: Vec<RowMetric> = metrics.collect();
         let query = RowFacetQuery {
             root: self.filter.root(),
-            expired_at: None,
             by: &by,
             metrics: &metrics,
             limit: self.limit,

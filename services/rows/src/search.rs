@@ -125,7 +125,6 @@ impl Search {
                 sort: &self.sort,
                 after: self.after.as_ref(),
                 limit: self.limit,
-                expired_at: None,
                 is_stopped,
             },
         )?;

@@ -41,8 +41,6 @@ const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
 pub struct RowFacetQuery<'q> {
     /// Compiled condition; [`RowIndex::check`] has accepted it.
     pub root: &'q Node,
-    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
-    pub expired_at: Option<i64>,
     /// Keys to group by, at most [`FACET_KEYS_MAX`].
     pub by: &'q [RowFacetKey],
     /// Columns whose values are summed up.
@@ -190,14 +188,15 @@ type Code = Option<u64>;
 type Codes = [Code; FACET_KEYS_MAX];
 
 impl RowIndex {
-    /// Counts the rows that match a condition, as of the last commit.
+    /// Counts the rows that match a condition, as of the last commit. Rows whose time is at or before `expired_at` have
+    /// expired; `None` if rows do not expire.
     ///
     /// # Errors
     ///
     /// [`SearchError::OverLimit`] for too many keys or groups, [`SearchError::EmptyFacet`] for a limit of 0,
     /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and must
     /// be built again.
-    pub fn facets(&self, query: &RowFacetQuery<'_>) -> crate::Result<RowFacets> {
+    pub fn facets(&self, query: &RowFacetQuery<'_>, expired_at: Option<i64>) -> crate::Result<RowFacets> {
         limit("number of keys", FACET_KEYS_MAX, query.by.len())?;
         limit("number of groups in a list", FACET_GROUPS_MAX, query.limit)?;
         if query.limit == 0 {
@@ -212,13 +211,7 @@ impl RowIndex {
         let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
         let searcher = self.reader.searcher();
         for reader in searcher.segment_readers() {
-            let segment = Segment::open(
-                reader,
-                &self.fields,
-                &self.columns,
-                query.expired_at,
-                query.is_stopped,
-            );
+            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, query.is_stopped);
             let found = segment
                 .and_then(|segment| segment.matching(query.root))
                 .map_err(RowIndexError)?;

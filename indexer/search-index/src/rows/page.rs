@@ -30,8 +30,6 @@ pub struct RowQuery<'q> {
     pub after: Option<&'q RowMark>,
     /// Maximum number of rows.
     pub limit: usize,
-    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
-    pub expired_at: Option<i64>,
     /// Returns true if the search should stop. Once true, it must stay true.
     pub is_stopped: &'q dyn Fn() -> bool,
 }
@@ -96,23 +94,17 @@ pub struct RowPage {
 }
 
 impl RowIndex {
-    /// Returns a page of the rows that match a condition, as of the last commit. The page is incomplete if the search
-    /// was stopped.
+    /// Returns a page of the rows that match a condition, as of the last commit. Rows whose time is at or before
+    /// `expired_at` have expired; `None` if rows do not expire. The page is incomplete if the search was stopped.
     ///
     /// # Errors
     ///
     /// An error of reading the index, which must then be built again.
-    pub fn search(&self, query: &RowQuery<'_>) -> super::Result<RowPage> {
+    pub fn search(&self, query: &RowQuery<'_>, expired_at: Option<i64>) -> super::Result<RowPage> {
         let searcher = self.reader.searcher();
         let mut page = RowPage::default();
         for reader in searcher.segment_readers() {
-            let segment = Segment::open(
-                reader,
-                &self.fields,
-                &self.columns,
-                query.expired_at,
-                query.is_stopped,
-            )?;
+            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, query.is_stopped)?;
             let found = segment.matching(query.root)?;
             page.total += found.len();
             let (mut hits, is_cut) = self.first(reader, query, &found)?;

@@ -361,16 +361,14 @@ fn all_pages(
     let mut keys = Vec::new();
     let mut after: Option<RowMark> = None;
     loop {
-        let page = index
-            .search(&RowQuery {
-                root: matcher.root(),
-                sort,
-                after: after.as_ref(),
-                limit,
-                expired_at,
-                is_stopped: &|| false,
-            })
-            .expect("a sound index");
+        let query = RowQuery {
+            root: matcher.root(),
+            sort,
+            after: after.as_ref(),
+            limit,
+            is_stopped: &|| false,
+        };
+        let page = index.search(&query, expired_at).expect("a sound index");
         assert!(page.hits.len() <= limit);
         assert_eq!(page.has_more, keys.len() + page.hits.len() < page.total as usize);
         keys.extend(page.hits.iter().map(|hit| hit.mark.key.clone()));
