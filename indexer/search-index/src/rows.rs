@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
+//! | `geo` | geo points of a column |
 //! | `keys` | removal of documents by their keys |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |
@@ -32,6 +33,7 @@ use crate::folder;
 
 mod evaluate;
 mod facets;
+mod geo;
 mod keys;
 mod page;
 mod schema;

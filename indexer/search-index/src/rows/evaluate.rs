@@ -15,9 +15,10 @@ use tideline_condition::geo::{Region, ranges};
 use tideline_condition::intervals::Intervals;
 use tideline_condition::text::{Close, TextTest, Word};
 use tideline_condition::{Node, Subject};
-use tideline_model::{GeoPoint, ValueKind};
+use tideline_model::ValueKind;
 
-use super::schema::{ColumnFields, Fields, TIME, has_column, latitudes, longitudes};
+use super::geo::GeoColumn;
+use super::schema::{ColumnFields, Fields, TIME, has_column};
 use super::{RowColumn, RowForm};
 use crate::close_term::CloseTerm;
 
@@ -472,15 +473,13 @@ impl<'a> Segment<'a> {
         let Some(column) = self.column(name, |form| form == RowForm::Geo) else {
             return Ok(RoaringBitmap::new());
         };
-        let values = self.reader.fast_fields();
-        let cells = values.u64(&column.name)?;
-        let lat = values.f64(&latitudes(&column.name))?;
-        let lon = values.f64(&longitudes(&column.name))?;
+        let cells = self.reader.fast_fields().u64(&column.name)?;
+        let geo = GeoColumn::open(self.reader, column)?;
         let mut candidates = RoaringBitmap::new();
         for (first, last) in ranges(&region.rectangles()) {
             candidates |= self.scan(&cells, first..=last);
         }
-        let is_inside = |document: &u32| points(&lat, &lon, *document).any(|point| region.contains(point));
+        let is_inside = |document: &u32| geo.points(*document).any(|point| region.contains(point));
         Ok(candidates.iter().filter(is_inside).collect())
     }
 
@@ -547,13 +546,6 @@ impl Bits {
     fn into_set(self) -> RoaringBitmap {
         RoaringBitmap::from_lsb0_bytes(0, &self.0)
     }
-}
-
-/// Iterates over the geo points of a document.
-pub(super) fn points(lat: &Column<f64>, lon: &Column<f64>, document: u32) -> impl Iterator<Item = GeoPoint> {
-    let pairs = lat.values_for_doc(document).zip(lon.values_for_doc(document));
-    let points: Vec<GeoPoint> = pairs.filter_map(|(lat, lon)| GeoPoint::new(lat, lon)).collect();
-    points.into_iter()
 }
 
 fn lookup<'t>(

@@ -11,13 +11,13 @@ use roaring::RoaringBitmap;
 use sketches_ddsketch::{Config, DDSketch};
 use tantivy::SegmentReader;
 use tantivy::columnar::{Cardinality, Column, MonotonicallyMappableToU64, StrColumn};
-use tideline_condition::geo::meters_between;
 use tideline_condition::{Node, ValueRef};
 use tideline_model::GeoPoint;
 
-use super::evaluate::{Segment, points};
+use super::evaluate::Segment;
+use super::geo::GeoColumn;
 use super::page::SortValue;
-use super::schema::{ColumnFields, latitudes, longitudes};
+use super::schema::ColumnFields;
 use super::{RowForm, RowIndex, RowIndexError};
 use crate::SearchError;
 use crate::error::limit;
@@ -369,8 +369,8 @@ enum Key {
     Signed(Column<i64>, i64),
     Unsigned(Column<u64>, u64),
     Float(Column<f64>, f64),
-    Rings(Column<f64>, Column<f64>, GeoPoint, Vec<f64>),
-    Grid(Column<f64>, Column<f64>, f64),
+    Rings(GeoColumn, GeoPoint, Vec<f64>),
+    Grid(GeoColumn, f64),
     /// No row of the segment has a value.
     Nothing,
 }
@@ -398,13 +398,10 @@ impl Key {
                 Self::Float(fast.f64(&columns[*column].name)?, *width)
             }
             RowFacetKey::Rings(column, center, radii) => {
-                let (lat, lon) = degrees(reader, &columns[*column])?;
-                Self::Rings(lat, lon, *center, radii.clone())
+                let column = GeoColumn::open(reader, &columns[*column])?;
+                Self::Rings(column, *center, radii.clone())
             }
-            RowFacetKey::Grid(column, size) => {
-                let (lat, lon) = degrees(reader, &columns[*column])?;
-                Self::Grid(lat, lon, *size)
-            }
+            RowFacetKey::Grid(column, size) => Self::Grid(GeoColumn::open(reader, &columns[*column])?, *size),
         })
     }
 
@@ -429,15 +426,13 @@ impl Key {
                 // Both zeros are the same number.
                 Some(((value / width).floor() * width + 0.0).to_u64())
             })),
-            Self::Rings(lat, lon, center, radii) => {
-                let distances = points(lat, lon, document).map(|point| meters_between(*center, point));
-                let nearest = distances.min_by(f64::total_cmp);
-                codes.extend(nearest.map(|nearest| {
+            Self::Rings(column, center, radii) => {
+                codes.extend(column.nearest(document, *center).map(|nearest| {
                     let ring = radii.iter().position(|radius| nearest <= *radius);
                     Some(ring.unwrap_or(radii.len()) as u64)
                 }));
             }
-            Self::Grid(lat, lon, size) => codes.extend(points(lat, lon, document).map(|point| {
+            Self::Grid(column, size) => codes.extend(column.points(document).map(|point| {
                 let cell = |degrees: f64| (degrees / size).floor() as u64;
                 Some(cell(point.latitude() + 90.0) << 32 | cell(point.longitude() + 180.0))
             })),
@@ -489,14 +484,6 @@ fn bits_of(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<Col
         RowForm::Boolean => fast.bool(&column.name)?.to_u64_monotonic(),
         RowForm::Unsigned | RowForm::Keyword | RowForm::Text(_) | RowForm::Geo => fast.u64(&column.name)?,
     })
-}
-
-fn degrees(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<(Column<f64>, Column<f64>)> {
-    let fast = reader.fast_fields();
-    Ok((
-        fast.f64(&latitudes(&column.name))?,
-        fast.f64(&longitudes(&column.name))?,
-    ))
 }
 
 fn as_double(form: RowForm, bits: u64) -> f64 {

@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 use tantivy::columnar::{BytesColumn, Column, Dictionary, StrColumn, TermOrdHit};
 use tantivy::{SegmentReader, TantivyError};
 use tideline_condition::Node;
-use tideline_condition::geo::meters_between;
 use tideline_model::GeoPoint;
 
-use super::evaluate::{Segment, points};
-use super::schema::{ColumnFields, KEY, latitudes, longitudes};
+use super::evaluate::Segment;
+use super::geo::GeoColumn;
+use super::schema::{ColumnFields, KEY};
 use super::{RowForm, RowIndex};
 
 /// Search over rows.
@@ -209,7 +209,7 @@ struct Source {
 enum Values {
     Bits(Column<u64>),
     Text(StrColumn),
-    Distance(Column<f64>, Column<f64>, GeoPoint),
+    Distance(GeoColumn, GeoPoint),
     /// No document of the segment has a value.
     Nothing,
 }
@@ -224,8 +224,7 @@ impl Source {
         let fast = reader.fast_fields();
         let values = match sort.by {
             RowSortBy::Distance(column, from) => {
-                let name = &columns[column].name;
-                Values::Distance(fast.f64(&latitudes(name))?, fast.f64(&longitudes(name))?, from)
+                Values::Distance(GeoColumn::open(reader, &columns[column])?, from)
             }
             RowSortBy::Column(column) => {
                 let column = &columns[column];
@@ -254,11 +253,7 @@ impl Source {
         match &self.values {
             Values::Bits(column) => first(column),
             Values::Text(column) => first(column.ords()),
-            Values::Distance(lat, lon, from) => {
-                let distances = points(lat, lon, document).map(|point| meters_between(*from, point));
-                let nearest = distances.min_by(f64::total_cmp);
-                nearest.map(f64::to_bits)
-            }
+            Values::Distance(column, from) => column.nearest(document, *from).map(f64::to_bits),
             Values::Nothing => None,
         }
     }

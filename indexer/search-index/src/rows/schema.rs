@@ -22,6 +22,7 @@ use tideline_condition::analyzer::analyzed;
 use tideline_condition::geo::cell_of;
 use tideline_model::SearchAnalyzer;
 
+use super::geo::coordinate_fields;
 use super::{RowColumn, RowDocument, RowForm};
 
 /// Maximum size of a keyword or word in the index, in bytes. Longer values are not indexed.
@@ -81,8 +82,9 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
             RowForm::Float => builder.add_f64_field(&name, fast),
             RowForm::Boolean => builder.add_bool_field(&name, fast),
             RowForm::Geo => {
-                let lat = builder.add_f64_field(&latitudes(&name), fast.clone());
-                let lon = builder.add_f64_field(&longitudes(&name), fast.clone());
+                let [lat, lon] = coordinate_fields(&name);
+                let lat = builder.add_f64_field(&lat, fast.clone());
+                let lon = builder.add_f64_field(&lon, fast.clone());
                 degrees = Some((lat, lon));
                 builder.add_u64_field(&name, fast)
             }
@@ -101,16 +103,6 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
         columns: fields,
     };
     (builder.build(), fields)
-}
-
-/// Returns the name of the field with the latitudes of a column of geo points.
-pub(super) fn latitudes(name: &str) -> String {
-    format!("{name}_lat")
-}
-
-/// Returns the name of the field with the longitudes of a column of geo points.
-pub(super) fn longitudes(name: &str) -> String {
-    format!("{name}_lon")
 }
 
 impl Fields {
