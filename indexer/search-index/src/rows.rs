@@ -22,10 +22,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tantivy::indexer::UserOperation;
 use tantivy::query::RangeQuery;
-use tantivy::{Index, IndexReader, IndexWriter, TantivyDocument, TantivyError, Term};
+use tantivy::{
+    Index, IndexReader, IndexWriter, Searcher, SegmentReader, TantivyDocument, TantivyError, Term,
+};
 use tideline_condition::{Node, ValueRef};
 use tideline_model::{KeyRange, SearchAnalyzer};
 
@@ -39,6 +42,7 @@ mod page;
 mod schema;
 
 pub use crate::highlight::highlights_of_row as highlights;
+use evaluate::Segment;
 pub use facets::{
     FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums,
 };
@@ -81,6 +85,13 @@ pub enum RowForm {
     Boolean,
     /// Geo points.
     Geo,
+}
+
+impl RowForm {
+    /// Returns true for integers, times and doubles.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Signed | Self::Unsigned | Self::Float)
+    }
 }
 
 /// Row as input of its document.
@@ -298,6 +309,21 @@ impl RowIndex {
     /// A message that names the column and the forms in which it is indexed.
     pub fn check(&self, root: &Node) -> std::result::Result<(), String> {
         evaluate::check(&self.columns, root)
+    }
+
+    /// Finds the documents of each segment that match a condition. Rows whose time is at or before `expired_at` have
+    /// expired. The documents are incomplete if the search is stopped.
+    fn each_segment<'a>(
+        &'a self,
+        searcher: &'a Searcher,
+        root: &'a Node,
+        expired_at: Option<i64>,
+        is_stopped: &'a dyn Fn() -> bool,
+    ) -> impl Iterator<Item = Result<(&'a SegmentReader, RoaringBitmap)>> {
+        searcher.segment_readers().iter().map(move |reader| {
+            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, is_stopped)?;
+            Ok((reader, segment.matching(root)?))
+        })
     }
 
     fn with_writer(&self, change: impl FnOnce(&mut IndexWriter) -> tantivy::Result<()>) -> Result<()> {

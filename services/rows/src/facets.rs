@@ -264,10 +264,9 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
         )));
     }
     let is_geo = key.near.is_some() || key.grid.is_some();
-    let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
     let (column, form) = match (is_geo, &key.interval) {
         (true, _) => filter.column("by", &key.column, "geo", |form| form == RowForm::Geo)?,
-        (false, Some(_)) => filter.column("by", &key.column, "number or time", is_number)?,
+        (false, Some(_)) => filter.column("by", &key.column, "number or time", RowForm::is_number)?,
         (false, None) => {
             let forms = "keyword, number, time or bool";
             filter.column("by", &key.column, forms, |form| {
@@ -348,8 +347,7 @@ fn metric_of(
     table: &WideTable,
     metric: &tideline_openapi::row_search::RowMetric,
 ) -> Result<Metric> {
-    let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
-    let (number, form) = filter.column("metrics", &metric.column, "number or time", is_number)?;
+    let (number, form) = filter.column("metrics", &metric.column, "number or time", RowForm::is_number)?;
     let declared = table.column_type(&metric.column);
     let is_time = declared == Some(ColumnType::Timestamp);
     if metric.functions.is_empty() || metric.functions.len() > METRICS_MAX {

@@ -73,7 +73,7 @@ impl Needed {
         match self {
             Self::Keyword => form == RowForm::Keyword,
             Self::Text => matches!(form, RowForm::Text(_)),
-            Self::Number => matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float),
+            Self::Number => form.is_number(),
             Self::Boolean => form == RowForm::Boolean,
             Self::Geo => form == RowForm::Geo,
             Self::Presence => true,
@@ -238,9 +238,8 @@ impl<'a> Segment<'a> {
 
     /// Keeps the documents with a number in one of the intervals. Reads only the values of these documents.
     fn keep_within(&self, all: &mut RoaringBitmap, name: &str, intervals: &Intervals) -> tantivy::Result<()> {
-        let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
         let column = match intervals.kind() {
-            Some(ValueKind::Number) => self.column(name, is_number),
+            Some(ValueKind::Number) => self.column(name, RowForm::is_number),
             _ => None,
         };
         let values = self.reader.fast_fields();
@@ -414,11 +413,10 @@ impl<'a> Segment<'a> {
     }
 
     fn intervals(&self, name: &str, intervals: &Intervals) -> tantivy::Result<RoaringBitmap> {
-        let is_number = |form| matches!(form, RowForm::Signed | RowForm::Unsigned | RowForm::Float);
         let column = match intervals.kind() {
             // Open bounds on both sides: every value passes.
             None => return self.present(name),
-            Some(ValueKind::Number) => self.column(name, is_number),
+            Some(ValueKind::Number) => self.column(name, RowForm::is_number),
             Some(ValueKind::Boolean) => self.column(name, |form| form == RowForm::Boolean),
             Some(ValueKind::String | ValueKind::Histogram) => {
                 self.column(name, |form| form == RowForm::Keyword)

@@ -14,7 +14,6 @@ use tantivy::columnar::{Cardinality, Column, MonotonicallyMappableToU64, StrColu
 use tideline_condition::{Node, ValueRef};
 use tideline_model::GeoPoint;
 
-use super::evaluate::Segment;
 use super::geo::GeoColumn;
 use super::page::SortValue;
 use super::schema::ColumnFields;
@@ -210,11 +209,8 @@ impl RowIndex {
         // Groups of each level by the values of their keys.
         let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
         let searcher = self.reader.searcher();
-        for reader in searcher.segment_readers() {
-            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, query.is_stopped);
-            let found = segment
-                .and_then(|segment| segment.matching(query.root))
-                .map_err(RowIndexError)?;
+        for found in self.each_segment(&searcher, query.root, expired_at, query.is_stopped) {
+            let (reader, found) = found?;
             let mut count = Count::new(reader, &self.fields.columns, query, &empty).map_err(RowIndexError)?;
             count.take(&found)?;
             all.merge(&count.all);
@@ -265,7 +261,7 @@ impl<'q> Count<'q> {
         let keys = query.by.iter().map(|key| Key::open(reader, columns, key));
         let metrics = query.metrics.iter().map(|metric| {
             let column = &columns[metric.column];
-            Ok((bits_of(reader, column)?, column.form))
+            Ok((column.bits(reader)?, column.form))
         });
         Ok(Self {
             query,
@@ -384,7 +380,7 @@ impl Key {
                 match column.form {
                     RowForm::Keyword => fast.str(&column.name)?.map_or(Self::Nothing, Self::Texts),
                     RowForm::Text(_) | RowForm::Geo => Self::Nothing,
-                    _ => Self::Bits(bits_of(reader, column)?),
+                    _ => Self::Bits(column.bits(reader)?),
                 }
             }
             RowFacetKey::Interval(column, width) => {
@@ -473,17 +469,6 @@ impl Counted {
             self.sums[*metric].add(*bits, *value);
         }
     }
-}
-
-/// Returns the values of a number, time or boolean as bits that sort like the values.
-fn bits_of(reader: &SegmentReader, column: &ColumnFields) -> tantivy::Result<Column<u64>> {
-    let fast = reader.fast_fields();
-    Ok(match column.form {
-        RowForm::Signed => fast.i64(&column.name)?.to_u64_monotonic(),
-        RowForm::Float => fast.f64(&column.name)?.to_u64_monotonic(),
-        RowForm::Boolean => fast.bool(&column.name)?.to_u64_monotonic(),
-        RowForm::Unsigned | RowForm::Keyword | RowForm::Text(_) | RowForm::Geo => fast.u64(&column.name)?,
-    })
 }
 
 fn as_double(form: RowForm, bits: u64) -> f64 {

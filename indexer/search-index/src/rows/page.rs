@@ -15,7 +15,6 @@ use tantivy::{SegmentReader, TantivyError};
 use tideline_condition::Node;
 use tideline_model::GeoPoint;
 
-use super::evaluate::Segment;
 use super::geo::GeoColumn;
 use super::schema::{ColumnFields, KEY};
 use super::{RowForm, RowIndex};
@@ -103,9 +102,8 @@ impl RowIndex {
     pub fn search(&self, query: &RowQuery<'_>, expired_at: Option<i64>) -> super::Result<RowPage> {
         let searcher = self.reader.searcher();
         let mut page = RowPage::default();
-        for reader in searcher.segment_readers() {
-            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, query.is_stopped)?;
-            let found = segment.matching(query.root)?;
+        for found in self.each_segment(&searcher, query.root, expired_at, query.is_stopped) {
+            let (reader, found) = found?;
             page.total += found.len();
             let (mut hits, is_cut) = self.first(reader, query, &found)?;
             page.has_more |= is_cut;
@@ -221,7 +219,6 @@ fn exact(number: u64) -> u64 {
 
 impl Source {
     fn open(reader: &SegmentReader, columns: &[ColumnFields], sort: RowSort) -> tantivy::Result<Self> {
-        let fast = reader.fast_fields();
         let values = match sort.by {
             RowSortBy::Distance(column, from) => {
                 Values::Distance(GeoColumn::open(reader, &columns[column])?, from)
@@ -229,12 +226,12 @@ impl Source {
             RowSortBy::Column(column) => {
                 let column = &columns[column];
                 match column.form {
-                    RowForm::Signed => Values::Bits(fast.i64(&column.name)?.to_u64_monotonic()),
-                    RowForm::Unsigned | RowForm::Geo => Values::Bits(fast.u64(&column.name)?),
-                    RowForm::Float => Values::Bits(fast.f64(&column.name)?.to_u64_monotonic()),
-                    RowForm::Boolean => Values::Bits(fast.bool(&column.name)?.to_u64_monotonic()),
-                    RowForm::Keyword => fast.str(&column.name)?.map_or(Values::Nothing, Values::Text),
+                    RowForm::Keyword => {
+                        let texts = reader.fast_fields().str(&column.name)?;
+                        texts.map_or(Values::Nothing, Values::Text)
+                    }
                     RowForm::Text(_) => Values::Nothing,
+                    _ => Values::Bits(column.bits(reader)?),
                 }
             }
         };
