@@ -44,7 +44,7 @@ enum Needed {
 }
 
 impl Needed {
-    /// Returns the tested column and what the test needs; `None` for inner nodes.
+    /// Returns the tested column and what the test needs; `None` for inner nodes, and for tests that columns do not have.
     fn of(node: &Node) -> Option<(&Subject, Self)> {
         Some(match node {
             Node::Text(subject, TextTest::Words(_) | TextTest::Phrase(_)) => (subject, Self::Text),
@@ -52,7 +52,9 @@ impl Needed {
             Node::Area(subject, _) => (subject, Self::Geo),
             Node::Exists(subject) => (subject, Self::Presence),
             Node::Intervals {
-                subject, intervals, ..
+                subject,
+                intervals,
+                is_outside: false,
             } => {
                 let needed = match intervals.kind() {
                     Some(ValueKind::Number) => Self::Number,
@@ -62,10 +64,17 @@ impl Needed {
                 };
                 (subject, needed)
             }
-            Node::OneOf(subject, _) | Node::Number(subject, _) | Node::Time(subject, _) => {
-                (subject, Self::Number)
-            }
-            Node::All | Node::And(_) | Node::Or(_) | Node::Not(_) | Node::Ids(_) => return None,
+            // No test of a column compiles to one of the last five: `not_equals` becomes a `Not`, and lists and ranges of
+            // values become intervals.
+            Node::All
+            | Node::And(_)
+            | Node::Or(_)
+            | Node::Not(_)
+            | Node::Intervals { is_outside: true, .. }
+            | Node::OneOf(..)
+            | Node::Number(..)
+            | Node::Time(..)
+            | Node::Ids(_) => return None,
         })
     }
 
@@ -104,7 +113,7 @@ pub(super) fn check(columns: &[RowColumn], node: &Node) -> Result<(), String> {
         _ => {}
     }
     let Some((Subject::Column(name), needed)) = Needed::of(node) else {
-        return Err("a test of a property that rows do not have".to_owned());
+        return Err("a test or property that rows do not have".to_owned());
     };
     let mut forms = columns.iter().filter(|column| column.name == *name).peekable();
     if forms.peek().is_none() {
@@ -189,14 +198,8 @@ impl<'a> Segment<'a> {
             Node::Intervals {
                 subject: Subject::Column(name),
                 intervals,
-                is_outside,
-            } => {
-                let inside = self.intervals(name, intervals)?;
-                match is_outside {
-                    true => self.present(name)? - inside,
-                    false => inside,
-                }
-            }
+                is_outside: false,
+            } => self.intervals(name, intervals)?,
             // `check` refuses these tests.
             Node::Text(..)
             | Node::Area(..)
@@ -229,54 +232,42 @@ impl<'a> Segment<'a> {
                     subject: Subject::Column(name),
                     intervals,
                     is_outside: false,
-                } if is_few => self.keep_within(&mut all, name, intervals)?,
+                } if is_few => all = self.within(&all, name, intervals)?,
                 node => all &= self.evaluate(node)?,
             }
         }
         Ok(all)
     }
 
-    /// Keeps the documents with a number in one of the intervals. Reads only the values of these documents.
-    fn keep_within(&self, all: &mut RoaringBitmap, name: &str, intervals: &Intervals) -> tantivy::Result<()> {
+    /// Returns the documents of a set with a number in one of the intervals. Reads only the values of these documents.
+    fn within(
+        &self,
+        documents: &RoaringBitmap,
+        name: &str,
+        intervals: &Intervals,
+    ) -> tantivy::Result<RoaringBitmap> {
         let column = match intervals.kind() {
             Some(ValueKind::Number) => self.column(name, RowForm::is_number),
             _ => None,
         };
-        let values = self.reader.fast_fields();
-        let kept: RoaringBitmap = match column {
-            None => all.clone() & self.intervals(name, intervals)?,
-            Some(column) => match column.form {
-                RowForm::Unsigned => {
-                    let values = values.u64(&column.name)?;
-                    let passes = |document: &u32| {
-                        values
-                            .values_for_doc(*document)
-                            .any(|value| intervals.has_unsigned(value))
-                    };
-                    all.iter().filter(passes).collect()
-                }
-                RowForm::Float => {
-                    let values = values.f64(&column.name)?;
-                    let passes = |document: &u32| {
-                        values
-                            .values_for_doc(*document)
-                            .any(|value| intervals.has_float(value))
-                    };
-                    all.iter().filter(passes).collect()
-                }
-                _ => {
-                    let values = values.i64(&column.name)?;
-                    let passes = |document: &u32| {
-                        values
-                            .values_for_doc(*document)
-                            .any(|value| intervals.has_signed(value))
-                    };
-                    all.iter().filter(passes).collect()
-                }
-            },
+        let Some(column) = column else {
+            return Ok(documents & self.intervals(name, intervals)?);
         };
-        *all = kept;
-        Ok(())
+        let values = self.reader.fast_fields();
+        Ok(match column.form {
+            RowForm::Unsigned => {
+                let has = |value| intervals.has_unsigned(value);
+                with_value(documents, &values.u64(&column.name)?, has)
+            }
+            RowForm::Float => {
+                let has = |value| intervals.has_float(value);
+                with_value(documents, &values.f64(&column.name)?, has)
+            }
+            _ => {
+                let has = |value| intervals.has_signed(value);
+                with_value(documents, &values.i64(&column.name)?, has)
+            }
+        })
     }
 
     /// Returns the fields of a column in one of the forms.
@@ -544,6 +535,16 @@ impl Bits {
     fn into_set(self) -> RoaringBitmap {
         RoaringBitmap::from_lsb0_bytes(0, &self.0)
     }
+}
+
+/// Returns the documents of a set with a value that passes. Reads the values document by document.
+fn with_value<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
+    documents: &RoaringBitmap,
+    values: &Column<T>,
+    passes: impl Fn(T) -> bool,
+) -> RoaringBitmap {
+    let has_value = |document: &u32| values.values_for_doc(*document).any(&passes);
+    documents.iter().filter(has_value).collect()
 }
 
 fn lookup<'t>(
