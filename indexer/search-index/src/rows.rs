@@ -321,7 +321,7 @@ impl RowIndex {
         is_stopped: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = Result<(&'a SegmentReader, RoaringBitmap)>> {
         searcher.segment_readers().iter().map(move |reader| {
-            let segment = Segment::open(reader, &self.fields, &self.columns, expired_at, is_stopped)?;
+            let segment = Segment::new(reader, &self.fields, &self.columns, expired_at, is_stopped);
             Ok((reader, segment.matching(root)?))
         })
     }

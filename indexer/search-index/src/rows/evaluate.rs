@@ -135,54 +135,76 @@ pub(super) fn check(columns: &[RowColumn], node: &Node) -> Result<(), String> {
 
 /// Documents of a segment.
 pub(super) struct Segment<'a> {
-    pub(super) reader: &'a SegmentReader,
+    reader: &'a SegmentReader,
     fields: &'a Fields,
     columns: &'a [RowColumn],
+    expired_at: Option<i64>,
     is_stopped: &'a dyn Fn() -> bool,
-    /// Documents that are not deleted and have not expired.
-    pub(super) living: RoaringBitmap,
 }
 
 impl<'a> Segment<'a> {
-    /// Opens a segment. Rows whose time is at or before `expired_at` have expired.
-    pub(super) fn open(
+    /// Creates the evaluation of a segment. Rows whose time is at or before `expired_at` have expired.
+    pub(super) fn new(
         reader: &'a SegmentReader,
         fields: &'a Fields,
         columns: &'a [RowColumn],
         expired_at: Option<i64>,
         is_stopped: &'a dyn Fn() -> bool,
-    ) -> tantivy::Result<Self> {
-        let mut living = RoaringBitmap::new();
-        match reader.alive_bitset() {
-            None => drop(living.insert_range(0..reader.max_doc())),
-            Some(alive) => living.extend(alive.iter_alive()),
-        }
-        let mut segment = Self {
+    ) -> Self {
+        Self {
             reader,
             fields,
             columns,
+            expired_at,
             is_stopped,
-            living,
-        };
-        if let Some(expired_at) = expired_at {
-            let times = reader.fast_fields().i64(TIME)?;
-            let expired = segment.scan(&times, i64::MIN..=expired_at);
-            segment.living -= expired;
         }
-        Ok(segment)
     }
 
-    /// Returns the living documents that match a tree. The result is incomplete if the search is stopped.
+    /// Returns the documents that match a tree, are not deleted and have not expired. The result is incomplete if the
+    /// search is stopped.
     pub(super) fn matching(&self, root: &Node) -> tantivy::Result<RoaringBitmap> {
-        Ok(self.evaluate(root)? & &self.living)
+        let mut found = self.evaluate(root)?;
+        if let Some(alive) = self.reader.alive_bitset() {
+            let deleted: RoaringBitmap = found
+                .iter()
+                .filter(|document| alive.is_deleted(*document))
+                .collect();
+            found -= deleted;
+        }
+        if let Some(expired_at) = self.expired_at {
+            let times = self.reader.fast_fields().i64(TIME)?;
+            found -= match self.is_few(&found) {
+                true => with_value(&found, &times, |time| time <= expired_at),
+                false => self.scan(&times, i64::MIN..=expired_at),
+            };
+            if (self.is_stopped)() {
+                // The scan has missed expired documents.
+                found.clear();
+            }
+        }
+        Ok(found)
     }
 
+    /// Returns all documents, including those that are deleted or have expired.
+    fn every(&self) -> RoaringBitmap {
+        let mut every = RoaringBitmap::new();
+        every.insert_range(0..self.reader.max_doc());
+        every
+    }
+
+    /// Returns true if reading the values of the documents costs less than scanning a column.
+    fn is_few(&self, documents: &RoaringBitmap) -> bool {
+        documents.len() * READ_COST < u64::from(self.reader.max_doc())
+    }
+
+    /// Returns the documents that match a tree, including those that are deleted or have expired: whether a document
+    /// matches depends on its values only, so these are removed once, from the result.
     fn evaluate(&self, node: &Node) -> tantivy::Result<RoaringBitmap> {
         if (self.is_stopped)() {
             return Ok(RoaringBitmap::new());
         }
         Ok(match node {
-            Node::All => self.living.clone(),
+            Node::All => self.every(),
             Node::And(nodes) => self.all_of(nodes)?,
             Node::Or(nodes) => {
                 let mut any = RoaringBitmap::new();
@@ -191,7 +213,7 @@ impl<'a> Segment<'a> {
                 }
                 any
             }
-            Node::Not(node) => &self.living - self.evaluate(node)?,
+            Node::Not(node) => self.every() - self.evaluate(node)?,
             Node::Text(Subject::Column(name), test) => self.text(name, test)?,
             Node::Area(Subject::Column(name), region) => self.area(name, region)?,
             Node::Exists(Subject::Column(name)) => self.present(name)?,
@@ -221,18 +243,17 @@ impl<'a> Segment<'a> {
             _ => false,
         };
         let (scans, others): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(is_scan);
-        let mut all = self.living.clone();
+        let mut all = self.every();
         for node in others.into_iter().chain(scans) {
             if all.is_empty() {
                 break;
             }
-            let is_few = all.len() * READ_COST < u64::from(self.reader.max_doc());
             match node {
                 Node::Intervals {
                     subject: Subject::Column(name),
                     intervals,
                     is_outside: false,
-                } if is_few => all = self.within(&all, name, intervals)?,
+                } if self.is_few(&all) => all = self.within(&all, name, intervals)?,
                 node => all &= self.evaluate(node)?,
             }
         }
