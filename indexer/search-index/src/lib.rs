@@ -21,7 +21,9 @@
 //! | `relevance` | relevance score of words and phrases |
 //! | `search` | search evaluation: committed hits and fresh timelines |
 //! | `segment` | evaluation of a condition tree on one tantivy segment, as sets of documents |
+//! | `terms` | lookups and scans of terms, and the documents in posting lists |
 //! | `close_term` | fuzzy matching in the term dictionary |
+//! | `documents` | sets of documents: construction and intersection |
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | indexer thread |
 //! | [`rows`] | [`RowIndex`](rows::RowIndex): index over the rows of a wide table |
@@ -74,6 +76,7 @@ pub mod record;
 pub mod rows;
 
 mod close_term;
+mod documents;
 mod folder;
 mod indexer;
 mod mapping;
@@ -81,6 +84,7 @@ mod positions;
 mod relevance;
 mod search;
 mod segment;
+mod terms;
 
 pub use error::SearchError;
 pub use facet::{FacetGroup, FacetOrder, FacetRequest, Facets};

@@ -91,7 +91,8 @@ fn committed(
     let ids = resolve(catalog, named_ids(root).into_iter());
     let source_tags = catalog.reader().source_tags().to_vec();
     let table = catalog.table();
-    let views: Vec<SegmentView<'_>> = views(snapshot, table, &source_tags, &ids, seen)?;
+    let is_stopped = || seen.is_stopped();
+    let views: Vec<SegmentView<'_>> = views(snapshot, table, &source_tags, &ids, &is_stopped)?;
     let (upper, exact) = bound(&views, root, Bound::Upper)?;
     if exact {
         let lower = upper.clone();
@@ -110,11 +111,11 @@ fn views<'a>(
     table: TableId,
     source_tags: &'a [String],
     ids: &'a HashMap<TimelineId, Ordinal>,
-    seen: &'a dyn SeenLookup,
+    is_stopped: &'a dyn Fn() -> bool,
 ) -> tantivy::Result<Vec<SegmentView<'a>>> {
     let segments = snapshot.searcher.segment_readers().iter();
     segments
-        .map(|segment| SegmentView::open(segment, snapshot.fields, table, source_tags, ids, Some(seen)))
+        .map(|segment| SegmentView::open(segment, snapshot.fields, table, source_tags, ids, is_stopped))
         .collect()
 }
 

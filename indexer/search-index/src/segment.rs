@@ -20,14 +20,14 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use tantivy::columnar::ColumnValues;
 use tantivy::postings::TermInfo;
-use tantivy::schema::IndexRecordOption;
-use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
+use tantivy::{Searcher, SegmentReader};
 use tideline_condition::text::TextTest;
 use tideline_condition::{Node, Subject};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
+use crate::documents::ascending;
 use crate::mapping::{Fields, KEY_FIELD, Keyed, Token, names_of, ordered_time, ordinal_of};
-use crate::record::SeenLookup;
+use crate::terms::Terms;
 
 use ranges::number_bits;
 
@@ -37,11 +37,6 @@ const KEY_GROUP: usize = 256;
 /// skips the remaining nodes. The documents are then verified one by one. Reading a list costs about 1 ns per document,
 /// verifying about 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
-/// Number of values that are tested between two checks of the stop signal. Testing them takes about a millisecond.
-const VALUES_BETWEEN_CHECKS: usize = 4_096;
-/// Maximum total length of posting lists, in documents, up to which the documents are collected in a sorted list. The
-/// documents of longer lists are collected in a bitmap over the whole segment.
-const SORTED_DOCUMENTS_MAX: usize = 4_096;
 /// Maximum number of values whose list lengths are sampled to estimate the total length for all values.
 const SAMPLED_VALUES: usize = 32;
 
@@ -76,12 +71,12 @@ pub(crate) struct SegmentView<'a> {
     /// Ordinals of the visible timelines whose ids occur in the tree.
     ids: &'a HashMap<TimelineId, Ordinal>,
     segment: &'a SegmentReader,
-    terms: Arc<InvertedIndexReader>,
+    terms: Terms<'a>,
     keys: Arc<dyn ColumnValues<u64>>,
     /// All documents of the table, including deleted ones.
     all: RoaringBitmap,
     /// Stop signal; results of a stopped search are discarded.
-    lookup: Option<&'a dyn SeenLookup>,
+    is_stopped: &'a dyn Fn() -> bool,
 }
 
 impl<'a> SegmentView<'a> {
@@ -91,9 +86,9 @@ impl<'a> SegmentView<'a> {
         table: TableId,
         source_tags: &'a [String],
         ids: &'a HashMap<TimelineId, Ordinal>,
-        lookup: Option<&'a dyn SeenLookup>,
+        is_stopped: &'a dyn Fn() -> bool,
     ) -> tantivy::Result<Self> {
-        let terms = segment.inverted_index(fields.tokens)?;
+        let terms = Terms::open(segment, fields.tokens, is_stopped)?;
         let keys = segment.fast_fields().u64(KEY_FIELD)?.first_or_default_col(0);
         let mut view = Self {
             table,
@@ -103,14 +98,10 @@ impl<'a> SegmentView<'a> {
             terms,
             keys,
             all: RoaringBitmap::new(),
-            lookup,
+            is_stopped,
         };
         view.all = view.term(&Token::table(table))?;
         Ok(view)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.lookup.is_some_and(SeenLookup::is_stopped)
     }
 
     /// Appends the ordinals of the documents that are not deleted.
@@ -134,7 +125,7 @@ impl<'a> SegmentView<'a> {
 
     /// Returns a bound of the documents that match a tree.
     pub(crate) fn evaluate(&self, node: &Node, bound: Bound) -> tantivy::Result<Bounded> {
-        if self.is_stopped() {
+        if (self.is_stopped)() {
             return Ok(Bounded::exact(RoaringBitmap::new()));
         }
         Ok(match node {
@@ -280,7 +271,7 @@ impl<'a> SegmentView<'a> {
     }
 
     fn frequency(&self, token: &Token) -> tantivy::Result<u64> {
-        let info = self.terms.terms().get(&token.0)?;
+        let info = self.terms.get(&token.0)?;
         Ok(info.map_or(0, |info| u64::from(info.doc_freq)))
     }
 
@@ -354,7 +345,7 @@ impl<'a> SegmentView<'a> {
 
     /// Returns the documents whose measurement passes.
     fn measured(&self, passes: &dyn Fn(&str) -> bool) -> tantivy::Result<RoaringBitmap> {
-        self.documents(&self.of_measurements(passes)?)
+        self.terms.documents(&self.of_measurements(passes)?)
     }
 
     fn of_measurements(&self, passes: &dyn Fn(&str) -> bool) -> tantivy::Result<Vec<TermInfo>> {
@@ -379,7 +370,7 @@ impl<'a> SegmentView<'a> {
         literal: &str,
         passes: &dyn Fn(&[u8]) -> bool,
     ) -> tantivy::Result<RoaringBitmap> {
-        self.documents(&self.infos(prefix, literal, passes)?)
+        self.terms.documents(&self.infos(prefix, literal, passes)?)
     }
 
     /// Returns the terms that [`passing`](Self::passing) selects.
@@ -389,77 +380,18 @@ impl<'a> SegmentView<'a> {
         literal: &str,
         passes: &dyn Fn(&[u8]) -> bool,
     ) -> tantivy::Result<Vec<TermInfo>> {
-        let first = with_value(prefix.clone(), literal);
-        let range = self.terms.terms().range().ge(&first.0);
-        let mut stream = match end_of_prefix(&first.0) {
-            Some(end) => range.lt(end).into_stream()?,
-            None => range.into_stream()?,
-        };
-        let mut infos = Vec::new();
-        let mut count = 0_usize;
-        while let Some((token, info)) = stream.next() {
-            count += 1;
-            if count.is_multiple_of(VALUES_BETWEEN_CHECKS) && self.is_stopped() {
-                break;
-            }
-            if passes(&token[prefix.0.len()..]) {
-                infos.push(info.clone());
-            }
-        }
-        Ok(infos)
+        let begun = with_value(prefix.clone(), literal);
+        let passes = |token: &[u8]| passes(&token[prefix.0.len()..]);
+        self.terms.with_prefix(&begun.0, passes)
     }
 
     fn term(&self, token: &Token) -> tantivy::Result<RoaringBitmap> {
-        let info = self.terms.terms().get(&token.0)?;
-        self.documents(info.as_slice())
+        self.terms.documents(self.terms.get(&token.0)?.as_slice())
     }
 
     fn terms(&self, tokens: impl Iterator<Item = Token>) -> tantivy::Result<RoaringBitmap> {
-        let mut infos = Vec::new();
-        for token in tokens {
-            infos.extend(self.terms.terms().get(&token.0)?);
-        }
-        self.documents(&infos)
-    }
-
-    /// Returns all documents in the posting lists of the terms.
-    fn documents(&self, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
-        let max_doc = self.segment.max_doc();
-        if infos.iter().any(|info| info.doc_freq == max_doc) {
-            let mut every = RoaringBitmap::new();
-            every.insert_range(0..max_doc);
-            return Ok(every);
-        }
-        let listed: usize = infos.iter().map(|info| info.doc_freq as usize).sum();
-        if listed <= SORTED_DOCUMENTS_MAX {
-            let mut documents = Vec::with_capacity(listed);
-            for info in infos {
-                self.each_block(info, &mut |block| documents.extend_from_slice(block))?;
-            }
-            documents.sort_unstable();
-            documents.dedup();
-            return Ok(ascending(documents));
-        }
-        let mut bits = vec![0u8; max_doc as usize / 8 + 1];
-        for info in infos {
-            self.each_block(info, &mut |block| {
-                for document in block {
-                    bits[*document as usize / 8] |= 1 << (document % 8);
-                }
-            })?;
-        }
-        Ok(RoaringBitmap::from_lsb0_bytes(0, &bits))
-    }
-
-    fn each_block(&self, info: &TermInfo, visit: &mut dyn FnMut(&[u32])) -> tantivy::Result<()> {
-        let mut postings = self
-            .terms
-            .read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
-        while !postings.docs().is_empty() {
-            visit(postings.docs());
-            postings.advance();
-        }
-        Ok(())
+        let infos = self.terms.known(tokens.map(|token| token.0))?;
+        self.terms.documents(&infos)
     }
 
     /// Returns the documents of these timelines, by a scan over every key of the segment. A condition whose top level
@@ -486,27 +418,14 @@ pub(crate) fn with_attributes(
     let ids = HashMap::new();
     let mut ordinals = Vec::new();
     for segment in searcher.segment_readers() {
-        let view = SegmentView::open(segment, fields, table, &[], &ids, None)?;
+        let view = SegmentView::open(segment, fields, table, &[], &ids, &|| false)?;
         let described = view.passing(&Token::attribute_keys(table), "", &|_| true)?;
         view.add_ordinals(&described, &mut ordinals);
     }
     Ok(ordinals.into_iter().collect())
 }
 
-/// Builds a set from documents in ascending order.
-fn ascending(documents: Vec<u32>) -> RoaringBitmap {
-    RoaringBitmap::from_sorted_iter(documents).expect("posting lists and their sorted unions rise strictly")
-}
-
 fn with_value(mut prefix: Token, value: &str) -> Token {
     prefix.0.extend_from_slice(value.as_bytes());
     prefix
-}
-
-/// Returns the smallest byte string greater than all strings that begin with `prefix`; `None` if all bytes are 255.
-fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end)
 }

@@ -9,26 +9,22 @@ use std::ops::{Bound, RangeInclusive};
 use roaring::RoaringBitmap;
 use tantivy::columnar::Column;
 use tantivy::postings::{Postings, TermInfo};
-use tantivy::schema::IndexRecordOption;
-use tantivy::{DocSet, InvertedIndexReader, SegmentReader, TERMINATED};
+use tantivy::schema::Field;
+use tantivy::{DocSet, SegmentReader, TERMINATED};
 use tideline_condition::geo::{Region, ranges};
 use tideline_condition::intervals::Intervals;
-use tideline_condition::text::{Close, TextTest, Word};
+use tideline_condition::text::{TextTest, Word};
 use tideline_condition::{Node, Subject};
 use tideline_model::ValueKind;
 
 use super::geo::GeoColumn;
 use super::schema::{ColumnFields, Fields, TIME, has_column};
 use super::{RowColumn, RowForm};
-use crate::close_term::CloseTerm;
+use crate::documents::{Bits, all_in, every};
+use crate::terms::Terms;
 
-/// Number of values that are tested between two checks of the stop signal.
-const VALUES_BETWEEN_CHECKS: usize = 4_096;
 /// Cost of reading the value of one document, by that of scanning one document of a column.
 const READ_COST: u64 = 8;
-/// Maximum total length of the lists of terms whose documents are collected one by one. Those of longer lists are collected
-/// in an array of bits.
-const LISTED_MAX: u64 = 4_096;
 /// Number of documents that one step of a scan over a column covers.
 const SCAN_STEP: u32 = 1 << 16;
 
@@ -187,9 +183,7 @@ impl<'a> Segment<'a> {
 
     /// Returns all documents, including those that are deleted or have expired.
     fn every(&self) -> RoaringBitmap {
-        let mut every = RoaringBitmap::new();
-        every.insert_range(0..self.reader.max_doc());
-        every
+        every(self.reader.max_doc())
     }
 
     /// Returns true if reading the values of the documents costs less than scanning a column.
@@ -303,15 +297,13 @@ impl<'a> Segment<'a> {
         let Some(number) = self.columns.iter().position(|column| column.name == name) else {
             return Ok(RoaringBitmap::new());
         };
-        let terms = self.reader.inverted_index(self.fields.shape)?;
-        let mut stream = terms.terms().stream()?;
-        let mut infos = Vec::new();
-        while let Some((shape, info)) = stream.next() {
-            if has_column(shape, number) {
-                infos.push(info.clone());
-            }
-        }
-        self.documents(&terms, &infos)
+        let terms = self.terms(self.fields.shape)?;
+        let every = (Bound::Unbounded, Bound::Unbounded);
+        terms.documents(&terms.in_range(every, |shape| has_column(shape, number))?)
+    }
+
+    fn terms(&self, field: Field) -> tantivy::Result<Terms<'a>> {
+        Terms::open(self.reader, field, self.is_stopped)
     }
 
     fn text(&self, name: &str, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
@@ -320,18 +312,15 @@ impl<'a> Segment<'a> {
                 let Some(column) = self.column(name, |form| matches!(form, RowForm::Text(_))) else {
                     return Ok(RoaringBitmap::new());
                 };
-                let terms = self.reader.inverted_index(column.values)?;
-                let mut all: Option<RoaringBitmap> = None;
-                for word in words.iter() {
-                    let with = self.documents(&terms, &self.word(&terms, word)?)?;
-                    all = Some(match all {
-                        Some(all) => all & with,
-                        None => with,
-                    });
-                }
-                let all = all.unwrap_or_default();
+                let terms = self.terms(column.values)?;
+                let of_word = |word: &Word| match word {
+                    Word::Same(word) => terms.known([word]),
+                    Word::Close(close) => terms.close(b"", close, |_| true),
+                };
+                let words = words.iter().map(of_word).collect::<tantivy::Result<Vec<_>>>()?;
+                let all = all_in(words.iter().map(|infos| terms.documents(infos)))?;
                 match test {
-                    TextTest::Phrase(words) if words.len() > 1 => self.phrase(&terms, words, &all),
+                    TextTest::Phrase(_) if words.len() > 1 => phrase(&terms, &words, &all),
                     _ => Ok(all),
                 }
             }
@@ -339,89 +328,18 @@ impl<'a> Segment<'a> {
                 let Some(column) = self.column(name, |form| form == RowForm::Keyword) else {
                     return Ok(RoaringBitmap::new());
                 };
-                let terms = self.reader.inverted_index(column.values)?;
+                let terms = self.terms(column.values)?;
                 let infos = match test {
-                    TextTest::OneOf(texts) => lookup(&terms, texts.iter().map(String::as_str))?,
-                    TextTest::Close(close) => self.close(&terms, close)?,
-                    test => self.passing(&terms, test)?,
-                };
-                self.documents(&terms, &infos)
-            }
-        }
-    }
-
-    /// Returns the terms of a word of a search.
-    fn word(&self, terms: &InvertedIndexReader, word: &Word) -> tantivy::Result<Vec<TermInfo>> {
-        match word {
-            Word::Same(word) => lookup(terms, std::iter::once(word.as_str())),
-            Word::Close(close) => self.close(terms, close),
-        }
-    }
-
-    /// Returns the terms within an edit distance.
-    fn close(&self, terms: &InvertedIndexReader, close: &Close) -> tantivy::Result<Vec<TermInfo>> {
-        let walk = CloseTerm { close, prefix: b"" };
-        let mut stream = terms.terms().search(walk).into_stream()?;
-        let mut infos = Vec::new();
-        while let Some((text, info)) = stream.next() {
-            if !text.is_empty() {
-                infos.push(info.clone());
-            }
-        }
-        Ok(infos)
-    }
-
-    /// Returns the terms that pass a test. Tests every value that begins with the literal prefix of the test.
-    fn passing(&self, terms: &InvertedIndexReader, test: &TextTest) -> tantivy::Result<Vec<TermInfo>> {
-        let literal = test.literal_prefix().as_bytes();
-        let mut stream = terms.terms().range().ge(literal).into_stream()?;
-        let mut infos = Vec::new();
-        let mut count = 0_usize;
-        while let Some((text, info)) = stream.next() {
-            count += 1;
-            let is_end = !text.starts_with(literal);
-            if is_end || (count.is_multiple_of(VALUES_BETWEEN_CHECKS) && (self.is_stopped)()) {
-                break;
-            }
-            if test.matches_bytes(text) {
-                infos.push(info.clone());
-            }
-        }
-        Ok(infos)
-    }
-
-    /// Returns the documents of `candidates` in which the words follow each other.
-    fn phrase(
-        &self,
-        terms: &InvertedIndexReader,
-        words: &[Word],
-        candidates: &RoaringBitmap,
-    ) -> tantivy::Result<RoaringBitmap> {
-        // Positions after the words that were found so far, by document.
-        let mut ends: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (number, word) in words.iter().enumerate() {
-            let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
-            let mut positions = Vec::new();
-            for info in self.word(terms, word)? {
-                let option = IndexRecordOption::WithFreqsAndPositions;
-                let mut postings = terms.read_postings_from_terminfo(&info, option)?;
-                let mut document = postings.doc();
-                while document != TERMINATED {
-                    let before = ends.get(&document);
-                    if candidates.contains(document) && (number == 0 || before.is_some()) {
-                        postings.positions(&mut positions);
-                        let follows =
-                            |position: &&u32| before.is_none_or(|before| before.contains(*position));
-                        let found = positions.iter().filter(follows).map(|position| position + 1);
-                        next.entry(document).or_default().extend(found);
+                    TextTest::OneOf(texts) => terms.known(texts)?,
+                    TextTest::Close(close) => terms.close(b"", close, |_| true)?,
+                    test => {
+                        let literal = test.literal_prefix().as_bytes();
+                        terms.with_prefix(literal, |text| test.matches_bytes(text))?
                     }
-                    document = postings.advance();
-                }
+                };
+                terms.documents(&infos)
             }
-            next.retain(|_, positions| !positions.is_empty());
-            ends = next;
         }
-        Ok(ends.into_keys().collect())
     }
 
     fn intervals(&self, name: &str, intervals: &Intervals) -> tantivy::Result<RoaringBitmap> {
@@ -467,12 +385,15 @@ impl<'a> Segment<'a> {
                 }
             }
             RowForm::Keyword => {
-                let terms = self.reader.inverted_index(column.values)?;
+                let terms = self.terms(column.values)?;
                 let infos = match intervals.text_range() {
-                    None => lookup(&terms, intervals.texts())?,
-                    Some((from, to)) => between(&terms, from, to)?,
+                    None => terms.known(intervals.texts())?,
+                    Some((from, to)) => {
+                        let range = (from.map(str::as_bytes), to.map(str::as_bytes));
+                        terms.in_range(range, |_| true)?
+                    }
                 };
-                found = self.documents(&terms, &infos)?;
+                found = terms.documents(&infos)?;
             }
             RowForm::Text(_) | RowForm::Geo => {}
         }
@@ -519,43 +440,6 @@ impl<'a> Segment<'a> {
         }
         bits.into_set()
     }
-
-    /// Returns all documents in the lists of the terms.
-    fn documents(&self, terms: &InvertedIndexReader, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
-        let listed: u64 = infos.iter().map(|info| u64::from(info.doc_freq)).sum();
-        let mut bits = (listed > LISTED_MAX).then(|| Bits::new(self.reader.max_doc()));
-        let mut found = RoaringBitmap::new();
-        for info in infos {
-            let mut postings = terms.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
-            while !postings.docs().is_empty() {
-                match &mut bits {
-                    Some(bits) => bits.set(postings.docs()),
-                    None => found.extend(postings.docs().iter().copied()),
-                }
-                postings.advance();
-            }
-        }
-        Ok(bits.map_or(found, Bits::into_set))
-    }
-}
-
-/// Set of documents as an array of bits, which is filled faster than a compressed set.
-struct Bits(Vec<u8>);
-
-impl Bits {
-    fn new(documents: u32) -> Self {
-        Self(vec![0; documents as usize / 8 + 1])
-    }
-
-    fn set(&mut self, documents: &[u32]) {
-        for document in documents {
-            self.0[*document as usize / 8] |= 1 << (document % 8);
-        }
-    }
-
-    fn into_set(self) -> RoaringBitmap {
-        RoaringBitmap::from_lsb0_bytes(0, &self.0)
-    }
 }
 
 /// Returns the documents of a set with a value that passes. Reads the values document by document.
@@ -568,37 +452,33 @@ fn with_value<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
     documents.iter().filter(has_value).collect()
 }
 
-fn lookup<'t>(
-    terms: &InvertedIndexReader,
-    texts: impl Iterator<Item = &'t str>,
-) -> tantivy::Result<Vec<TermInfo>> {
-    let mut infos = Vec::new();
-    for text in texts {
-        infos.extend(terms.terms().get(text.as_bytes())?);
+/// Returns the documents of `candidates` in which the words follow each other. A word consists of one or more terms.
+fn phrase(
+    terms: &Terms<'_>,
+    words: &[Vec<TermInfo>],
+    candidates: &RoaringBitmap,
+) -> tantivy::Result<RoaringBitmap> {
+    // Positions after the words that were found so far, by document.
+    let mut ends: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut positions = Vec::new();
+    for (number, word) in words.iter().enumerate() {
+        let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
+        for info in word {
+            let mut postings = terms.positions(info)?;
+            let mut document = postings.doc();
+            while document != TERMINATED {
+                let before = ends.get(&document);
+                if candidates.contains(document) && (number == 0 || before.is_some()) {
+                    postings.positions(&mut positions);
+                    let follows = |position: &&u32| before.is_none_or(|before| before.contains(*position));
+                    let found = positions.iter().filter(follows).map(|position| position + 1);
+                    next.entry(document).or_default().extend(found);
+                }
+                document = postings.advance();
+            }
+        }
+        next.retain(|_, positions| !positions.is_empty());
+        ends = next;
     }
-    Ok(infos)
-}
-
-fn between(
-    terms: &InvertedIndexReader,
-    from: Bound<&str>,
-    to: Bound<&str>,
-) -> tantivy::Result<Vec<TermInfo>> {
-    let mut range = terms.terms().range();
-    range = match from {
-        Bound::Included(from) => range.ge(from),
-        Bound::Excluded(from) => range.gt(from),
-        Bound::Unbounded => range,
-    };
-    range = match to {
-        Bound::Included(to) => range.le(to),
-        Bound::Excluded(to) => range.lt(to),
-        Bound::Unbounded => range,
-    };
-    let mut stream = range.into_stream()?;
-    let mut infos = Vec::new();
-    while let Some((_, info)) = stream.next() {
-        infos.push(info.clone());
-    }
-    Ok(infos)
+    Ok(ends.into_keys().collect())
 }

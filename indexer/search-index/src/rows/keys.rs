@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use tantivy::query::{BitSetDocSet, ConstScorer, EnableScoring, Explanation, Query, Scorer, Weight};
-use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::schema::Field;
 use tantivy::{BitSet, DocId, Score, SegmentReader};
+
+use crate::terms::Terms;
 
 /// Query that matches the documents with these keys.
 #[derive(Debug, Clone)]
@@ -25,20 +27,13 @@ impl Query for KeysQuery {
 
 impl Weight for KeysQuery {
     fn scorer(&self, segment: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        let terms = segment.inverted_index(self.field)?;
+        let terms = Terms::open(segment, self.field, &|| false)?;
         let mut found = BitSet::with_max_value(segment.max_doc());
-        for key in self.keys.iter() {
-            let Some(info) = terms.terms().get(key)? else {
-                continue;
-            };
-            let mut postings = terms.read_block_postings_from_terminfo(&info, IndexRecordOption::Basic)?;
-            while !postings.docs().is_empty() {
-                for document in postings.docs() {
-                    found.insert(*document);
-                }
-                postings.advance();
+        terms.each_block(&terms.known(self.keys.iter())?, |documents| {
+            for document in documents {
+                found.insert(*document);
             }
-        }
+        })?;
         Ok(Box::new(ConstScorer::new(BitSetDocSet::from(found), boost)))
     }
 

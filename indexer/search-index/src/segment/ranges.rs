@@ -13,34 +13,29 @@ use crate::mapping::{Token, ordered, point_of};
 impl SegmentView<'_> {
     /// Returns the documents with a term that consists of `prefix` and bits within an inclusive range.
     pub(super) fn ordered(&self, prefix: &Token, bits: Option<(u64, u64)>) -> tantivy::Result<RoaringBitmap> {
-        let mut infos = Vec::new();
-        if let Some((first, last)) = bits {
-            let [first, last] = [first, last].map(|bits| [&prefix.0[..], &bits.to_be_bytes()].concat());
-            let mut stream = self.terms.terms().range().ge(&first).le(&last).into_stream()?;
-            while let Some((_, info)) = stream.next() {
-                infos.push(info.clone());
-            }
-        }
-        self.documents(&infos)
+        let Some((first, last)) = bits else {
+            return Ok(RoaringBitmap::new());
+        };
+        let [first, last] = [first, last].map(|bits| [&prefix.0[..], &bits.to_be_bytes()].concat());
+        let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        self.terms.documents(&self.terms.in_range(range, |_| true)?)
     }
 
     /// Returns the documents whose point is in a region. Scans the ranges of the dictionary that may contain such
     /// points.
     pub(super) fn within(&self, key: &str, region: &Region) -> tantivy::Result<RoaringBitmap> {
         let prefix = Token::attribute_points(self.table, key);
+        let is_inside =
+            |token: &[u8]| point_of(&token[prefix.0.len()..]).is_some_and(|point| region.contains(point));
         let mut infos = Vec::new();
         for (first, last) in ranges(&region.rectangles()) {
             let first = [&prefix.0[..], &first.to_be_bytes()].concat();
             // The cell number is followed by 16 bytes of coordinates.
             let last = [&prefix.0[..], &last.to_be_bytes(), &[u8::MAX; 16]].concat();
-            let mut stream = self.terms.terms().range().ge(&first).le(&last).into_stream()?;
-            while let Some((token, info)) = stream.next() {
-                if point_of(&token[prefix.0.len()..]).is_some_and(|point| region.contains(point)) {
-                    infos.push(info.clone());
-                }
-            }
+            let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+            infos.append(&mut self.terms.in_range(range, is_inside)?);
         }
-        self.documents(&infos)
+        self.terms.documents(&infos)
     }
 }
 

@@ -2,22 +2,24 @@
 //!
 //! The evaluation does not read all distinct values of a tag or attribute, except for phrases of very common words.
 
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
 use roaring::RoaringBitmap;
-use tantivy::postings::TermInfo;
 use tideline_condition::Subject;
-use tideline_condition::text::{Close, SearchedWords, TextTest, Word, is_word};
+use tideline_condition::text::{SearchedWords, TextTest, Word, is_word};
 use tideline_model::SearchAnalyzer;
 
-use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
-use crate::close_term::CloseTerm;
+use super::{Bound, Bounded, SegmentView, with_value};
+use crate::documents::all_in;
 use crate::mapping::{Keyed, Token, first_name};
+use crate::terms::end_of_prefix;
 
 /// Maximum number of documents with all words of a phrase up to which the word order is verified document by document.
 /// If there are more, every distinct value of the property is tested instead.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
 /// Term prefixes of a property whose values can contain words.
-struct Terms {
+struct Prefixes {
     /// Prefix of the terms of words that are not the whole value.
     words: Token,
     /// Prefix of the terms of values. A value that is a single lower-case word has no other term.
@@ -33,26 +35,26 @@ impl SegmentView<'_> {
         test: &TextTest,
         bound: Bound,
     ) -> tantivy::Result<Bounded> {
-        let terms = self.terms_of(property);
+        let prefixes = self.prefixes_of(property);
         match test {
             TextTest::Words(query) => {
-                let all = query.iter().map(|word| self.documents_with(&terms, word));
+                let all = query.iter().map(|word| self.documents_with(&prefixes, word));
                 Ok(Bounded::exact(all_in(all)?))
             }
             TextTest::Phrase(query) => {
-                let all = all_in(query.iter().map(|word| self.documents_with(&terms, word)))?;
+                let all = all_in(query.iter().map(|word| self.documents_with(&prefixes, word)))?;
                 if query.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
                     // Testing each distinct value once may be cheaper than verifying all documents with these
                     // words.
-                    return Ok(Bounded::exact(self.values(&terms.values, test)?));
+                    return Ok(Bounded::exact(self.values(&prefixes.values, test)?));
                 }
                 Ok(phrase(all, query, bound))
             }
             TextTest::Close(close) => {
-                let infos = self.close(&terms.values, close, &|_| true)?;
-                Ok(Bounded::exact(self.documents(&infos)?))
+                let infos = self.terms.close(&prefixes.values.0, close, |_| true)?;
+                Ok(Bounded::exact(self.terms.documents(&infos)?))
             }
-            _ => Ok(Bounded::exact(self.values(&terms.values, test)?)),
+            _ => Ok(Bounded::exact(self.values(&prefixes.values, test)?)),
         }
     }
 
@@ -62,8 +64,8 @@ impl SegmentView<'_> {
         let anywhere = |word: &Word| -> tantivy::Result<RoaringBitmap> {
             let word_alone = TextTest::Words(SearchedWords::new(SearchAnalyzer::Words, vec![word.clone()]));
             let mut found = self.measured(&|text| word_alone.matches(text))?;
-            for terms in &properties {
-                found |= self.documents_with(terms, word)?;
+            for prefixes in &properties {
+                found |= self.documents_with(prefixes, word)?;
             }
             Ok(found)
         };
@@ -72,8 +74,8 @@ impl SegmentView<'_> {
             TextTest::Phrase(query) => {
                 let in_measurement = self.measured(&|text| test.matches(text))?;
                 let mut found = RoaringBitmap::new();
-                for terms in &properties {
-                    found |= all_in(query.iter().map(|word| self.documents_with(terms, word)))?;
+                for prefixes in &properties {
+                    found |= all_in(query.iter().map(|word| self.documents_with(prefixes, word)))?;
                 }
                 let mut bounded = phrase(found, query, bound);
                 bounded.documents |= in_measurement;
@@ -88,24 +90,24 @@ impl SegmentView<'_> {
     /// is no estimate, returns one more than the number of documents.
     pub(super) fn documents_with_estimate(&self, subject: &Subject, query: &[Word]) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
-        let terms = match subject {
-            Subject::Tag(key) => self.terms_of(Keyed::Tag(key)),
-            Subject::Attribute(key) => self.terms_of(Keyed::Attribute(key)),
+        let prefixes = match subject {
+            Subject::Tag(key) => self.prefixes_of(Keyed::Tag(key)),
+            Subject::Attribute(key) => self.prefixes_of(Keyed::Attribute(key)),
             _ => return Ok(every + 1),
         };
         let mut rarest = every + 1;
         for word in query {
             if let Word::Same(word) = word {
-                let in_texts = self.frequency(&with_value(terms.words.clone(), word))?;
-                let alone = self.frequency(&with_value(terms.values.clone(), word))?;
+                let in_texts = self.frequency(&with_value(prefixes.words.clone(), word))?;
+                let alone = self.frequency(&with_value(prefixes.values.clone(), word))?;
                 rarest = rarest.min(in_texts + alone);
             }
         }
         Ok(rarest)
     }
 
-    fn terms_of(&self, property: Keyed<'_>) -> Terms {
-        Terms {
+    fn prefixes_of(&self, property: Keyed<'_>) -> Prefixes {
+        Prefixes {
             words: Token::words(self.table, property),
             values: match property {
                 Keyed::Tag(key) => Token::tag_values(self.table, key),
@@ -115,13 +117,13 @@ impl SegmentView<'_> {
     }
 
     /// Returns the term prefixes of all keyed properties, with one dictionary lookup per key.
-    fn properties(&self) -> tantivy::Result<Vec<Terms>> {
+    fn properties(&self) -> tantivy::Result<Vec<Prefixes>> {
         let mut found = Vec::new();
         self.each_key(Token::tags(self.table), &mut |key| {
-            found.push(self.terms_of(Keyed::Tag(key)));
+            found.push(self.prefixes_of(Keyed::Tag(key)));
         })?;
         self.each_key(Token::attributes(self.table), &mut |key| {
-            found.push(self.terms_of(Keyed::Attribute(key)));
+            found.push(self.prefixes_of(Keyed::Attribute(key)));
         })?;
         Ok(found)
     }
@@ -131,11 +133,8 @@ impl SegmentView<'_> {
         let end = end_of_prefix(&kind.0);
         let mut next = Some(kind.0);
         while let Some(from) = next.take() {
-            let range = self.terms.terms().range().ge(&from);
-            let mut stream = match &end {
-                Some(end) => range.lt(end).into_stream()?,
-                None => range.into_stream()?,
-            };
+            let end = end.as_deref().map_or(Unbounded, Excluded);
+            let mut stream = self.terms.stream((Included(&from), end))?;
             if let Some((token, _)) = stream.next()
                 && let Some((prefix, name)) = first_name(token)
             {
@@ -147,41 +146,19 @@ impl SegmentView<'_> {
     }
 
     /// Returns the documents that contain a word in a property.
-    fn documents_with(&self, terms: &Terms, word: &Word) -> tantivy::Result<RoaringBitmap> {
+    fn documents_with(&self, prefixes: &Prefixes, word: &Word) -> tantivy::Result<RoaringBitmap> {
         match word {
             Word::Same(word) => {
-                let alone = is_word(word).then(|| with_value(terms.values.clone(), word));
-                let in_texts = with_value(terms.words.clone(), word);
+                let alone = is_word(word).then(|| with_value(prefixes.values.clone(), word));
+                let in_texts = with_value(prefixes.words.clone(), word);
                 self.terms(alone.into_iter().chain([in_texts]))
             }
             Word::Close(close) => {
-                let mut infos = self.close(&terms.words, close, &|_| true)?;
-                infos.append(&mut self.close(&terms.values, close, &is_word)?);
-                self.documents(&infos)
+                let mut infos = self.terms.close(&prefixes.words.0, close, |_| true)?;
+                infos.append(&mut self.terms.close(&prefixes.values.0, close, is_word)?);
+                self.terms.documents(&infos)
             }
         }
-    }
-
-    /// Returns the terms that consist of `prefix` and a non-empty text that passes and is within the edit distance.
-    fn close(
-        &self,
-        prefix: &Token,
-        close: &Close,
-        passes: &dyn Fn(&str) -> bool,
-    ) -> tantivy::Result<Vec<TermInfo>> {
-        let mut infos = Vec::new();
-        let walk = CloseTerm {
-            close,
-            prefix: &prefix.0,
-        };
-        let mut stream = self.terms.terms().search(walk).into_stream()?;
-        while let Some((token, info)) = stream.next() {
-            let text = &token[prefix.0.len()..];
-            if !text.is_empty() && std::str::from_utf8(text).is_ok_and(passes) {
-                infos.push(info.clone());
-            }
-        }
-        Ok(infos)
     }
 }
 
@@ -197,20 +174,4 @@ fn phrase(documents: RoaringBitmap, query: &[Word], bound: Bound) -> Bounded {
             Bound::Lower => RoaringBitmap::new(),
         },
     }
-}
-
-/// Intersects all sets; evaluates no further sets once the intersection is empty.
-fn all_in(sets: impl Iterator<Item = tantivy::Result<RoaringBitmap>>) -> tantivy::Result<RoaringBitmap> {
-    let mut all: Option<RoaringBitmap> = None;
-    for set in sets {
-        let found = match all {
-            Some(all) => all & set?,
-            None => set?,
-        };
-        if found.is_empty() {
-            return Ok(found);
-        }
-        all = Some(found);
-    }
-    Ok(all.unwrap_or_default())
 }
