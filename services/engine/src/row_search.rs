@@ -39,8 +39,8 @@ pub(crate) use lifecycle::RowSearches;
 
 /// Age of the oldest change that an index does not hold, above which writes to its table wait.
 const LAG_MAX: Duration = Duration::from_secs(1);
-/// Maximum time that a write waits for a search index.
-const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
+/// Maximum time that a write waits for a search index that is behind.
+pub const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time that a search waits for an index that is being opened after a start.
 const OPENING_MAX: Duration = Duration::from_secs(10);
 
@@ -243,15 +243,15 @@ impl Engine {
         })
     }
 
-    /// Returns true if a search index of a table is so far behind that writes wait for it.
+    /// Returns true if a search index of a table is so far behind that writes must wait for it.
     pub fn is_search_behind(&self, table: &WideTable) -> bool {
         let mut specs = table.settings().search_indexes.iter();
         specs.any(|spec| self.rows.is_search_behind(TableId(spec.id), LAG_MAX))
     }
 
     /// Waits for search indexes of a table that are far behind, at most 10 seconds: writes must not be faster than the
-    /// index for long. Other tables are not affected.
-    pub(crate) fn wait_for_searches(&self, table: &WideTable) {
+    /// index for long.
+    pub fn wait_for_searches(&self, table: &WideTable) {
         let deadline = Instant::now() + BACK_PRESSURE_MAX;
         for spec in &table.settings().search_indexes {
             self.rows.wait_search_age(TableId(spec.id), LAG_MAX, deadline);

@@ -152,7 +152,8 @@ impl Engine {
     /// Writes rows. `make` builds them; each call of its argument returns an id for a generated key column. Rows of one
     /// partition are written all or not at all. Returns the rows and their outcomes.
     ///
-    /// `Ok` guarantees the requested durability.
+    /// `Ok` guarantees the requested durability. Call [`wait_for_searches`](Self::wait_for_searches) before each of many
+    /// writes.
     ///
     /// # Errors
     ///
@@ -165,7 +166,6 @@ impl Engine {
         options: &RowWriteOptions<'_, '_>,
     ) -> Result<(Vec<RowWrite<'w>>, Written)> {
         self.check_writable()?;
-        self.wait_for_searches(table);
         let (rows, threads) = (&self.rows, self.store.threads());
         let id = table.table().points().id();
         let remember = |writes: &[RowWrite<'w>], outcomes: &[RowOutcome]| -> Option<RequestRecord> {

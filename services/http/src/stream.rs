@@ -120,6 +120,20 @@ impl ResponseWriter {
         Ok(())
     }
 
+    /// Runs `wait`, during which the request waits for work of the server. Releases the permit meanwhile. While the
+    /// maximum number of requests wait without a permit, the permit is kept.
+    pub(crate) fn while_waiting(&mut self, wait: &mut dyn FnMut()) {
+        let slot = Arc::clone(&self.slow_clients).try_acquire_owned();
+        match (&mut self.permit, slot) {
+            (Some(permit), Ok(_slot)) => {
+                permit.pause();
+                wait();
+                permit.resume();
+            }
+            _ => wait(),
+        }
+    }
+
     /// Ends the response: sends the last chunk, or returns the whole response if nothing has been sent.
     fn finish(mut self) -> io::Result<Option<Bytes>> {
         if self.has_sent {

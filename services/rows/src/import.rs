@@ -219,6 +219,7 @@ impl Entries<'_> {
             is_independent: true,
             ..settings
         };
+        self.engine.wait_for_searches(self.table);
         let written = write_entry(
             self.engine,
             self.table,

@@ -175,6 +175,7 @@ impl Rekey {
 
     fn write(&self, engine: &Engine, batch: &[Converted], progress: &mut RekeyProgress) -> Result<()> {
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
+        engine.wait_for_searches(&self.into);
         let (_, written) = engine.write_rows(&self.into, &make, &RowWriteOptions::default())?;
         for (row, outcome) in batch.iter().zip(written.rows) {
             match outcome {

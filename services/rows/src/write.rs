@@ -122,7 +122,21 @@ fn check_counts(rows: &[RowWrite]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a body with one row per line, cut into entries, and passes the outcomes to `take`. Lines that are not valid
+/// Receiver of the outcomes of [`write_lines`].
+pub trait OutcomeSink {
+    /// Takes the outcome of a line.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the write; entries that are stored remain.
+    fn outcome(&mut self, outcome: &RowOutcome) -> io::Result<()>;
+
+    /// Runs `wait`, which blocks until the search indexes of the table have caught up. Resources that other requests
+    /// could use are released meanwhile.
+    fn while_waiting(&mut self, wait: &mut dyn FnMut());
+}
+
+/// Writes a body with one row per line, cut into entries, and passes the outcomes to `sink`. Lines that are not valid
 /// are refused. If an entry after the first cannot be written, its rows and all following rows are not applied. Their
 /// outcomes are marked as retryable if the error is retryable.
 ///
@@ -130,13 +144,13 @@ fn check_counts(rows: &[RowWrite]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The errors of [`write`] for the first entry, and those of `take`.
+/// The errors of [`write`] for the first entry, and those of `sink`.
 pub fn write_lines(
     engine: &Engine,
     table: &WideTable,
     body: &[u8],
     settings: &WriteSettings,
-    take: &mut dyn FnMut(&RowOutcome) -> io::Result<()>,
+    sink: &mut dyn OutcomeSink,
 ) -> Result<WrittenLines> {
     let mut written_lines = WrittenLines::default();
     let counts = &mut written_lines.counts;
@@ -172,6 +186,9 @@ pub fn write_lines(
                 false => Ok(row),
             }
         });
+        if engine.is_search_behind(table) {
+            sink.while_waiting(&mut || engine.wait_for_searches(table));
+        }
         let written = write_entry(engine, table, rows, first, &entry.concat(), &settings);
         let outcomes = match written {
             Ok(outcomes) => outcomes,
@@ -182,7 +199,7 @@ pub fn write_lines(
                 let rest = first + entry.len() as u64 + lines.by_ref().count() as u64;
                 for index in first..rest {
                     counts.add(RowStatus::NotApplied);
-                    take(&RowOutcome {
+                    sink.outcome(&RowOutcome {
                         reason: Some(reason.clone()),
                         retryable,
                         ..outcome(index, RowStatus::NotApplied)
@@ -195,7 +212,7 @@ pub fn write_lines(
         written_lines.position = outcomes.position.or(written_lines.position);
         for outcome in &outcomes.rows {
             counts.add(outcome.status);
-            take(outcome)?;
+            sink.outcome(outcome)?;
         }
     }
     Ok(written_lines)
@@ -221,7 +238,7 @@ pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
 }
 
 /// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must
-/// execute: with an idempotency key or a transaction, for tables with generated ids, and while a search index is behind.
+/// execute: with an idempotency key or a transaction, and for tables with generated ids.
 ///
 /// # Errors
 ///
@@ -233,9 +250,7 @@ pub fn begin(
     settings: &WriteSettings,
 ) -> Result<Option<Begun>> {
     let is_numbered = table.layout().generated().is_some();
-    // A write that must wait for a search index does so on a thread of its own.
-    let must_wait = is_numbered || engine.is_search_behind(table);
-    if settings.key.is_some() || settings.transaction.is_some() || must_wait {
+    if settings.key.is_some() || settings.transaction.is_some() || is_numbered {
         return Ok(None);
     }
     check_counts(rows)?;

@@ -51,6 +51,17 @@ pub enum WriteStatement {
     Delete(Delete),
 }
 
+impl WriteStatement {
+    /// Returns the table that is written to.
+    pub fn table(&self) -> &Name {
+        match self {
+            Self::Upsert(upsert) => &upsert.table,
+            Self::Update(update) => &update.table,
+            Self::Delete(delete) => &delete.table,
+        }
+    }
+}
+
 /// Statement that changes tables or indexes.
 #[derive(Debug)]
 pub enum TableStatement {

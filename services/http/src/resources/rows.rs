@@ -10,7 +10,7 @@ mod rekey;
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
@@ -18,10 +18,11 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tideline_engine::model::SequenceNumber;
+use tideline_engine::row_search::BACK_PRESSURE_MAX;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{
-    CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowWrite, RowsBody, RowsCounted, RowsDeleted,
-    RowsEnd, RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
+    CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowOutcome, RowWrite, RowsBody, RowsCounted,
+    RowsDeleted, RowsEnd, RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
 };
 use tideline_openapi::row_explain::CountInterval;
 use tideline_openapi::table::Durability;
@@ -34,7 +35,7 @@ use tideline_rows::read::{
     get as get_rows, keys_of,
 };
 use tideline_rows::search::WAIT_MAX;
-use tideline_rows::write::{Begun, begin, reads_nothing, write as write_rows, write_lines};
+use tideline_rows::write::{Begun, OutcomeSink, begin, reads_nothing, write as write_rows, write_lines};
 use tideline_rows::{
     ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
 };
@@ -56,6 +57,9 @@ use crate::stream::{self, ResponseWriter, WriteContext};
 /// Maximum size of an uncompressed body, in bytes, that is parsed without a thread of its own. Parsing it takes some tens
 /// of microseconds.
 const SMALL_BYTES: usize = 8 << 10;
+
+/// Time between two checks whether a search index has caught up.
+const BACK_PRESSURE_STEP: Duration = Duration::from_millis(10);
 
 /// Media type of a body or response with one JSON value per line.
 pub(crate) const NDJSON: &str = "application/x-ndjson";
@@ -195,6 +199,7 @@ async fn write(
         transaction: None,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
+    wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
     if is_lines {
         let work = WriteContext {
@@ -206,9 +211,8 @@ async fn write(
             let body = received.decode()?;
             let engine = &writing.engine;
             let table = engine.wide_table(&table)?;
-            let written = write_lines(engine, &table, &body, &settings, &mut |outcome| {
-                put_line(writer, outcome)
-            })?;
+            let mut sink = OutcomeLines(writer);
+            let written = write_lines(engine, &table, &body, &settings, &mut sink)?;
             let end = RowsEnd {
                 counts: written.counts,
                 position: written.position.map(|position| position.0.to_string()),
@@ -242,6 +246,31 @@ async fn write(
     });
     let (outcomes, searchable) = written.await?;
     Ok(report(outcomes, searchable, id, false))
+}
+
+/// Waits for search indexes of a table that are far behind, without a permit and without a thread: the writes that wait
+/// for one table must not hold up those to other tables. Does not wait if the table does not exist.
+pub(crate) async fn wait_for_searches(engine: &Engine, table: &str) {
+    let Ok(table) = engine.wide_table(table) else {
+        return;
+    };
+    let deadline = Instant::now() + BACK_PRESSURE_MAX;
+    while engine.is_search_behind(&table) && Instant::now() < deadline {
+        tokio::time::sleep(BACK_PRESSURE_STEP).await;
+    }
+}
+
+/// Outcomes of a write as lines of its response.
+struct OutcomeLines<'w>(&'w mut ResponseWriter);
+
+impl OutcomeSink for OutcomeLines<'_> {
+    fn outcome(&mut self, outcome: &RowOutcome) -> std::io::Result<()> {
+        put_line(self.0, outcome)
+    }
+
+    fn while_waiting(&mut self, wait: &mut dyn FnMut()) {
+        self.0.while_waiting(wait);
+    }
 }
 
 /// Waits until searches find all writes so far. Returns false after [`WAIT_MAX`].

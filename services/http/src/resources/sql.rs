@@ -35,7 +35,7 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
-use crate::resources::rows::{NDJSON, put, put_end, put_line, read, report};
+use crate::resources::rows::{NDJSON, put, put_end, put_line, read, report, wait_for_searches};
 use crate::stream::{self, ResponseWriter};
 
 /// Size of a statement, in bytes, up to which the memory to parse it is not reserved.
@@ -148,6 +148,7 @@ async fn run(
             .await
         }
         Statement::Write(write) => {
+            wait_for_searches(&app.engine, &write.table().text).await;
             let permit = app.writes.take(current_client()).await?;
             let engine = Arc::clone(&app.engine);
             let (body, memory) = (parsed.body, parsed.memory);
