@@ -31,6 +31,12 @@ use crate::reply::Submitted;
 use crate::requests::Requests;
 use crate::settings::LogSettings;
 
+/// Width in bits of the ids that one owner of a shard assigns, if other owners can take the shard from it.
+///
+/// The previous owner may still load or free segments that this owner does not see, so the two must never assign the
+/// same id. This leaves room for 16 million owners with 16 million ids each.
+const EPOCH_ID_BITS: u32 = 24;
+
 /// Log that has read its manifest, but not yet its journal.
 #[derive(Debug)]
 pub struct Opening {
@@ -81,7 +87,11 @@ impl Opening {
         let segments = held.iter().map(|at| at.segment.0.max(at.group.0));
         let highest = segments.chain(parts.iter().map(|at| at.part.0)).max();
         let highest = highest.unwrap_or(0);
-        let first = SegmentId::of(SHARD.0, 1).0;
+        let first = match lease.holds {
+            Some(_) => lease.epoch.0 << EPOCH_ID_BITS,
+            None => 1,
+        };
+        let first = SegmentId::of(SHARD.0, first).0;
         manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1).max(first);
         let orphans = unnamed(parts, &stored.rows);
         let requests = Requests::default();

@@ -1,3 +1,4 @@
-//! Tests of the log with a small model.
+//! Tests of the log with a small model, and of its owners.
 
 mod counters;
+mod owners;
