@@ -1,4 +1,7 @@
 //! Rows that a search or a count selects in a search index, by a condition and as of a write.
+//!
+//! Both have the same members `index`, `where` and `at_least`, so choosing the index, compiling the condition and waiting
+//! for the write happen here.
 
 use std::time::Instant;
 
