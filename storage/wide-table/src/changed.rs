@@ -246,6 +246,8 @@ impl WideStore {
         let position = position.filter(|position| position.0 >= flushed && !queue.is_abandoned);
         queue.skip_to(position.map_or(flushed, |position| position.0));
         (queue.phase, queue.is_abandoned) = (Phase::Open, false);
+        // A flush that has waited since the start may find that the index holds everything.
+        self.searches.changed.notify_all();
         Some(SearchStart {
             is_current: position.is_some(),
             position: SequenceNumber(queue.confirmed),

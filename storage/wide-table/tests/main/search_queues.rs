@@ -111,6 +111,21 @@ fn a_flush_waits_until_the_index_holds_the_changes() {
 }
 
 #[test]
+fn a_flush_ends_when_an_index_is_opened_that_holds_everything() {
+    let mut queue = Queue::new();
+    queue.open(None);
+    queue.put("x");
+    let taken = queue.take();
+    queue.confirm(taken.end);
+    queue.crash();
+    queue.database.store.expect_search(INDEX);
+    let flush = queue.flush();
+    assert_waits(&flush);
+    assert!(queue.open(Some(taken.end.0)).is_current);
+    assert_ends(&flush);
+}
+
+#[test]
 fn changes_are_taken_in_the_order_of_the_journal() {
     let queue = Queue::new();
     queue.open(None);
