@@ -80,6 +80,8 @@ pub use ranges::Ranges;
 
 use columns::Form;
 
+use crate::tuple::KeyKind;
+
 /// Maximum length of the name of a key column, in bytes.
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 /// Maximum number of digits of a hash prefix.
@@ -130,6 +132,13 @@ impl KeyLayout {
     /// Returns the number of the logical column whose values the server assigns; `None` if there is no such column.
     pub fn generated(&self) -> Option<usize> {
         self.logical.iter().position(|column| column.is_generated)
+    }
+
+    /// Returns the number of the stored column that holds a logical column of the type timestamp; `None` if the key has
+    /// no such column.
+    pub fn time_column(&self, name: &str) -> Option<usize> {
+        let column = self.logical.iter().find(|column| column.name == name)?;
+        (column.kind == KeyKind::Timestamp).then_some(column.stored)
     }
 
     /// Returns the number of buckets over which rows are spread; `None` if the key does not begin with a bucket.

@@ -2,10 +2,15 @@
 //!
 //! Once the logical values have been read, hash prefixes and buckets are recomputed and compared with the stored ones.
 
+use std::ops::RangeInclusive;
+
+use tideline_model::{KeyRange, Timestamp};
+
 use super::columns::Form;
 use super::text::{parse, reversed};
 use super::{KeyLayout, StoredKeyColumn, StoredKeyDamage};
-use crate::tuple::{KeyColumn, KeyDamage, KeyKind, KeyValue, TUPLE_BYTES_MAX, split_column};
+use crate::from_ordered_i64;
+use crate::tuple::{ColumnOrder, KeyColumn, KeyDamage, KeyKind, KeyValue, TUPLE_BYTES_MAX, split_column};
 
 impl KeyLayout {
     /// Decodes a stored key. Returns the values of the logical columns, in the order of [`Self::logical`]. Strings and
@@ -61,6 +66,60 @@ impl KeyLayout {
         Ok(key.len() - rest.len())
     }
 
+    /// Returns the timestamp that a stored key has in the stored column with this number; see
+    /// [`time_column`](Self::time_column). Reads only the columns up to it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoredKeyDamage::Column`] if one of these columns is damaged, or if it holds no timestamp.
+    pub fn time_at(&self, key: &[u8], column: usize) -> Result<Timestamp, StoredKeyDamage> {
+        let mut rest = key;
+        let mut last = None;
+        for column in self.stored.iter().take(column + 1) {
+            (last, rest) = column.split(rest)?;
+        }
+        match last {
+            Some(KeyValue::Timestamp(time)) => Ok(time),
+            _ => Err(StoredKeyDamage::Column {
+                column: self
+                    .stored
+                    .get(column)
+                    .map_or_else(String::new, |column| column.name.clone()),
+                damage: KeyDamage::Truncated,
+            }),
+        }
+    }
+
+    /// Returns bounds of the timestamps that the keys of a range can have in a stored column; see
+    /// [`time_column`](Self::time_column). All timestamps if keys with different columns before it are in the range.
+    pub fn times_in(&self, range: &KeyRange, column: usize) -> RangeInclusive<i64> {
+        const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
+        let mut rest = &range.start[..];
+        for before in self.stored.iter().take(column) {
+            match before.split(rest) {
+                Ok((_, after)) => rest = after,
+                Err(_) => return ALL,
+            }
+        }
+        let (prefix, first) = range.start.split_at(range.start.len() - rest.len());
+        let last = match &range.end {
+            Some(end) => match end.strip_prefix(prefix) {
+                Some(last) => Some(last),
+                None if is_successor(prefix, end) => None,
+                None => return ALL,
+            },
+            None if prefix.is_empty() => None,
+            None => return ALL,
+        };
+        let order = self.stored[column].order;
+        let low = time_bound(order, first);
+        let high = last.map(|last| time_bound(order, last));
+        match order {
+            ColumnOrder::Ascending => low..=high.unwrap_or(i64::MAX),
+            ColumnOrder::Descending => high.unwrap_or(i64::MIN)..=low,
+        }
+    }
+
     /// Appends the logical values of a stored column.
     fn push_logical<'k>(
         &self,
@@ -112,6 +171,25 @@ impl KeyLayout {
             found: column.hash_text(stored),
         })
     }
+}
+
+/// Returns the timestamp whose stored bytes begin with `bytes`, and continue with zeros.
+fn time_bound(order: ColumnOrder, bytes: &[u8]) -> i64 {
+    let mut whole = [0; 8];
+    let length = bytes.len().min(8);
+    whole[..length].copy_from_slice(&bytes[..length]);
+    from_ordered_i64(whole.map(|byte| byte ^ order.mask()))
+}
+
+/// Returns true if `end` is the first key after all keys that begin with `prefix`.
+fn is_successor(prefix: &[u8], end: &[u8]) -> bool {
+    let Some((last, before)) = end.split_last() else {
+        return false;
+    };
+    prefix.len() >= end.len()
+        && prefix.starts_with(before)
+        && prefix[before.len()].checked_add(1) == Some(*last)
+        && prefix[end.len()..].iter().all(|byte| *byte == u8::MAX)
 }
 
 impl StoredKeyColumn {

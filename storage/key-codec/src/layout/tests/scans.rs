@@ -6,6 +6,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use tideline_model::Timestamp;
+
 use super::*;
 use crate::tuple::tests::cmp_values;
 
@@ -152,6 +154,15 @@ proptest! {
                 && row.get(fixed).is_none_or(|value| is_within(&bounds, value));
             let key = encoded(&layout, row);
             prop_assert_eq!(scan.contains(&key), is_selected, "{:?} within {:?}", row, bounds);
+            for (column, value) in layout.logical().iter().zip(row) {
+                let KeyValue::Timestamp(time) = value else { continue };
+                let stored = layout.time_column(&column.name).expect("a timestamp");
+                prop_assert_eq!(layout.time_at(&key, stored), Ok(*time));
+                for range in scan.ranges.iter().filter(|range| range.contains(&key)) {
+                    let times = layout.times_in(range, stored);
+                    prop_assert!(times.contains(&time.nanos()), "{:?} of {:?} is not in {:?}", time, row, times);
+                }
+            }
             if is_selected {
                 selected.push((key, row));
             }
@@ -187,6 +198,52 @@ proptest! {
         prop_assert_eq!(merged(&layout, &scan, &keys, true), sorted);
         prop_assert_eq!(merged(&layout, &scan, &keys, false), backward);
     }
+}
+
+#[test]
+fn the_times_of_a_range_are_those_of_its_bounds() {
+    let time = |nanos: i64| KeyValue::from(Timestamp::from_nanos_clamped(nanos));
+    let by_host = |at: KeyColumnSpec| layout_of(&[plain("host", ColumnType::String), at]);
+    let ascending = by_host(plain("at", ColumnType::Timestamp));
+    let descending = by_host(descending(plain("at", ColumnType::Timestamp)));
+    let buckets = layout_of(&[
+        bucket("spread", &["host"], 2),
+        plain("at", ColumnType::Timestamp),
+        plain("host", ColumnType::String),
+    ]);
+    let all = i64::MIN..=i64::MAX;
+    for (layout, prefix) in [
+        (&ascending, vec!["web-\u{ff}".into()]),
+        (&descending, vec!["web-1".into()]),
+        (&buckets, vec![]),
+    ] {
+        let column = layout.time_column("at").expect("a timestamp");
+        let times = |bounds: OwnedBounds| {
+            let scan = layout.ranges(&prefix, bounds).expect("valid bounds");
+            let times = scan.ranges.iter().map(|range| layout.times_in(range, column));
+            times.collect::<Vec<_>>()
+        };
+        let bounded = (Bound::Included(time(1_000)), Bound::Excluded(time(2_000)));
+        for found in times(bounded) {
+            assert!(
+                (999..=1_000).contains(found.start()) && (1_999..=2_000).contains(found.end()),
+                "{found:?}"
+            );
+        }
+        for found in times((Bound::Included(time(1_000)), Bound::Unbounded)) {
+            assert!((999..=1_000).contains(found.start()), "{found:?}");
+            assert!(*found.end() >= Timestamp::MAX.nanos());
+        }
+        for found in times((Bound::Unbounded, Bound::Included(time(-5)))) {
+            assert!((-5..=-4).contains(found.end()), "{found:?}");
+            assert!(*found.start() <= Timestamp::MIN.nanos());
+        }
+        assert!(times(ALL).iter().all(|found| *found == all));
+    }
+    // A range over several hosts has all times.
+    let scan = ascending.ranges(&[], (Bound::Included("a".into()), Bound::Included("b".into())));
+    let range = &scan.expect("valid bounds").ranges[0];
+    assert_eq!(ascending.times_in(range, 1), all);
 }
 
 /// Returns a value of a type, derived from a seed. Texts may have characters that spliced columns refuse.

@@ -1,0 +1,233 @@
+//! Division of a wide table into parts by time: a day, a week or a month of rows is stored, and dropped, as one unit.
+//!
+//! The part of a row follows from a timestamp in its key, so it never changes. Parts are numbered by their periods since
+//! 1970 in UTC.
+
+use std::fmt;
+
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
+use serde::{Deserialize, Serialize};
+
+/// Division of a wide table into parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartsSpec {
+    /// Logical key column of the type `timestamp` that decides the part of a row. Fixed when the table is created.
+    pub by: String,
+    /// Length of a part. Fixed when the table is created.
+    pub every: PartPeriod,
+    /// Minimum time in nanoseconds for which a part is kept after its end; `None` = until it is dropped on request. Older
+    /// parts are hidden, and dropped some time later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<i64>,
+    /// Number of the first part that was not dropped. Rows of earlier parts are refused.
+    #[serde(default = "first_of_all", skip_serializing_if = "is_first_of_all")]
+    pub first: i32,
+}
+
+fn first_of_all() -> i32 {
+    i32::MIN
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_first_of_all(number: &i32) -> bool {
+    *number == i32::MIN
+}
+
+impl PartsSpec {
+    /// Returns the number of the first part that is visible at a time: the first one that was not dropped, and whose end
+    /// is less than `keep` ago.
+    pub fn visible_from(&self, now: i64) -> i32 {
+        let kept = self
+            .keep
+            .map_or(i32::MIN, |keep| self.every.number_of(now.saturating_sub(keep)));
+        kept.max(self.first)
+    }
+}
+
+/// Length of a part, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartPeriod {
+    /// A day.
+    Day,
+    /// A week from Monday to Sunday.
+    Week,
+    /// A calendar month.
+    Month,
+}
+
+impl PartPeriod {
+    /// All periods.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
+    /// Returns the number of the part of a timestamp, in nanoseconds since 1970-01-01T00:00:00Z. The part of this
+    /// timestamp has the number 0.
+    pub fn number_of(self, nanos: i64) -> i32 {
+        // Timestamps of 64 bits span 584 years, so every number fits.
+        let days = nanos.div_euclid(crate::time::NANOS_PER_DAY) as i32;
+        match self {
+            Self::Day => days,
+            // 1970-01-01 was a Thursday.
+            Self::Week => (days + 3).div_euclid(7),
+            Self::Month => {
+                let date = DateTime::<Utc>::from_timestamp_nanos(nanos);
+                (date.year() - 1970) * 12 + date.month0() as i32
+            }
+        }
+    }
+
+    /// Returns the first timestamp of a part, in nanoseconds since 1970-01-01T00:00:00Z, clamped to the range of
+    /// timestamps. This is the end of the part before it.
+    pub fn start_of(self, number: i32) -> i64 {
+        let date = self.first_day(number);
+        let start = date.and_then(|date| date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_nanos_opt());
+        start.unwrap_or(match number < 0 {
+            true => i64::MIN,
+            false => i64::MAX,
+        })
+    }
+
+    fn first_day(self, number: i32) -> Option<NaiveDate> {
+        let epoch = DateTime::<Utc>::UNIX_EPOCH.date_naive();
+        let shifted = |days: i64| match days < 0 {
+            true => epoch.checked_sub_days(Days::new(days.unsigned_abs())),
+            false => epoch.checked_add_days(Days::new(days.unsigned_abs())),
+        };
+        match self {
+            Self::Day => shifted(i64::from(number)),
+            Self::Week => shifted(i64::from(number) * 7 - 3),
+            Self::Month if number < 0 => epoch.checked_sub_months(Months::new(number.unsigned_abs())),
+            Self::Month => epoch.checked_add_months(Months::new(number.unsigned_abs())),
+        }
+    }
+
+    /// Returns the name of a part: `2026-11-26`, `2026-W48` or `2026-11`.
+    pub fn part_name(self, number: i32) -> String {
+        let Some(day) = self.first_day(number) else {
+            return number.to_string();
+        };
+        let form = match self {
+            Self::Day => "%Y-%m-%d",
+            Self::Week => "%G-W%V",
+            Self::Month => "%Y-%m",
+        };
+        day.format(form).to_string()
+    }
+}
+
+impl fmt::Display for PartPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::NANOS_PER_DAY;
+
+    fn nanos(text: &str) -> i64 {
+        let time = DateTime::parse_from_rfc3339(text).expect("it is valid");
+        time.timestamp_nanos_opt().expect("it is in range")
+    }
+
+    #[test]
+    fn parts_are_named_by_their_calendar() {
+        for (period, at, name, start, end) in [
+            (
+                PartPeriod::Day,
+                "2026-11-26T23:59:59.999999999Z",
+                "2026-11-26",
+                "2026-11-26",
+                "2026-11-27",
+            ),
+            (
+                PartPeriod::Week,
+                "2026-11-29T23:59:59Z",
+                "2026-W48",
+                "2026-11-23",
+                "2026-11-30",
+            ),
+            (
+                PartPeriod::Week,
+                "2027-01-01T00:00:00Z",
+                "2026-W53",
+                "2026-12-28",
+                "2027-01-04",
+            ),
+            (
+                PartPeriod::Month,
+                "2026-02-28T12:00:00Z",
+                "2026-02",
+                "2026-02-01",
+                "2026-03-01",
+            ),
+            (
+                PartPeriod::Month,
+                "1969-12-31T23:00:00Z",
+                "1969-12",
+                "1969-12-01",
+                "1970-01-01",
+            ),
+            (
+                PartPeriod::Day,
+                "1969-12-31T23:00:00Z",
+                "1969-12-31",
+                "1969-12-31",
+                "1970-01-01",
+            ),
+        ] {
+            let number = period.number_of(nanos(at));
+            assert_eq!(period.part_name(number), name);
+            assert_eq!(period.start_of(number), nanos(&format!("{start}T00:00:00Z")));
+            assert_eq!(period.start_of(number + 1), nanos(&format!("{end}T00:00:00Z")));
+        }
+    }
+
+    #[test]
+    fn every_timestamp_is_within_its_part() {
+        for period in PartPeriod::ALL {
+            for at in [
+                i64::MIN,
+                i64::MAX,
+                0,
+                -1,
+                NANOS_PER_DAY,
+                1_800_000_000_000_000_000,
+            ] {
+                let number = period.number_of(at);
+                assert!(
+                    period.start_of(number) <= at && at <= period.start_of(number + 1),
+                    "{period} {at}"
+                );
+                assert_eq!(
+                    period.number_of(period.start_of(number).max(i64::MIN + NANOS_PER_DAY * 31)),
+                    number.max(period.number_of(i64::MIN + NANOS_PER_DAY * 31))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_kept_for_the_whole_time_after_its_end() {
+        let spec = PartsSpec {
+            by: "at".to_owned(),
+            every: PartPeriod::Month,
+            keep: Some(30 * NANOS_PER_DAY),
+            first: i32::MIN,
+        };
+        let october = spec.every.number_of(nanos("2026-10-15T00:00:00Z"));
+        assert_eq!(spec.visible_from(nanos("2026-11-30T23:59:59Z")), october);
+        assert_eq!(spec.visible_from(nanos("2026-12-01T00:00:00Z")), october + 1);
+    }
+}
