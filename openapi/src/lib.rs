@@ -74,6 +74,7 @@ pub mod job;
 pub mod name;
 pub mod operation;
 pub mod otlp;
+pub mod part;
 pub mod plain;
 pub mod points;
 pub mod policy;

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
-use tideline_model::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, RowTtl, TtlScope, WideSpec};
+use tideline_model::{
+    ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, PartPeriod, PartsSpec, RowTtl, TtlScope, WideSpec,
+};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -53,6 +55,35 @@ pub struct WideSettings {
     /// Unit in which data expires: whole rows or single versions. Default `row`.
     #[serde(default)]
     pub ttl_of: TtlOf,
+    /// Division of the table into parts by time. It cannot be changed, except for `keep`. Default: no division.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsSettings>,
+}
+
+/// Division of a wide table into parts by time. Rows of other parts are not read, and a part is dropped as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"by": "placed", "every": "month", "keep": "365d"}))]
+pub struct PartsSettings {
+    /// Key column of the type `timestamp` that decides the part of a row.
+    pub by: String,
+    /// Length of a part in UTC: `day`, `week` (from Monday) or `month`.
+    #[schema(value_type = PartPeriodSchema)]
+    pub every: PartPeriod,
+    /// Minimum time for which a part is kept after its end. Older parts are hidden at once and dropped later. Default:
+    /// parts are kept until they are dropped on request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<DurationText>,
+}
+
+/// Changes of the division into parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartsChanges {
+    /// Minimum time for which a part is kept after its end; `null` = until it is dropped on request. If the time is
+    /// extended, hidden parts that were not dropped yet are visible again.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub keep: Option<DurationText>,
 }
 
 /// Unit in which data expires.
@@ -105,6 +136,9 @@ pub struct WideChanges {
     /// Unit in which data expires: whole rows or single versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_of: Option<TtlOf>,
+    /// Changes of the division into parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsChanges>,
 }
 
 /// Settings of the rows of a wide table.
@@ -124,6 +158,9 @@ pub struct WideView {
     pub ttl: Option<DurationText>,
     /// Unit in which data expires: whole rows or single versions.
     pub ttl_of: TtlOf,
+    /// Division into parts by time; missing if the table is not divided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsSettings>,
 }
 
 /// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
@@ -268,6 +305,21 @@ impl ToSchema for ColumnTypeSchema {
     }
 }
 
+/// Schema of [`PartPeriod`].
+pub struct PartPeriodSchema;
+
+impl PartialSchema for PartPeriodSchema {
+    fn schema() -> RefOr<Schema> {
+        named("Length of a part, in UTC.", PartPeriod::ALL.map(PartPeriod::name))
+    }
+}
+
+impl ToSchema for PartPeriodSchema {
+    fn name() -> Cow<'static, str> {
+        "PartPeriod".into()
+    }
+}
+
 /// Schema of [`KeyOrder`].
 pub struct KeyOrderSchema;
 
@@ -311,6 +363,12 @@ impl WideSettings {
                 after,
                 of: self.ttl_of.into(),
             }),
+            parts: self.parts.map(|parts| PartsSpec {
+                by: parts.by,
+                every: parts.every,
+                keep: parts.keep.map(|DurationText(nanos)| nanos),
+                first: i32::MIN,
+            }),
         })
     }
 }
@@ -346,6 +404,13 @@ impl WideChanges {
             (Some(_), None) => return Err("wide.ttl_of: the table has no ttl; set it as well".to_owned()),
             (None, _) => {}
         }
+        match (self.parts, &mut spec.parts) {
+            (Some(PartsChanges { keep }), Some(parts)) => {
+                parts.keep = keep.map(|DurationText(nanos)| nanos);
+            }
+            (Some(_), None) => return Err("wide.parts: the table is not divided into parts".to_owned()),
+            (None, _) => {}
+        }
         Ok(())
     }
 }
@@ -360,6 +425,11 @@ impl From<&WideSpec> for WideView {
             allow_rising_key: spec.allow_rising_key,
             ttl: spec.ttl.map(|ttl| DurationText(ttl.after)),
             ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
+            parts: spec.parts.as_ref().map(|parts| PartsSettings {
+                by: parts.by.clone(),
+                every: parts.every,
+                keep: parts.keep.map(DurationText),
+            }),
         }
     }
 }

@@ -161,7 +161,8 @@ fn fill(client: &Client) -> String {
         "key": [{"name": "customer", "type": "string"}, {"name": "placed", "type": "timestamp"}],
         "columns": [
             {"name": "total", "type": "decimal"}, {"name": "title", "type": "string"}, {"name": "state", "type": "string"}
-        ]
+        ],
+        "parts": {"by": "placed", "every": "month"}
     }});
     client.post_json("/v1/tables", &orders).expect_status(201);
     let index = json!({"name": "all", "columns": [

@@ -1,6 +1,6 @@
 //! Tests that kill the server at arbitrary times during long work on rows: a copy into a table with another key, an
-//! import by `tideline rows import`, and the build and the replacement of a search index. In every second round of the
-//! import, the command is killed too.
+//! import by `tideline rows import`, the build and the replacement of a search index, and drops of parts. In every second
+//! round of the import, the command is killed too.
 //!
 //! The work is started again after each kill, as an operator would do. Afterwards every row is there once. The suite
 //! `row_faults` kills at every step of a flush.
@@ -241,4 +241,88 @@ fn a_search_index_finds_every_row_after_kills_while_it_is_built_replaced_and_wri
         );
     }
     assert!(server.terminate().status.success());
+}
+
+/// Each round writes rows of a month, drops the month before the last one, and kills the server while the flush and the
+/// release of the dropped parts are under way.
+#[test]
+fn rows_of_dropped_parts_stay_gone_and_all_others_stay_after_kills() {
+    let folder = DataFolder::new();
+    let launch = Launch::default().environment("TIDELINE__STORAGE__ROW_BUFFER_BYTES", "1MiB");
+    let mut server = folder.start(&launch);
+    let table = json!({"name": "orders", "model": "wide", "wide": {
+        "key": [{"name": "n", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+        "columns": [{"name": "state", "type": "string"}],
+        "parts": {"by": "at", "every": "month"},
+    }});
+    server.client().post_json("/v1/tables", &table).expect_status(201);
+    let index = json!({"name": "by_state", "key": [{"name": "state"}]});
+    server
+        .client()
+        .post_json("/v1/tables/orders/indexes", &index)
+        .expect_status(201);
+    let search = json!({"name": "all", "columns": [{"column": "state", "as": "keyword"}]});
+    server
+        .client()
+        .post_json("/v1/tables/orders/search-indexes", &search)
+        .expect_status(201);
+    let mut kept = 0;
+    for round in 0..2 * KILLS {
+        let client = server.client();
+        let month = 1 + round;
+        let mut written = 0;
+        for batch in 0..6 {
+            let row = |n| {
+                json!({"op": "put", "key": {"n": n, "at": format!("2025-{month:02}-07T00:00:00Z")},
+                    "columns": {"state": "new"}})
+            };
+            let rows: Vec<Value> = (batch * 1_000..(batch + 1) * 1_000).map(row).collect();
+            let body = json!({"rows": rows});
+            client
+                .post_json("/v1/tables/orders/rows", &body)
+                .expect_status(200);
+            written += 1_000;
+        }
+        if round > 0 {
+            let drop = json!({"before": format!("2025-{month:02}-01T00:00:00Z")});
+            let dropped = client
+                .post_json("/v1/tables/orders/parts/drop", &drop)
+                .expect_status(200);
+            assert_eq!(dropped.json()["dropped"].as_array().map(Vec::len), Some(1));
+        }
+        kept = written;
+        wait::pause(Duration::from_millis(40 * round));
+        server.kill();
+        server = folder.start(&launch);
+        let client = server.client();
+        assert_eq!(
+            count(&client, "orders", &Value::Null),
+            Some(kept),
+            "round {round}"
+        );
+        let parts = client.get("/v1/tables/orders/parts").expect_status(200).json();
+        assert_eq!(
+            parts["parts"].as_array().map(Vec::len),
+            Some(1),
+            "round {round}: {parts}"
+        );
+    }
+    let client = server.client();
+    let state = json!({"column": "state", "equals": "new"});
+    let total = wait::until(PATIENCE, || found(&client, &state).filter(|total| *total == kept));
+    assert_eq!(total, Some(kept));
+    let request = json!({"index": "by_state", "prefix": {"state": "new"}});
+    let counted = wait::until(PATIENCE, || {
+        let counted = client.post_json("/v1/tables/orders/rows/count", &request);
+        counted.is_success().then(|| counted.json()["count"].as_u64())?
+    });
+    assert_eq!(counted, Some(kept));
+    assert!(server.terminate().status.success());
+    let checked = Command::new(binary()).arg("check").arg(folder.path()).output();
+    let checked = checked.expect("the check runs");
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
 }

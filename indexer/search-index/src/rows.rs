@@ -102,8 +102,20 @@ pub trait RowDocument {
     /// Returns the time of the row, in nanoseconds since 1970-01-01T00:00:00Z.
     fn time(&self) -> i64;
 
+    /// Returns the number of the part of the row; only used if the table is divided into parts.
+    fn part(&self) -> i32;
+
     /// Calls `take` with each value of a column; `column` is its index in the list of indexed columns.
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>));
+}
+
+/// Rows that searches can find.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowsShown {
+    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
+    pub expired_at: Option<i64>,
+    /// Rows of parts with a lower number are hidden; `None` if the table is not divided into parts.
+    pub first_part: Option<i32>,
 }
 
 /// Document of a row.
@@ -143,7 +155,7 @@ impl std::fmt::Debug for RowIndex {
 const MERGED_SEGMENTS: usize = 8;
 
 impl RowIndex {
-    /// Opens the index in a folder. Creates an empty index if the folder has none, or one with other columns, or a
+    /// Opens the index in a folder. `has_parts` is true if the table is divided into parts. Creates an empty index if the folder has none, or one with other columns, or a
     /// damaged one. Returns the position of the index; `None` if it is empty.
     ///
     /// # Errors
@@ -152,9 +164,10 @@ impl RowIndex {
     pub fn open(
         folder: &Path,
         columns: Vec<RowColumn>,
+        has_parts: bool,
         heap_bytes: usize,
     ) -> Result<(Self, Option<RowPosition>)> {
-        let (schema, fields) = schema::schema(&columns);
+        let (schema, fields) = schema::schema(&columns, has_parts);
         let decode = |payload: &str| serde_json::from_str(payload).ok();
         let (index, position) = match folder::open(folder, &schema, decode) {
             Ok(found) => found,
@@ -251,6 +264,23 @@ impl RowIndex {
         })
     }
 
+    /// Removes the documents of all rows of parts with a lower number. Does nothing if the table is not divided into parts.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn delete_parts_before(&self, first: i32) -> Result<()> {
+        let Some(part) = self.fields.part else {
+            return Ok(());
+        };
+        let lower = Bound::Included(Term::from_field_i64(part, i64::MIN));
+        let upper = Bound::Excluded(Term::from_field_i64(part, i64::from(first)));
+        self.with_writer(|writer| {
+            writer.delete_query(Box::new(RangeQuery::new(lower, upper)))?;
+            Ok(())
+        })
+    }
+
     /// Makes all changes durable together with a position, and visible to searches.
     ///
     /// # Errors
@@ -311,17 +341,16 @@ impl RowIndex {
         evaluate::check(&self.columns, root)
     }
 
-    /// Finds the documents of each segment that match a condition. Rows whose time is at or before `expired_at` have
-    /// expired. The documents are incomplete if the search is stopped.
+    /// Finds the documents of each segment that match a condition and are shown. The documents are incomplete if the search is stopped.
     fn each_segment<'a>(
         &'a self,
         searcher: &'a Searcher,
         root: &'a Node,
-        expired_at: Option<i64>,
+        shown: RowsShown,
         is_stopped: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = Result<(&'a SegmentReader, RoaringBitmap)>> {
         searcher.segment_readers().iter().map(move |reader| {
-            let segment = Segment::new(reader, &self.fields, &self.columns, expired_at, is_stopped);
+            let segment = Segment::new(reader, &self.fields, &self.columns, shown, is_stopped);
             Ok((reader, segment.matching(root)?))
         })
     }

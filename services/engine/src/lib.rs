@@ -92,6 +92,7 @@ mod line_order;
 mod models;
 pub mod moves;
 pub mod partitions;
+pub mod parts;
 pub mod points;
 pub mod resolve;
 pub mod row_search;

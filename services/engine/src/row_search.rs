@@ -28,7 +28,8 @@ pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
 pub use tideline_search_index::rows::{
     FACET_GROUPS_MAX, RowColumn, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowHit, RowIndex,
-    RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, SortValue, highlights,
+    RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowsShown, SortValue,
+    highlights,
 };
 pub use tideline_wide_table::SearchBacklog;
 
@@ -249,6 +250,15 @@ impl Engine {
         specs.any(|spec| self.rows.is_search_behind(TableId(spec.id), LAG_MAX))
     }
 
+    fn rows_shown(&self, index: &IndexOfRows) -> Result<RowsShown> {
+        let table = index.state.table;
+        let first = self.rows.first_parts(table)?;
+        Ok(RowsShown {
+            expired_at: self.rows.expired_at(table)?,
+            first_part: first.map(|first| first.visible),
+        })
+    }
+
     /// Waits for search indexes of a table that are far behind, at most 10 seconds: writes must not be faster than the
     /// index for long.
     pub fn wait_for_searches(&self, table: &WideTable) {
@@ -269,8 +279,7 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowQuery<'_>,
     ) -> Result<RowPage> {
-        let expired_at = self.rows.expired_at(index.state.table)?;
-        let page = index.index.search(query, expired_at);
+        let page = index.index.search(query, self.rows_shown(index)?);
         page.map_err(|error| self.damaged_search(table, index, &error))
     }
 
@@ -286,8 +295,7 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowFacetQuery<'_>,
     ) -> Result<RowFacets> {
-        let expired_at = self.rows.expired_at(index.state.table)?;
-        let facets = index.index.facets(query, expired_at);
+        let facets = index.index.facets(query, self.rows_shown(index)?);
         facets.map_err(|error| match error {
             SearchError::Rows(error) => self.damaged_search(table, index, &error),
             error => error.into(),

@@ -14,10 +14,10 @@ use tideline_key_codec::layout::{KeyLayout, Ranges};
 use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
-    Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
-    Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
-    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
-    WideTableStats, Written,
+    ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
+    Condition as RowCondition, Image, Increment, Mutation, PARTS_MAX, PartNumbers, ROW_BYTES_MAX,
+    RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged,
+    Update, Version, WideStats, WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 
@@ -314,6 +314,7 @@ impl Engine {
             engine: self,
             table,
             path,
+            parts: ALL_PARTS,
             direction,
             cursors,
             scanned: 0,
@@ -369,6 +370,8 @@ pub struct RowScan<'e> {
     engine: &'e Engine,
     table: Arc<WideTable>,
     path: RowPath,
+    /// Numbers of the parts that are read.
+    parts: PartNumbers,
     direction: Direction,
     cursors: Vec<Cursor>,
     scanned: u64,
@@ -385,6 +388,12 @@ struct Cursor {
 }
 
 impl RowScan<'_> {
+    /// Limits the scan to the parts with these numbers. Other parts cost nothing.
+    pub fn in_parts(mut self, parts: PartNumbers) -> Self {
+        self.parts = parts;
+        self
+    }
+
     /// Returns the number of rows (or index entries) and tombstones read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
@@ -440,7 +449,10 @@ impl RowScan<'_> {
                     rows_max: cursor.page_rows,
                     bytes_max: PAGE_BYTES,
                 };
-                let page = self.engine.rows.page(id, &range, self.direction, limit)?;
+                let page = self
+                    .engine
+                    .rows
+                    .page_of_parts(id, &self.parts, &range, self.direction, limit)?;
                 self.scanned += page.scanned;
                 cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
                 cursor.rest = page.next;

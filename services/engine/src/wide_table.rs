@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::tuple::KeyKind;
 use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec};
 use tideline_wide_table::{ColumnName, Index};
 
@@ -201,6 +202,7 @@ impl Engine {
             return refuse("version_guard must be longer than 0s; omit it for no limit".into());
         }
         check_ttl(wide, before)?;
+        check_parts(wide, before)?;
         if wide.columns.len() > COLUMNS_MAX {
             return Err(EngineError::OverLimit {
                 what: "number of declared columns",
@@ -234,6 +236,43 @@ fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks the division into parts, which is fixed except for the time of keeping.
+fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    let fixed = |spec: &WideSpec| spec.parts.as_ref().map(|parts| (parts.by.clone(), parts.every));
+    if before.is_some_and(|before| fixed(before) != fixed(wide)) {
+        return refuse(
+            "the division into parts is fixed when a table is created; create another table and copy the rows".into(),
+        );
+    }
+    let Some(parts) = &wide.parts else {
+        return Ok(());
+    };
+    if parts.keep.is_some_and(|keep| keep <= 0) {
+        return refuse("parts.keep must be longer than 0s; omit it to keep all parts".into());
+    }
+    let layout = KeyLayout::new(&wide.key, true).map_err(|error| EngineError::Invalid(error.to_string()))?;
+    if layout.time_column(&parts.by).is_some() {
+        return Ok(());
+    }
+    let logical = layout.logical().iter();
+    let times: Vec<&str> = logical
+        .filter(|column| column.kind == KeyKind::Timestamp)
+        .map(|column| column.name.as_str())
+        .collect();
+    refuse(match times.is_empty() {
+        true => format!(
+            "parts.by {:?}: the key has no column of the type timestamp, which decides the part of a row",
+            parts.by
+        ),
+        false => format!(
+            "parts.by {:?} is not a key column of the type timestamp; the key has {}",
+            parts.by,
+            times.join(", ")
+        ),
+    })
 }
 
 /// Checks the names of the declared columns and patterns.

@@ -19,6 +19,7 @@ pub(crate) mod latest;
 pub(crate) mod names;
 pub(crate) mod operation;
 pub(crate) mod orphans;
+pub(crate) mod parts;
 pub(crate) mod points;
 pub(crate) mod policies;
 pub(crate) mod prometheus;

@@ -78,6 +78,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::points::router())
         .merge(resources::rows::router())
         .merge(resources::indexes::router())
+        .merge(resources::parts::router())
         .merge(resources::search_indexes::router())
         .merge(resources::sql::router())
         .merge(resources::query::router())

@@ -33,6 +33,7 @@ pub mod facets;
 pub mod import;
 mod index_filter;
 pub mod key;
+mod parts;
 pub mod read;
 pub mod rekey;
 pub mod search;

@@ -20,6 +20,7 @@ use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, Sc
 
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
+use crate::parts::parts_of;
 use crate::selection::{RowEncoder, Selection};
 use crate::transaction::one_partition;
 use crate::{key, token, transaction};
@@ -349,14 +350,15 @@ impl Scan {
         let wanted = wanted
             .filter(|_| self.matcher.is_none())
             .map_or(MANY_ROWS, |wanted| wanted.saturating_add(1));
-        engine.scan_rows(
+        let scan = engine.scan_rows(
             Arc::clone(table),
             self.path.clone(),
             self.ranges.clone(),
             self.direction,
             self.after.as_deref(),
             wanted,
-        )
+        );
+        scan.in_parts(parts_of(table, self.matcher.as_ref()))
     }
 
     /// Returns true if a row matches the condition.

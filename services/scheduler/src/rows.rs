@@ -27,7 +27,7 @@ pub struct Rows {
 struct RowsSurvey {
     tables: Vec<TableState>,
     building: Vec<BuildingIndex>,
-    /// Tables whose data expires, with their time-to-live in nanoseconds.
+    /// Tables whose data expires or whose parts are dropped, with the shorter of these times in nanoseconds.
     expiring: Vec<(TableId, i64)>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
     now: Option<i64>,
@@ -65,7 +65,7 @@ impl Rows {
         }
     }
 
-    /// Removes the expired rows of the table of the work.
+    /// Removes the expired rows and the old parts of the table of the work.
     fn remove_expired(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
             return Err(WorkError::Overtaken("the work has no table".to_owned()));
@@ -75,13 +75,17 @@ impl Rows {
             ..JobCost::default()
         };
         let mut step = |progress: &RemovalProgress| -> ControlFlow<()> { run.step(&cost(progress)) };
-        let removed = self.engine.remove_expired_rows(table, &mut step)?;
+        let parts = self.engine.drop_old_parts(table)?;
+        let removed = match self.engine.has_row_ttl(table) {
+            true => self.engine.remove_expired_rows(table, &mut step)?,
+            false => Some(RemovalProgress::default()),
+        };
         let removed = removed.ok_or(WorkError::GivenUp)?;
         run.part_done(&cost(&removed));
         Ok(Outcome::round(
-            removed.removed,
+            removed.removed + parts,
             format!(
-                "{} of {} rows had expired and were removed",
+                "{parts} old parts were dropped; {} of {} rows had expired and were removed",
                 removed.removed, removed.rows
             ),
         ))
@@ -122,8 +126,11 @@ impl Maintenance for Rows {
         };
         let expiring = |table: &tideline_engine::Table| {
             let spec = table.spec();
-            let ttl = spec.wide.as_ref()?.ttl?;
-            Some((table.points().id(), ttl.after))
+            let wide = spec.wide.as_ref()?;
+            let ttl = wide.ttl.map(|ttl| ttl.after);
+            let keep = wide.parts.as_ref().and_then(|parts| parts.keep);
+            let shortest = ttl.into_iter().chain(keep).min()?;
+            Some((table.points().id(), shortest))
         };
         let now = self.engine.store().trusted_now();
         Arc::new(RowsSurvey {
@@ -192,7 +199,7 @@ impl Survey for RowsSurvey {
                     TableModel::Wide,
                     JobKind::RemoveExpired,
                     Some(*table),
-                    "expired rows are removed regularly",
+                    "expired rows and old parts are removed regularly",
                 )
             });
         }

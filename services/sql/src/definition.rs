@@ -167,6 +167,13 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
             settings.push("TTL_OF = 'cell'".to_owned());
         }
     }
+    if let Some(parts) = &rows.parts {
+        settings.push(format!("PARTS_BY = {}", quoted(&parts.by)));
+        settings.push(format!("PARTS_EVERY = '{}'", parts.every));
+        if let Some(keep) = parts.keep {
+            settings.push(format!("PARTS_KEEP = '{}'", format_duration(keep)));
+        }
+    }
     if spec.durability == Durability::Buffered {
         settings.push("DURABILITY = 'buffered'".to_owned());
     }

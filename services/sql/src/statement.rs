@@ -6,7 +6,7 @@
 use std::fmt;
 
 use tideline_engine::model::{
-    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, TtlScope, WideSpec,
+    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TtlScope, WideSpec,
 };
 
 use crate::error::Position;
@@ -248,6 +248,14 @@ pub struct TableOptions {
     pub ttl: Option<Option<i64>>,
     /// `TTL_OF`.
     pub ttl_of: Option<TtlScope>,
+    /// Position of one of the settings of parts; `None` without such a setting.
+    pub parts_at: Option<Position>,
+    /// `PARTS_BY`.
+    pub parts_by: Option<String>,
+    /// `PARTS_EVERY`.
+    pub parts_every: Option<PartPeriod>,
+    /// `PARTS_KEEP` in nanoseconds; the inner `None` = parts are kept until they are dropped.
+    pub parts_keep: Option<Option<i64>>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

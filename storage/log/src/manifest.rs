@@ -188,8 +188,8 @@ impl Default for Cursor {
     }
 }
 
-/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`] and [`FORMAT_SEARCH`]. This build
-/// reads formats 1 to 8.
+/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`] and
+/// [`FORMAT_PARTS`]. This build reads formats 1 to 9.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -205,6 +205,9 @@ pub const FORMAT: u8 = 6;
 pub const FORMAT_INDEXES: u8 = 7;
 /// Format number of the row of a table with search indexes over its rows. A build of format 7 would not maintain them.
 pub const FORMAT_SEARCH: u8 = 8;
+/// Format number of the row of a wide table that is divided into parts. A build of format 8 would read one of the parts
+/// only.
+pub const FORMAT_PARTS: u8 = 9;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -281,6 +284,7 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let format = match &table.spec.wide {
+        Some(wide) if wide.parts.is_some() => FORMAT_PARTS,
         Some(wide) if !wide.search_indexes.is_empty() => FORMAT_SEARCH,
         Some(wide) if !wide.indexes.is_empty() || wide.ttl.is_some() => FORMAT_INDEXES,
         _ => return put_row(ManifestKind::Table, &name, table),
@@ -324,7 +328,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_SEARCH).contains(&version.format) {
+    if !(1..=FORMAT_PARTS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parts::PartsSpec;
+
 /// Type of a column of a wide table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -250,6 +252,9 @@ pub struct WideSpec {
     /// Time after which data expires; `None` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<RowTtl>,
+    /// Division into parts by time; `None` = all rows are in one part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsSpec>,
     /// Search indexes, in the order of their creation. While an index is rebuilt, two of them have its name: the first
     /// serves searches, and the second replaces it when it is built.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -228,6 +228,15 @@ impl TableBuffer {
         }
     }
 
+    /// Passes the keys of the changed rows to `take`, ascending.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `take`.
+    pub(crate) fn each_key(&self, take: &mut dyn FnMut(&[u8]) -> Result<(), Damage>) -> Result<(), Damage> {
+        self.changes.read().rows.keys().try_for_each(|key| take(key))
+    }
+
     /// Returns the deleted ranges, ascending.
     pub(crate) fn deleted_ranges(&self) -> Vec<KeyRange> {
         self.changes.read().deleted.ranges()

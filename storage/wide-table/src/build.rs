@@ -73,7 +73,7 @@ impl WideStore {
             end: None,
         };
         until_current(|| {
-            let page = self.page(table, &rest, Direction::Ascending, STEP_PAGE)?;
+            let page = self.page_with_hidden(table, &rest, Direction::Ascending, STEP_PAGE)?;
             let rules = self.rules(table)?;
             rules.check(table)?;
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;

@@ -233,11 +233,7 @@ impl WideStore {
         index: TableId,
         position: Option<SequenceNumber>,
     ) -> Option<SearchStart> {
-        let flushed = self
-            .state()
-            .parts
-            .get(&table)
-            .map_or(0, |part| part.detail.search_end);
+        let flushed = self.state().search_end(table);
         let mut queues = self.searches.queues.lock();
         let queue = queues
             .get_mut(&index)

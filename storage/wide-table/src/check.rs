@@ -41,7 +41,10 @@ pub struct CheckedRows {
 
 /// Parts of all wide tables, read from the manifest once for the checks of all tables.
 #[derive(Debug)]
-pub struct StoredParts(BTreeMap<TableId, Part>);
+pub struct StoredParts {
+    parts: BTreeMap<(TableId, i32), Part>,
+    tables: Tables,
+}
 
 impl StoredParts {
     /// Reads the parts.
@@ -52,7 +55,10 @@ impl StoredParts {
     pub fn read(backend: &dyn Backend) -> Result<Self, LogError> {
         let stored = backend.manifest(SHARD)?;
         let tables = Tables::new(&Manifest::read(&stored)?, &Tables::default());
-        Ok(Self(read_parts(&tables, &stored.rows)?))
+        Ok(Self {
+            parts: read_parts(&tables, &stored.rows)?,
+            tables,
+        })
     }
 }
 
@@ -226,57 +232,51 @@ impl CheckedRows {
 type TakeStored<'t> = dyn FnMut(&[u8], Result<Bytes, Damage>) -> Result<bool, LogError> + 't;
 
 impl StoredParts {
-    /// Passes each row of the part of a table or index to `take`. Does nothing if the part does not exist.
+    /// Passes each row of all parts of a table or index to `take`, part by part.
     fn each_row(
         &self,
         backend: &dyn Backend,
         table: TableId,
         take: &mut TakeStored<'_>,
     ) -> Result<(), LogError> {
-        let Some(part) = self.0.get(&table) else {
-            return Ok(());
-        };
-        let mut singles = Singles::new(backend, part);
-        let mut below = None;
-        let mut rest = part.detail.has_blocks().then_some(KeyRange::ALL);
-        while let Some(range) = rest {
-            let blocks = Partition::part(part.at, BLOCKS_BUCKET);
-            let page = backend.scan(blocks, &range, Direction::Ascending, STEP_PAGE)?;
-            for block in page.rows {
-                let packed = match rows_of(&block, below.as_deref()) {
-                    Ok(rows) => rows,
-                    Err(damage) => {
-                        if !take(&block.key, Err(damage))? {
-                            return Ok(());
-                        }
-                        Vec::new()
-                    }
+        let rules = self.tables.get(table);
+        for part in self
+            .parts
+            .range((table, i32::MIN)..=(table, i32::MAX))
+            .map(|(_, part)| part)
+        {
+            let mut is_ended = false;
+            each_row_of(backend, part, &mut |key, row| {
+                let number = rules.map_or(Ok(part.number()), |rules| rules.part_of(key));
+                let row = match number {
+                    Ok(number) if number == part.number() => row,
+                    Ok(_) => Err(Damage("the row belongs to another part")),
+                    Err(damage) => Err(damage),
                 };
-                for (key, row) in packed {
-                    if !singles.pass_below(Some(&key), take)? {
-                        return Ok(());
-                    }
-                    let is_hidden = singles.is_next(&key)?;
-                    if !is_hidden && !take(&key, Ok(row))? {
-                        return Ok(());
-                    }
-                }
-                below = Some(block.key);
+                let goes_on = take(key, row)?;
+                is_ended = !goes_on;
+                Ok(goes_on)
+            })?;
+            if is_ended {
+                break;
             }
-            rest = page.next;
         }
-        singles.pass_below(None, take)?;
         Ok(())
     }
 
-    /// Returns a row of the part of a table or index; `None` if there is no such row.
+    /// Returns a row of a table or index; `None` if there is no such row.
     fn row(
         &self,
         backend: &dyn Backend,
         table: TableId,
         key: &[u8],
     ) -> Result<Result<Option<Bytes>, Damage>, LogError> {
-        let Some(part) = self.0.get(&table) else {
+        let number = match self.tables.get(table).map(|rules| rules.part_of(key)) {
+            None => return Ok(Ok(None)),
+            Some(Ok(number)) => number,
+            Some(Err(damage)) => return Ok(Err(damage)),
+        };
+        let Some(part) = self.parts.get(&(table, number)) else {
             return Ok(Ok(None));
         };
         match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
@@ -290,6 +290,41 @@ impl StoredParts {
             None => Ok(Ok(None)),
         }
     }
+}
+
+/// Passes each row of a part to `take`.
+fn each_row_of(backend: &dyn Backend, part: &Part, take: &mut TakeStored<'_>) -> Result<(), LogError> {
+    let mut singles = Singles::new(backend, part);
+    let mut below = None;
+    let mut rest = part.detail.has_blocks().then_some(KeyRange::ALL);
+    while let Some(range) = rest {
+        let blocks = Partition::part(part.at, BLOCKS_BUCKET);
+        let page = backend.scan(blocks, &range, Direction::Ascending, STEP_PAGE)?;
+        for block in page.rows {
+            let packed = match rows_of(&block, below.as_deref()) {
+                Ok(rows) => rows,
+                Err(damage) => {
+                    if !take(&block.key, Err(damage))? {
+                        return Ok(());
+                    }
+                    Vec::new()
+                }
+            };
+            for (key, row) in packed {
+                if !singles.pass_below(Some(&key), take)? {
+                    return Ok(());
+                }
+                let is_hidden = singles.is_next(&key)?;
+                if !is_hidden && !take(&key, Ok(row))? {
+                    return Ok(());
+                }
+            }
+            below = Some(block.key);
+        }
+        rest = page.next;
+    }
+    singles.pass_below(None, take)?;
+    Ok(())
 }
 
 /// Returns the rows of a block. `below` is the key of the block before it.

@@ -74,12 +74,16 @@ impl WideStore {
         let damaged = |reason| WideError::Damaged { table, reason };
         let rules = self.rules(table)?;
         let expiry = self.expiry(&rules);
+        let number = rules.part_of(key).map_err(damaged)?;
         self.log.check_lease()?;
+        if !self.visible_parts(&rules).contains(&number) {
+            return Ok(None);
+        }
         loop {
             let state = self.state();
             let found = buffered(&state.buffers(table), key);
             let changes = narrowed(&found.mutations, span).map_err(damaged)?;
-            let part = state.parts.get(&table).filter(|_| found.needs_part);
+            let part = state.parts.get(&(table, number)).filter(|_| found.needs_part);
             let base = match part {
                 // Each changed column can remove one column of the part from the page, so one more column is read for
                 // each of them.

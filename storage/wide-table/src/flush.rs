@@ -1,4 +1,4 @@
-//! Flush of the changes of one table into its part.
+//! Flush of the changes of one table into one of its parts.
 //!
 //! The flush goes through the changed rows in key order, span by span. A *span* is the range of keys that belong to one
 //! block. If the changed rows and the single rows of a span are many, compared with its block, they are merged into the
@@ -46,7 +46,7 @@ const STEP: PageLimit = PageLimit {
 /// Maximum number of blocks that are read ahead.
 const AHEAD_MAX: usize = 16;
 
-/// Writes the changes of one table into its part.
+/// Writes the changes of one table into one of its parts.
 pub(crate) struct TableFlush<'f> {
     store: &'f WideStore,
     part: Part,
@@ -114,7 +114,10 @@ impl<'f> TableFlush<'f> {
         for range in buffer.deleted_ranges() {
             around("wide", "delete", || self.delete_range(&range))?;
         }
-        let mut changes = Changes::new(buffer);
+        let (rules, number) = (self.rules, self.part.number());
+        // A key without a part was refused when the parts of the buffer were counted.
+        let is_in_part = |key: &[u8]| rules.part_of(key) == Ok(number);
+        let mut changes = Changes::new(buffer, &is_in_part);
         while let Some(first) = changes.first() {
             if self.part.detail.has_blocks() {
                 let span = self.span_of(&first)?;

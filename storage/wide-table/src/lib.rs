@@ -11,6 +11,8 @@
 //!
 //! A crash between any two steps neither loses nor duplicates a change, because mutations are idempotent.
 //!
+//! A table can be divided into parts by a timestamp in its key. A read merges the visible parts whose time it covers.
+//!
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.
 //!
@@ -33,6 +35,7 @@ pub mod changed;
 pub mod check;
 mod codec;
 pub mod columns;
+mod division;
 mod entry;
 pub mod error;
 mod expiry;
@@ -41,6 +44,7 @@ mod fragments;
 pub mod index;
 mod model;
 pub mod mutation;
+pub mod parts;
 mod read;
 pub mod remove_expired;
 mod state;
@@ -54,10 +58,12 @@ mod write;
 pub use build::BuildStep;
 pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};
+pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers};
 pub use error::{Damage, Result, WideError};
 pub use index::Index;
 pub use model::WideModel;
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
+pub use parts::{FirstParts, StoredPart};
 pub use read::{RowPage, StoredRow};
 pub use remove_expired::RemovalStep;
 pub use stats::{WideStats, WideTableStats};

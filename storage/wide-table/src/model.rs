@@ -2,6 +2,7 @@
 //!
 //! [`flush`](crate::flush) writes the rows of a generation into the part of their table.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,10 +13,13 @@ use tideline_log::manifest::put_row;
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
 use tideline_model::{SequenceNumber, TableId, Tier};
 
+use crate::buffer::TableBuffer;
+use crate::division::{ALL_PARTS, RECORD, WHOLE};
+use crate::error::{Damage, WideError};
 use crate::flush::TableFlush;
-use crate::state::{PART_FORMAT_BLOCKS, Part, PartDetail, State};
+use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, State};
 use crate::store::{WideStore, read_parts};
-use crate::tables::Tables;
+use crate::tables::{TableRules, Tables};
 
 impl WideStore {
     /// Replaces the state with a changed copy.
@@ -26,42 +30,65 @@ impl WideStore {
         *state = Arc::new(changed);
     }
 
-    /// Removes the parts of dropped tables and indexes from the manifest and frees them.
+    /// Removes dropped parts, and the parts of dropped tables and indexes, from the manifest and frees them.
     fn free_dropped(&self) -> std::result::Result<(), LogError> {
         let state = self.state();
         let tables = self.tables();
-        let exists = |table: &TableId| tables.contains(*table);
-        let dropped: Vec<PartRef> = state
-            .parts
-            .iter()
-            .filter(|(table, _)| !exists(table))
-            .map(|(_, part)| part.at)
-            .collect();
+        let is_dropped = |part: &&Part| !tables.keeps(part.at.table, part.number());
+        let dropped: Vec<Part> = state.parts.values().filter(is_dropped).copied().collect();
         if dropped.is_empty() {
             return Ok(());
         }
-        let remove = |part: &PartRef| {
-            let name = Bytes::copy_from_slice(&part_name(part.part));
+        let heirs = self.heirs_of(&state, &tables, &dropped);
+        let remove = |part: &Part| {
+            let name = Bytes::copy_from_slice(&part_name(part.at.part));
             ManifestChange::Remove(ManifestKind::Part, name)
         };
+        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         self.log.edit::<LogError>(
             |current| {
                 Ok(Edit {
                     manifest: Manifest::clone(current),
-                    changes: dropped.iter().map(remove).collect(),
+                    changes: dropped.iter().map(remove).chain(heirs.iter().map(put)).collect(),
                     adds: Vec::new(),
                 })
             },
             |_| {
                 self.change_state(|state| {
-                    state.parts.retain(|_, part| !dropped.contains(&part.at));
+                    state
+                        .parts
+                        .retain(|_, part| dropped.iter().all(|dropped| dropped.at != part.at));
+                    let heirs = heirs.iter().map(|part| ((part.at.table, part.number()), *part));
+                    state.parts.extend(heirs);
                 });
+                self.new_parts
+                    .lock()
+                    .retain(|_, at| heirs.iter().all(|heir| heir.at != *at));
             },
         )?;
         for part in dropped {
-            self.log.backend().reclaim_part(part)?;
+            self.log.backend().reclaim_part(part.at)?;
         }
         Ok(())
+    }
+
+    /// Returns the parts that keep what the rows of dropped parts in the manifest record for their whole table: the newest
+    /// version, and the position of the search indexes. If no part of a table is left, an empty one keeps it.
+    fn heirs_of(&self, state: &State, tables: &Tables, dropped: &[Part]) -> Vec<Part> {
+        let mut heirs: BTreeMap<TableId, Part> = BTreeMap::new();
+        for part in dropped.iter().filter(|part| tables.contains(part.at.table)) {
+            let table = part.at.table;
+            let heir = heirs.entry(table).or_insert_with(|| {
+                let kept = state.parts_of(table, ALL_PARTS);
+                let kept = kept.filter(|part| tables.keeps(table, part.number())).last();
+                kept.copied()
+                    .unwrap_or_else(|| self.new_part(table, Some(RECORD)))
+            });
+            let (left, kept) = (&part.detail, &mut heir.detail);
+            kept.newest = kept.newest.max(left.newest);
+            kept.search_end = kept.search_end.max(left.search_end);
+        }
+        heirs.into_values().collect()
     }
 }
 
@@ -95,29 +122,31 @@ impl LogModel for WideModel {
     fn flush(&self, end: SequenceNumber) -> std::result::Result<Option<Box<dyn Flushed>>, ModelError> {
         let store = &self.0;
         let state = store.state();
-        let (mut parts, mut stale) = (Vec::new(), Vec::new());
+        let (mut parts, mut stale) = (BTreeMap::<(TableId, i32), Part>::new(), Vec::new());
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
                 // The changes of a dropped table are not written.
                 let Ok(rules) = store.rules(table) else {
                     continue;
                 };
-                let known = parts.iter().position(|part: &Part| part.at.table == table);
-                let at = known.unwrap_or_else(|| {
-                    let part = state.parts.get(&table).copied();
-                    parts.push(part.unwrap_or_else(|| store.new_part(table)));
-                    parts.len() - 1
-                });
-                for search in &rules.searches {
-                    let settled = store.searches.settle(*search, generation.end());
-                    let search_end = &mut parts[at].detail.search_end;
-                    *search_end = settled.max(*search_end);
+                let searches = rules.searches.iter();
+                let settled = searches.map(|search| store.searches.settle(*search, generation.end()));
+                let settled = settled.max().unwrap_or(0);
+                for number in changed_parts(&state, table, &rules, &buffer)? {
+                    let place = (table, number.unwrap_or(WHOLE));
+                    let known = state.parts.get(&place).copied();
+                    let mut part = parts
+                        .remove(&place)
+                        .or(known)
+                        .unwrap_or_else(|| store.new_part(table, number));
+                    part.detail.search_end = settled.max(part.detail.search_end);
+                    let mut part = TableFlush::new(store, part, &rules, &mut stale).write(&buffer)?;
+                    part.detail.newest = store.newest();
+                    parts.insert(place, part);
                 }
-                let mut part = TableFlush::new(store, parts[at], &rules, &mut stale).write(&buffer)?;
-                part.detail.newest = store.newest();
-                parts[at] = part;
             }
         }
+        let parts = parts.into_values().collect();
         Ok(Some(Box::new(FlushedRows {
             store: Arc::clone(store),
             end,
@@ -160,11 +189,12 @@ impl LogModel for WideModel {
 }
 
 impl WideStore {
-    /// Returns the part for the first flush of a table. The next manifest edit publishes the part. A repeated flush
-    /// uses the same part.
-    fn new_part(&self, table: TableId) -> Part {
+    /// Returns the part for the first flush of a part of a table. The next manifest edit publishes the part. A repeated
+    /// flush uses the same part.
+    fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
         let mut parts = self.new_parts.lock();
-        let at = parts.entry(table).or_insert_with(|| PartRef {
+        let place = (table, number.unwrap_or(WHOLE));
+        let at = parts.entry(place).or_insert_with(|| PartRef {
             part: self.log.next_part(),
             table,
             tier: Tier::Hot,
@@ -172,7 +202,10 @@ impl WideStore {
         Part {
             at: *at,
             detail: PartDetail {
-                format: PART_FORMAT_BLOCKS,
+                format: match number {
+                    Some(_) => PART_FORMAT_DIVIDED,
+                    None => PART_FORMAT_BLOCKS,
+                },
                 table: table.0,
                 buckets: 3,
                 row_bytes_max: 0,
@@ -180,9 +213,43 @@ impl WideStore {
                 newest: i64::MIN,
                 fragments: false,
                 search_end: 0,
+                number,
             },
         }
     }
+}
+
+/// Returns the numbers of the parts that a flush of a table changes; `None` for the only part of a table that is not
+/// divided. Rows of dropped parts are not written.
+fn changed_parts(
+    state: &State,
+    table: TableId,
+    rules: &TableRules,
+    buffer: &TableBuffer,
+) -> std::result::Result<Vec<Option<i32>>, WideError> {
+    if rules.division.is_none() {
+        return Ok(vec![None]);
+    }
+    let numbers = numbers_in(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
+    let mut numbers: BTreeSet<i32> = numbers;
+    if !buffer.deleted_ranges().is_empty() {
+        numbers.extend(state.parts_of(table, ALL_PARTS).map(Part::number));
+    }
+    numbers.retain(|number| rules.keeps(*number) && *number != RECORD);
+    Ok(numbers.into_iter().map(Some).collect())
+}
+
+/// Returns the numbers of the parts of the changed rows of a buffer.
+pub(crate) fn numbers_in(
+    buffer: &TableBuffer,
+    rules: &TableRules,
+) -> std::result::Result<BTreeSet<i32>, Damage> {
+    let mut numbers = BTreeSet::new();
+    buffer.each_key(&mut |key| {
+        numbers.insert(rules.part_of(key)?);
+        Ok(())
+    })?;
+    Ok(numbers)
 }
 
 impl State {
@@ -220,10 +287,10 @@ impl Flushed for FlushedRows {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // The part of a table that was dropped meanwhile gets no manifest row. After the edit it is freed with the
-        // parts of other dropped tables.
+        // A part that was dropped meanwhile, alone or with its table, gets no manifest row. After the edit it is freed
+        // with the other dropped parts.
         let tables = Tables::new(manifest, &self.store.tables());
-        let exists = |part: &&Part| tables.contains(part.at.table);
+        let exists = |part: &&Part| tables.keeps(part.at.table, part.number());
         let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         Ok(self.parts.iter().filter(exists).map(put).collect())
     }
@@ -233,12 +300,13 @@ impl Flushed for FlushedRows {
     }
 
     fn follow(self: Box<Self>, _: &Arc<Manifest>) {
-        let published = |table: &TableId| self.parts.iter().any(|part| part.at.table == *table);
-        self.store.new_parts.lock().retain(|table, _| !published(table));
+        let published = |at: &PartRef| self.parts.iter().any(|part| part.at == *at);
+        self.store.new_parts.lock().retain(|_, at| !published(at));
         self.store.change_state(|state| {
+            let parts = self.parts.iter();
             state
                 .parts
-                .extend(self.parts.iter().map(|part| (part.at.table, *part)));
+                .extend(parts.map(|part| ((part.at.table, part.number()), *part)));
             state.drop_flushed(self.end);
         });
     }

@@ -1,6 +1,6 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in three steps: the buffers, then the part, then a check that no flush was published in between. If a
+//! A page is read in three steps: the buffers, then the parts, then a check that no flush was published in between. If a
 //! flush was published, the page is read again. Each row of a page therefore has a state that it had during the read.
 //! Two pages may reflect different points in time.
 
@@ -14,11 +14,13 @@ use tideline_model::{KeyRange, TableId};
 use crate::blocks::{Blocks, PackedRows};
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
+use crate::division::{ALL_PARTS, PartNumbers};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
 use crate::mutation::{Effect, Mutation};
 use crate::state::{Part, Revision, State, buffered};
 use crate::store::{WideStore, is_base};
+use crate::tables::TableRules;
 
 /// Bucket of a part that holds the single rows.
 pub(crate) const ROWS_BUCKET: u16 = 0;
@@ -82,30 +84,53 @@ impl WideStore {
     /// errors of the backend and of the lease.
     pub fn row(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
         let damaged = |reason| WideError::Damaged { table, reason };
+        let rules = self.rules(table)?;
+        let number = rules.part_of(key).map_err(damaged)?;
+        if !self.visible_parts(&rules).contains(&number) {
+            return Ok(None);
+        }
+        self.row_with_hidden(table, key)
+    }
+
+    /// Returns a row like [`row`](Self::row), also if its part is hidden; see
+    /// [`page_with_hidden`](Self::page_with_hidden).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`row`](Self::row).
+    pub fn row_with_hidden(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
         let Some(row) = self.row_at(table, key)?.0 else {
             return Ok(None);
         };
         let expiry = self.expiry(self.rules(table)?.as_ref());
-        expiry.visible_stored(row).map_err(damaged)
+        let row = expiry.visible_stored(row);
+        row.map_err(|reason| WideError::Damaged { table, reason })
     }
 
-    /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired.
+    /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired, and its part
+    /// may be hidden.
     pub(crate) fn row_at(&self, table: TableId, key: &[u8]) -> Result<(Option<StoredRow>, Revision)> {
-        let versions_max = self.versions_max(table)?;
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let rules = self.rules(table)?;
+        let number = rules.part_of(key).map_err(damaged)?;
         self.log.check_lease()?;
         loop {
             let state = self.state();
             let revision = state.revision(table, key);
+            if !rules.keeps(number) {
+                return Ok((None, revision));
+            }
             let found = buffered(&state.buffers(table), key);
-            let base = match found.needs_part {
-                true => self.stored(&state, table, key)?,
-                false => None,
+            let part = state.parts.get(&(table, number)).filter(|_| found.needs_part);
+            let base = match part {
+                Some(part) => self.stored_in(part, key)?,
+                None => None,
             };
             if found.needs_part && self.was_flushed_since(&state) {
                 continue;
             }
-            let value = resolve(base.as_ref(), &found.mutations, versions_max);
-            let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
+            let value = resolve(base.as_ref(), &found.mutations, rules.versions_max);
+            let value = value.map_err(damaged)?;
             let row = value.map(|value| StoredRow {
                 key: Bytes::copy_from_slice(key),
                 value,
@@ -117,14 +142,6 @@ impl WideStore {
     /// Returns true if a flush was published after `state` was taken.
     pub(crate) fn was_flushed_since(&self, state: &State) -> bool {
         self.state.read().flushes != state.flushes
-    }
-
-    /// Returns the bytes of a row in the part of a table; `None` if the part does not have the row.
-    fn stored(&self, state: &State, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
-        match state.parts.get(&table) {
-            Some(part) => self.stored_in(part, key),
-            None => Ok(None),
-        }
     }
 
     /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
@@ -161,9 +178,11 @@ impl WideStore {
         }
     }
 
-    /// Returns the size of a row in the part, in bytes without its key; 0 if the part does not have the row.
+    /// Returns the size of a row in its part, in bytes without its key; 0 if the part does not have the row.
     pub(crate) fn stored_bytes(&self, state: &State, table: TableId, key: &[u8]) -> Result<usize> {
-        let Some(part) = state.parts.get(&table) else {
+        let number = self.rules(table)?.part_of(key);
+        let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
+        let Some(part) = state.parts.get(&(table, number)) else {
             return Ok(0);
         };
         let Some(value) = self.stored_raw(part, key)? else {
@@ -189,7 +208,7 @@ impl WideStore {
         }
     }
 
-    /// Returns a page of rows of a range in scan order. The page has at most `limit.rows_max` rows, and ends after the
+    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most `limit.rows_max` rows, and ends after the
     /// first row that makes it exceed `limit.bytes_max`. If all rows that were read are deleted, the page is empty
     /// although more rows may follow.
     ///
@@ -203,8 +222,55 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
+        self.page_of_parts(table, &ALL_PARTS, range, direction, limit)
+    }
+
+    /// Returns a page of rows like [`page`](Self::page), from the visible parts with these numbers. Parts with other
+    /// numbers cost nothing.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`row`](Self::row).
+    pub fn page_of_parts(
+        &self,
+        table: TableId,
+        parts: &PartNumbers,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
+        let rules = self.rules(table)?;
+        let visible = self.visible_parts(&rules);
+        let parts = *visible.start().max(parts.start())..=*visible.end().min(parts.end());
+        self.unexpired_page(table, &parts, range, direction, limit)
+    }
+
+    /// Returns a page like [`page`](Self::page), also with the rows of hidden parts. The build of an index reads them,
+    /// because a longer time of keeping shows them again.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`row`](Self::row).
+    pub fn page_with_hidden(
+        &self,
+        table: TableId,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
+        self.unexpired_page(table, &ALL_PARTS, range, direction, limit)
+    }
+
+    fn unexpired_page(
+        &self,
+        table: TableId,
+        parts: &PartNumbers,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
         let expiry = self.expiry(self.rules(table)?.as_ref());
-        let page = self.stored_page(table, range, direction, limit)?;
+        let page = self.stored_page(table, parts, range, direction, limit)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let row = expiry.visible_stored(row);
@@ -213,40 +279,29 @@ impl WideStore {
         Ok(RowPage { rows, ..page })
     }
 
-    /// Returns a page like [`page`](Self::page), with the rows that have expired.
+    /// Returns a page of the parts with these numbers that were not dropped, with the rows that have expired.
     pub(crate) fn stored_page(
         &self,
         table: TableId,
+        parts: &PartNumbers,
         range: &KeyRange,
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
-        let versions_max = self.versions_max(table)?;
+        let rules = self.rules(table)?;
+        let numbers = rules.kept_parts(range, parts);
         self.log.check_lease()?;
-        let sources = loop {
+        let merge = loop {
             let state = self.state();
-            let buffers = state.buffers(table);
-            let mut sources = Vec::with_capacity(buffers.len() + 1);
-            for buffer in buffers {
-                let rows = buffer.page(range, direction, limit.rows_max);
-                sources.push(Source::of_buffer(buffer, rows, limit.rows_max));
-            }
-            if let Some(part) = state.parts.get(&table) {
-                let partition = Partition::part(part.at, ROWS_BUCKET);
-                let backend = self.log.backend().as_ref();
-                let page = backend.scan(partition, range, direction, limit)?;
-                sources.push(self.single_source(part, page, limit)?);
-                if part.detail.has_blocks() {
-                    let packed = Blocks::new(backend, part.at).page(range, direction, limit);
-                    sources.push(Source::of_blocks(packed.map_err(|error| error.of(table))?));
-                }
-            }
+            let merge = self.merged(&state, table, &rules, &numbers, (range, direction, limit))?;
             if !self.was_flushed_since(&state) {
-                break sources;
+                break merge;
             }
         };
-        let merged = merge(sources, direction, versions_max);
-        let (mut rows, scanned, mut last) = merged.map_err(|reason| WideError::Damaged { table, reason })?;
+        let mut last = merge.horizon();
+        let Merge {
+            mut rows, scanned, ..
+        } = merge;
         if let Some(end) = end_of_page(&rows, limit) {
             rows.truncate(end);
             last = rows.last().map(|row| row.key.clone());
@@ -257,7 +312,113 @@ impl WideStore {
             next: last.and_then(|last| rest_of(range, &last, direction)),
         })
     }
+
+    /// Merges the first rows of a range from the buffers and parts of one state.
+    fn merged(
+        &self,
+        state: &State,
+        table: TableId,
+        rules: &TableRules,
+        numbers: &PartNumbers,
+        (range, direction, limit): (&KeyRange, Direction, PageLimit),
+    ) -> Result<Merge> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let buffers = state.buffers(table);
+        let mut sources = Vec::with_capacity(buffers.len() + 2);
+        for buffer in buffers {
+            let rows = buffer.page(range, direction, limit.rows_max);
+            let mut source = Source::of_buffer(buffer, rows, limit.rows_max);
+            if rules.division.is_some() {
+                let is_in = |key: &[u8]| rules.part_of(key).is_ok_and(|number| numbers.contains(&number));
+                source.rows.retain(|(key, _)| is_in(key));
+            }
+            sources.push(source);
+        }
+        let parts: Vec<&Part> = state.parts_of(table, numbers.clone()).collect();
+        // Of several parts, most have no or few rows of a page, so their first rows are read first.
+        let first = match parts.len() {
+            0 | 1 => limit,
+            _ => PageLimit {
+                rows_max: limit.rows_max.min(FIRST_ROWS),
+                bytes_max: limit.bytes_max.min(FIRST_BYTES),
+            },
+        };
+        for part in &parts {
+            for is_packed in [false, true] {
+                if !is_packed || part.detail.has_blocks() {
+                    let mut source = self.part_source(part, is_packed, range, direction, first)?;
+                    source.feed = (parts.len() > 1).then_some(Feed {
+                        part: **part,
+                        is_packed,
+                        limit: first,
+                    });
+                    sources.push(source);
+                }
+            }
+        }
+        let mut merge = Merge {
+            sources,
+            direction,
+            versions_max: rules.versions_max,
+            rows: Vec::new(),
+            scanned: 0,
+        };
+        loop {
+            merge.run().map_err(damaged)?;
+            let Some(horizon) = merge.horizon() else {
+                return Ok(merge);
+            };
+            let is_full = end_of_page(&merge.rows, limit).is_some() || merge.rows.len() >= limit.rows_max;
+            let was_extended = !is_full
+                && merge.scanned < limit.rows_max as u64
+                && self.extend(&mut merge, &horizon, range, limit)?;
+            if !was_extended {
+                return Ok(merge);
+            }
+        }
+    }
+
+    /// Reads further rows of the sources that end at the horizon. Returns false if no source has any.
+    fn extend(&self, merge: &mut Merge, horizon: &Bytes, range: &KeyRange, limit: PageLimit) -> Result<bool> {
+        let direction = merge.direction;
+        let mut was_extended = false;
+        for source in &mut merge.sources {
+            if source.more_after.as_ref() != Some(horizon) {
+                continue;
+            }
+            let Some(Feed {
+                part,
+                is_packed,
+                limit: before,
+            }) = source.feed
+            else {
+                return Ok(false);
+            };
+            let next = PageLimit {
+                rows_max: limit.rows_max.min(before.rows_max * FEED_GROWTH),
+                bytes_max: limit.bytes_max.min(before.bytes_max * FEED_GROWTH),
+            };
+            let more = match rest_of(range, horizon, direction) {
+                Some(rest) => self.part_source(&part, is_packed, &rest, direction, next)?,
+                None => Source::default(),
+            };
+            source.rows.extend(more.rows);
+            source.more_after = more.more_after;
+            source.feed = Some(Feed {
+                part,
+                is_packed,
+                limit: next,
+            });
+            was_extended = true;
+        }
+        Ok(was_extended)
+    }
 }
+
+/// Number and bytes of the rows that are first read from each of several parts, and the growth of each further read.
+const FIRST_ROWS: usize = 16;
+const FIRST_BYTES: usize = 16 << 10;
+const FEED_GROWTH: usize = 4;
 
 /// Returns the number of leading rows that fit a page; `None` if all of them fit.
 fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
@@ -310,12 +471,24 @@ pub(crate) fn resolve(
     }))
 }
 
-/// Merge source: the rows of one buffer, or the single or the packed rows of the part, that are not merged yet.
+/// Merge source: the rows of one buffer, or the single or the packed rows of a part, that are not merged yet.
+#[derive(Default)]
 struct Source {
     rows: VecDeque<(Bytes, Mutations)>,
     /// Last key that was read if more rows may follow; `None` otherwise.
     more_after: Option<Bytes>,
     buffer: Option<Arc<TableBuffer>>,
+    /// Rows that are read when the others are merged; `None` if the page then ends.
+    feed: Option<Feed>,
+}
+
+/// Single or packed rows of a part that are not read yet.
+#[derive(Clone, Copy)]
+struct Feed {
+    part: Part,
+    is_packed: bool,
+    /// Limit of the last read.
+    limit: PageLimit,
 }
 
 impl Source {
@@ -325,6 +498,7 @@ impl Source {
             more_after: rows.last().filter(|_| is_full).map(|(key, _)| key.clone()),
             rows: rows.into(),
             buffer: Some(buffer),
+            feed: None,
         }
     }
 
@@ -335,12 +509,32 @@ impl Source {
                 .map(|(key, row)| (key, Mutations::from_iter([row])))
                 .collect(),
             more_after: packed.more_after,
-            buffer: None,
+            ..Self::default()
         }
     }
 }
 
 impl WideStore {
+    /// Reads the first single or packed rows of a range of a part.
+    fn part_source(
+        &self,
+        part: &Part,
+        is_packed: bool,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Source> {
+        let backend = self.log.backend().as_ref();
+        if is_packed {
+            let packed = Blocks::new(backend, part.at).page(range, direction, limit);
+            return Ok(Source::of_blocks(
+                packed.map_err(|error| error.of(part.at.table))?,
+            ));
+        }
+        let page = backend.scan(Partition::part(part.at, ROWS_BUCKET), range, direction, limit)?;
+        self.single_source(part, page, limit)
+    }
+
     /// Converts a page of single rows into a merge source, with the fragments of large rows joined. Ends after the first
     /// row that makes the joined rows exceed `limit.bytes_max`.
     fn single_source(&self, part: &Part, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
@@ -365,62 +559,77 @@ impl WideStore {
         Ok(Source {
             rows,
             more_after,
-            buffer: None,
+            ..Source::default()
         })
     }
 }
 
-/// Merged rows, number of rows read, and the last key up to which all sources were read. The key is `None` if all
-/// sources were read to the end.
-type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
-
-/// Merges the sources, which are ordered newest first. Stops at the last key up to which all sources were read.
-fn merge(
-    mut sources: Vec<Source>,
+/// Merge of the sources of a page, which are ordered newest first.
+struct Merge {
+    sources: Vec<Source>,
     direction: Direction,
     versions_max: usize,
-) -> std::result::Result<Merged, Damage> {
-    let is_before = |one: &[u8], other: &[u8]| match direction {
-        Direction::Ascending => one < other,
-        Direction::Descending => one > other,
-    };
-    let ends = sources.iter().filter_map(|source| source.more_after.clone());
-    let horizon = ends.reduce(|one, other| if is_before(&other, &one) { other } else { one });
-    let (mut rows, mut scanned) = (Vec::new(), 0);
-    let mut mutations: Vec<Bytes> = Vec::new();
-    loop {
-        let heads = sources.iter().filter_map(|source| source.rows.front());
-        let first = heads
-            .map(|(key, _)| key)
-            .reduce(|one, other| if is_before(other, one) { other } else { one });
-        let Some(key) = first.cloned() else { break };
-        if horizon.as_ref().is_some_and(|horizon| is_before(horizon, &key)) {
-            break;
-        }
-        scanned += 1;
-        // Collects mutations from the newest source to the oldest, until a mutation does not depend on older state.
-        mutations.clear();
-        let mut is_complete = false;
-        for source in &mut sources {
-            let found = source.rows.pop_front_if(|(other, _)| *other == key);
-            if is_complete {
-                continue;
-            }
-            match found {
-                Some((_, found)) => {
-                    is_complete = found.first().is_some_and(|first| is_base(first));
-                    mutations.extend(found.into_iter().rev());
-                }
-                None => {
-                    let buffer = source.buffer.as_ref();
-                    is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(&key));
-                }
-            }
-        }
-        mutations.reverse();
-        if let Some(value) = resolve(None, &mutations, versions_max)? {
-            rows.push(StoredRow { key, value });
+    /// Merged rows in scan order.
+    rows: Vec<StoredRow>,
+    /// Number of rows that were merged, including deleted rows.
+    scanned: u64,
+}
+
+impl Merge {
+    fn is_before(&self, one: &[u8], other: &[u8]) -> bool {
+        match self.direction {
+            Direction::Ascending => one < other,
+            Direction::Descending => one > other,
         }
     }
-    Ok((rows, scanned, horizon))
+
+    /// Returns the last key up to which all sources were read; `None` if all of them were read to the end.
+    fn horizon(&self) -> Option<Bytes> {
+        let ends = self.sources.iter().filter_map(|source| source.more_after.clone());
+        ends.reduce(|one, other| if self.is_before(&other, &one) { other } else { one })
+    }
+
+    /// Merges the rows up to the horizon.
+    fn run(&mut self) -> std::result::Result<(), Damage> {
+        let horizon = self.horizon();
+        let mut mutations: Vec<Bytes> = Vec::new();
+        loop {
+            let heads = self.sources.iter().filter_map(|source| source.rows.front());
+            let first = heads
+                .map(|(key, _)| key)
+                .reduce(|one, other| if self.is_before(other, one) { other } else { one });
+            let Some(key) = first.cloned() else { break };
+            if horizon
+                .as_ref()
+                .is_some_and(|horizon| self.is_before(horizon, &key))
+            {
+                break;
+            }
+            self.scanned += 1;
+            // Collects mutations from the newest source to the oldest, until a mutation does not depend on older state.
+            mutations.clear();
+            let mut is_complete = false;
+            for source in &mut self.sources {
+                let found = source.rows.pop_front_if(|(other, _)| *other == key);
+                if is_complete {
+                    continue;
+                }
+                match found {
+                    Some((_, found)) => {
+                        is_complete = found.first().is_some_and(|first| is_base(first));
+                        mutations.extend(found.into_iter().rev());
+                    }
+                    None => {
+                        let buffer = source.buffer.as_ref();
+                        is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(&key));
+                    }
+                }
+            }
+            mutations.reverse();
+            if let Some(value) = resolve(None, &mutations, self.versions_max)? {
+                self.rows.push(StoredRow { key, value });
+            }
+        }
+        Ok(())
+    }
 }

@@ -10,6 +10,7 @@ use tideline_backend::Direction;
 use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
+use crate::division::ALL_PARTS;
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::mutation::{ColumnName, Mutation};
@@ -51,7 +52,7 @@ impl WideStore {
         };
         let now = self.log.trusted_now().now.nanos();
         let expiry = Expiry::new(self.rules(table)?.ttl, now.saturating_sub(delay));
-        let page = self.stored_page(table, &rest, Direction::Ascending, STEP_PAGE)?;
+        let page = self.stored_page(table, &ALL_PARTS, &rest, Direction::Ascending, STEP_PAGE)?;
         let mut step = RemovalStep {
             rows: page.rows.len() as u64,
             bytes_read: page.rows.iter().map(|row| row.bytes() as u64).sum(),

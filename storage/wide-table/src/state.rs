@@ -19,6 +19,7 @@ use tideline_backend::PartRef;
 use tideline_model::{KeyRange, SequenceNumber, TableId};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
+use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
 use crate::store::is_base;
 
 /// Part of a table, with the content of its manifest row.
@@ -31,8 +32,8 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows;
-    /// otherwise 1.
+    /// Format of the manifest row: 4 for one of several parts of a table; otherwise 3 if the part can hold blocks;
+    /// otherwise 2 if it can hold fragments of large rows; otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
@@ -46,13 +47,16 @@ pub(crate) struct PartDetail {
     /// Newest version of the store at the last flush of the table, in nanoseconds since 1970-01-01T00:00:00Z. Versions
     /// that the server assigns later are higher.
     pub(crate) newest: i64,
-    /// True if a part of format 3 can hold fragments of large rows.
+    /// True if a part of format 3 or 4 can hold fragments of large rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fragments: bool,
     /// Position that every search index of the table must have reached: its journal below this sequence is deleted. 0 if
     /// the table has had no search index.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) search_end: u64,
+    /// Number of the part in a table that is divided by time; `None` if the table has one part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<i32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -67,6 +71,16 @@ const PART_FORMAT_FRAGMENTS: u8 = 2;
 /// Format of the [`PartDetail`] of a part that can hold blocks. Older builds refuse this format.
 pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
 
+/// Format of the [`PartDetail`] of one of several parts of a table. Older builds refuse this format.
+pub(crate) const PART_FORMAT_DIVIDED: u8 = 4;
+
+impl Part {
+    /// Returns the number of the part in its table.
+    pub(crate) fn number(&self) -> i32 {
+        self.detail.number.unwrap_or(WHOLE)
+    }
+}
+
 impl PartDetail {
     /// Returns true if the part can hold fragments of large rows.
     pub(crate) fn has_fragments(&self) -> bool {
@@ -75,7 +89,7 @@ impl PartDetail {
 
     /// Returns true if the part can hold blocks.
     pub(crate) fn has_blocks(&self) -> bool {
-        self.format == PART_FORMAT_BLOCKS
+        self.format >= PART_FORMAT_BLOCKS
     }
 
     /// Returns the sizes of the largest stored row and column, in bytes.
@@ -102,7 +116,7 @@ impl PartDetail {
     /// Records that the part holds blocks.
     pub(crate) fn set_blocks(&mut self) {
         self.fragments = self.has_fragments();
-        (self.format, self.buckets) = (PART_FORMAT_BLOCKS, 3);
+        (self.format, self.buckets) = (self.format.max(PART_FORMAT_BLOCKS), 3);
     }
 }
 
@@ -112,12 +126,27 @@ pub(crate) struct State {
     pub(crate) active: Arc<Generation>,
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
-    pub(crate) parts: BTreeMap<TableId, Part>,
+    /// Parts by their table or index and their number.
+    pub(crate) parts: BTreeMap<(TableId, i32), Part>,
     /// Number of flushes published since the start.
     pub(crate) flushes: u64,
 }
 
 impl State {
+    /// Returns the parts of a table or index with these numbers, in the order of their numbers.
+    pub(crate) fn parts_of(&self, table: TableId, numbers: PartNumbers) -> impl Iterator<Item = &Part> {
+        let bounds = (table, *numbers.start())..=(table, *numbers.end());
+        // An empty range has no valid bounds.
+        let parts = (!numbers.is_empty()).then(|| self.parts.range(bounds));
+        parts.into_iter().flatten().map(|(_, part)| part)
+    }
+
+    /// Returns the position that every search index of a table must have reached.
+    pub(crate) fn search_end(&self, table: TableId) -> u64 {
+        let parts = self.parts_of(table, ALL_PARTS);
+        parts.map(|part| part.detail.search_end).max().unwrap_or(0)
+    }
+
     /// Returns the buffers of a table, newest first.
     pub(crate) fn buffers(&self, table: TableId) -> Vec<Arc<TableBuffer>> {
         let frozen = self.frozen.iter().rev();

@@ -2,7 +2,7 @@
 //!
 //! [`WideReplay`] collects the changes in the journal while the log is opened; [`WideStore::open`] continues with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -16,11 +16,12 @@ use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
+use crate::division::PartNumbers;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_BLOCKS, Part, PartDetail, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_DIVIDED, Part, PartDetail, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -56,7 +57,7 @@ pub struct WideReplay(Arc<Mutex<Replayed>>);
 
 #[derive(Debug)]
 struct Replayed {
-    parts: BTreeMap<TableId, Part>,
+    parts: BTreeMap<(TableId, i32), Part>,
     active: Generation,
     /// Rules of the tables and indexes that exist.
     tables: Tables,
@@ -132,8 +133,10 @@ pub struct WideStore {
     pub(crate) state: RwLock<Arc<State>>,
     pub(crate) pending: PendingRows,
     pub(crate) tables: TablesCache,
-    /// Parts of tables whose first flush has started and is not published yet.
-    pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
+    /// Parts whose first flush has started and is not published yet.
+    pub(crate) new_parts: Mutex<BTreeMap<(TableId, i32), PartRef>>,
+    /// Numbers of the parts that rows were written to, by table. Only of divided tables that were written since the start.
+    pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
     /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
     newest: AtomicI64,
     /// Number of changes committed since the start, by table.
@@ -160,6 +163,7 @@ impl WideStore {
             pending: PendingRows::default(),
             tables: TablesCache::default(),
             new_parts: Mutex::default(),
+            written_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
             generated: Mutex::default(),
@@ -191,6 +195,19 @@ impl WideStore {
         Expiry::new(rules.ttl, now)
     }
 
+    /// Returns the numbers of the parts of a table or index that are visible at this moment.
+    pub(crate) fn visible_parts(&self, rules: &TableRules) -> PartNumbers {
+        let is_timed = rules
+            .division
+            .as_ref()
+            .is_some_and(|division| division.spec.keep.is_some());
+        let now = match is_timed {
+            true => self.log.trusted_now().now.nanos(),
+            false => 0,
+        };
+        rules.visible_parts(now)
+    }
+
     /// Returns the latest time of rows that have expired; `None` if the rows of a table do not expire as a whole.
     ///
     /// # Errors
@@ -198,11 +215,6 @@ impl WideStore {
     /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist.
     pub fn expired_at(&self, table: TableId) -> error::Result<Option<i64>> {
         Ok(self.expiry(self.rules(table)?.as_ref()).newest_expired())
-    }
-
-    /// Returns the number of versions that a table or index currently keeps per column.
-    pub(crate) fn versions_max(&self, table: TableId) -> error::Result<usize> {
-        Ok(self.rules(table)?.versions_max)
     }
 
     /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far if
@@ -238,7 +250,10 @@ impl WideStore {
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<TableId, Part>, LogError> {
+pub(crate) fn read_parts(
+    tables: &Tables,
+    rows: &[ManifestRow],
+) -> Result<BTreeMap<(TableId, i32), Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
@@ -247,7 +262,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             continue;
         }
         let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_BLOCKS).contains(&detail.format));
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_DIVIDED).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(
@@ -260,7 +275,8 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             table,
             tier: Tier::Hot,
         };
-        parts.insert(table, Part { at, detail });
+        let part = Part { at, detail };
+        parts.insert((table, part.number()), part);
     }
     Ok(parts)
 }

@@ -1,4 +1,5 @@
-//! Rules of the wide tables, compiled from the manifest: versions to keep, and secondary indexes.
+//! Rules of the wide tables, compiled from the manifest: versions to keep, time-to-live, division into parts, and
+//! secondary indexes.
 //!
 //! The rules of a table are compiled again only after its settings have changed. The rules of the entries of an index
 //! are stored under the id of the index, so that buffers and parts handle entries like the rows of a table.
@@ -7,10 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tideline_key_codec::layout::KeyLayout;
 use tideline_log::Manifest;
-use tideline_model::{RowTtl, TableId, TableModel, WideSpec};
+use tideline_model::{KeyRange, PartsSpec, RowTtl, TableId, TableModel, WideSpec};
 
-use crate::error::{Result, WideError};
+use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
+use crate::error::{Damage, Result, WideError};
 use crate::index::Index;
 
 /// Rules of a wide table, or of the entries of an index.
@@ -24,17 +27,21 @@ pub(crate) struct TableRules {
     pub(crate) indexes: Vec<Arc<Index>>,
     /// Ids of the search indexes of the table.
     pub(crate) searches: Vec<TableId>,
-    /// Reason why the indexes of the table cannot be compiled; `None` unless the settings are damaged.
+    /// Division into parts; `None` if there is only one part.
+    pub(crate) division: Option<Division>,
+    /// Reason why the settings of the table cannot be compiled; `None` unless they are damaged.
     damage: Option<String>,
     spec: Option<Box<WideSpec>>,
 }
 
 impl TableRules {
     fn new(spec: Option<&WideSpec>) -> Self {
-        let indexes = spec.map_or(Ok(Vec::new()), Index::all_of);
-        let (indexes, damage) = match indexes {
-            Ok(indexes) => (indexes, None),
-            Err(reason) => (Vec::new(), Some(reason)),
+        let compiled = spec.map_or(Ok((Vec::new(), None)), |spec| {
+            Ok((Index::all_of(spec)?, division_of(spec)?))
+        });
+        let ((indexes, division), damage) = match compiled {
+            Ok(compiled) => (compiled, None),
+            Err(reason) => ((Vec::new(), None), Some(reason)),
         };
         Self {
             versions_max: spec.map_or(1, |spec| spec.max_versions.max(1) as usize),
@@ -46,24 +53,73 @@ impl TableRules {
                     .map(|index| TableId(index.id))
                     .collect()
             }),
+            division,
             damage,
             spec: spec.map(|spec| Box::new(spec.clone())),
         }
     }
 
-    /// Returns the rules of the entries of an index.
-    fn of_index(ttl: Option<RowTtl>) -> Self {
+    /// Returns the rules of the entries of an index of a table with these rules.
+    fn of_index(&self, index: &Index) -> Self {
+        let division = self.division.as_ref();
+        let division = division.map(|division| Division::new(&division.spec, index.layout().clone()));
+        let (division, damage) = match division.transpose() {
+            Ok(division) => (division, None),
+            Err(reason) => (None, Some(reason)),
+        };
         Self {
-            ttl,
+            ttl: self.ttl,
+            division,
+            damage,
             ..Self::new(None)
         }
     }
 
-    /// Returns an error if the indexes cannot be maintained; writes to the table are then refused.
+    /// Returns the settings of the division into parts.
+    pub(crate) fn parts(&self) -> Option<&PartsSpec> {
+        self.division.as_ref().map(|division| &division.spec)
+    }
+
+    /// Returns the number of the part of a key.
     ///
     /// # Errors
     ///
-    /// [`WideError::Settings`] if the settings of the indexes are damaged.
+    /// [`Damage`] if the key is damaged.
+    pub(crate) fn part_of(&self, key: &[u8]) -> std::result::Result<i32, Damage> {
+        match &self.division {
+            Some(division) => division.number_of(key),
+            None => Ok(WHOLE),
+        }
+    }
+
+    /// Returns the numbers of the parts that are visible at a time.
+    pub(crate) fn visible_parts(&self, now: i64) -> PartNumbers {
+        match &self.division {
+            Some(division) => division.spec.visible_from(now)..=i32::MAX,
+            None => ALL_PARTS,
+        }
+    }
+
+    /// Returns bounds of those of the given parts that were not dropped, and that the keys of a range can belong to.
+    pub(crate) fn kept_parts(&self, range: &KeyRange, parts: &PartNumbers) -> PartNumbers {
+        let Some(division) = &self.division else {
+            return ALL_PARTS;
+        };
+        let numbers = division.numbers_in(range);
+        let first = division.spec.first.max(*parts.start());
+        first.max(*numbers.start())..=*numbers.end().min(parts.end())
+    }
+
+    /// Returns false if the part with this number was dropped.
+    pub(crate) fn keeps(&self, number: i32) -> bool {
+        self.parts().is_none_or(|parts| number >= parts.first)
+    }
+
+    /// Returns an error if the settings cannot be used; writes to the table are then refused.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Settings`] if the settings are damaged.
     pub(crate) fn check(&self, table: TableId) -> Result<()> {
         match self.damage.clone() {
             Some(reason) => Err(WideError::Settings { table, reason }),
@@ -80,6 +136,15 @@ impl TableRules {
     pub(crate) fn index(&self, id: TableId) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.id == id)
     }
+}
+
+/// Compiles the division of a table.
+fn division_of(spec: &WideSpec) -> std::result::Result<Option<Division>, String> {
+    let Some(parts) = &spec.parts else {
+        return Ok(None);
+    };
+    let layout = KeyLayout::new(&spec.key, true).map_err(|error| error.to_string())?;
+    Division::new(parts, layout).map(Some)
 }
 
 /// Rules of all wide tables and indexes of one version of the manifest.
@@ -103,13 +168,16 @@ impl Tables {
                 Some(known) => Arc::clone(known),
                 None => Arc::new(TableRules::new(spec.map(AsRef::as_ref))),
             };
-            for index in rules.index_ids() {
-                let known = before.rules.get(&index).filter(|known| known.ttl == rules.ttl);
+            for index in &rules.indexes {
+                let known = before
+                    .rules
+                    .get(&index.id)
+                    .filter(|known| known.ttl == rules.ttl && known.parts() == rules.parts());
                 let of_entries = match known {
                     Some(known) => Arc::clone(known),
-                    None => Arc::new(TableRules::of_index(rules.ttl)),
+                    None => Arc::new(rules.of_index(index)),
                 };
-                tables.rules.insert(index, of_entries);
+                tables.rules.insert(index.id, of_entries);
             }
             tables.rules.insert(row.id, rules);
         }
@@ -124,6 +192,11 @@ impl Tables {
     /// Returns true if the table or index exists.
     pub(crate) fn contains(&self, id: TableId) -> bool {
         self.rules.contains_key(&id)
+    }
+
+    /// Returns true if the table or index exists, and its part with this number was not dropped.
+    pub(crate) fn keeps(&self, id: TableId, number: i32) -> bool {
+        self.rules.get(&id).is_some_and(|rules| rules.keeps(number))
     }
 }
 

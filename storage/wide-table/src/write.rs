@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_backend::Direction;
 use tideline_log::{LogError, LogThreads, Refusal, RequestRecord, Submitted};
-use tideline_model::{Durability, KeyRange, SequenceNumber, TableId};
+use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Timestamp};
 
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
@@ -149,6 +149,10 @@ pub enum Refused {
     ColumnTooLarge(ColumnName<'static>, usize),
     /// The row cannot have an entry in an index; holds the reason.
     NotIndexable(String),
+    /// The part of the row was dropped, or is older than parts are kept; holds the first time of the parts that are kept.
+    PartDropped(Timestamp),
+    /// The row would begin a part beyond [`PARTS_MAX`](crate::PARTS_MAX).
+    TooManyParts,
 }
 
 /// Options of a write.
@@ -387,7 +391,7 @@ impl WideStore {
             if is_stopped() {
                 return Err(WideError::Stopped);
             }
-            let page = self.page(table, &range, Direction::Ascending, STEP_PAGE)?;
+            let page = self.page_with_hidden(table, &range, Direction::Ascending, STEP_PAGE)?;
             let time = self.next_version();
             let delete = |row: StoredRow| RowWrite {
                 partition: row.key.len(),

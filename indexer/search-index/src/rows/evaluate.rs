@@ -18,8 +18,8 @@ use tideline_condition::{Node, Subject};
 use tideline_model::ValueKind;
 
 use super::geo::GeoColumn;
-use super::schema::{ColumnFields, Fields, TIME, has_column};
-use super::{RowColumn, RowForm};
+use super::schema::{ColumnFields, Fields, PART, TIME, has_column};
+use super::{RowColumn, RowForm, RowsShown};
 use crate::documents::{Bits, all_in, every};
 use crate::terms::Terms;
 
@@ -134,30 +134,30 @@ pub(super) struct Segment<'a> {
     reader: &'a SegmentReader,
     fields: &'a Fields,
     columns: &'a [RowColumn],
-    expired_at: Option<i64>,
+    shown: RowsShown,
     is_stopped: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Segment<'a> {
-    /// Creates the evaluation of a segment. Rows whose time is at or before `expired_at` have expired.
+    /// Creates the evaluation of a segment.
     pub(super) fn new(
         reader: &'a SegmentReader,
         fields: &'a Fields,
         columns: &'a [RowColumn],
-        expired_at: Option<i64>,
+        shown: RowsShown,
         is_stopped: &'a dyn Fn() -> bool,
     ) -> Self {
         Self {
             reader,
             fields,
             columns,
-            expired_at,
+            shown,
             is_stopped,
         }
     }
 
-    /// Returns the documents that match a tree, are not deleted and have not expired. The result is incomplete if the
-    /// search is stopped.
+    /// Returns the documents that match a tree, are not deleted, and are shown. The result is incomplete if the search is
+    /// stopped.
     pub(super) fn matching(&self, root: &Node) -> tantivy::Result<RoaringBitmap> {
         let mut found = self.evaluate(root)?;
         if let Some(alive) = self.reader.alive_bitset() {
@@ -167,18 +167,27 @@ impl<'a> Segment<'a> {
                 .collect();
             found -= deleted;
         }
-        if let Some(expired_at) = self.expired_at {
-            let times = self.reader.fast_fields().i64(TIME)?;
-            found -= match self.is_few(&found) {
-                true => with_value(&found, &times, |time| time <= expired_at),
-                false => self.scan(&times, i64::MIN..=expired_at),
-            };
-            if (self.is_stopped)() {
-                // The scan has missed expired documents.
-                found.clear();
-            }
+        if let Some(expired_at) = self.shown.expired_at {
+            self.hide(&mut found, TIME, expired_at)?;
+        }
+        if let (Some(first), Some(_)) = (self.shown.first_part, self.fields.part) {
+            self.hide(&mut found, PART, i64::from(first) - 1)?;
         }
         Ok(found)
+    }
+
+    /// Removes the documents whose value of a field is at most `last`. Removes all documents if the search is stopped.
+    fn hide(&self, found: &mut RoaringBitmap, field: &str, last: i64) -> tantivy::Result<()> {
+        let values = self.reader.fast_fields().i64(field)?;
+        *found -= match self.is_few(found) {
+            true => with_value(found, &values, |value| value <= last),
+            false => self.scan(&values, i64::MIN..=last),
+        };
+        if (self.is_stopped)() {
+            // The scan has missed documents.
+            found.clear();
+        }
+        Ok(())
     }
 
     /// Returns all documents, including those that are deleted or have expired.

@@ -17,7 +17,7 @@ use tideline_model::GeoPoint;
 use super::geo::GeoColumn;
 use super::page::SortValue;
 use super::schema::ColumnFields;
-use super::{RowForm, RowIndex, RowIndexError};
+use super::{RowForm, RowIndex, RowIndexError, RowsShown};
 use crate::SearchError;
 use crate::error::limit;
 
@@ -187,15 +187,14 @@ type Code = Option<u64>;
 type Codes = [Code; FACET_KEYS_MAX];
 
 impl RowIndex {
-    /// Counts the rows that match a condition, as of the last commit. Rows whose time is at or before `expired_at` have
-    /// expired; `None` if rows do not expire.
+    /// Counts the rows that match a condition, as of the last commit.
     ///
     /// # Errors
     ///
     /// [`SearchError::OverLimit`] for too many keys or groups, [`SearchError::EmptyFacet`] for a limit of 0,
     /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and must
     /// be built again.
-    pub fn facets(&self, query: &RowFacetQuery<'_>, expired_at: Option<i64>) -> crate::Result<RowFacets> {
+    pub fn facets(&self, query: &RowFacetQuery<'_>, shown: RowsShown) -> crate::Result<RowFacets> {
         limit("number of keys", FACET_KEYS_MAX, query.by.len())?;
         limit("number of groups in a list", FACET_GROUPS_MAX, query.limit)?;
         if query.limit == 0 {
@@ -209,7 +208,7 @@ impl RowIndex {
         // Groups of each level by the values of their keys.
         let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
         let searcher = self.reader.searcher();
-        for found in self.each_segment(&searcher, query.root, expired_at, query.is_stopped) {
+        for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             let mut count = Count::new(reader, &self.fields.columns, query, &empty).map_err(RowIndexError)?;
             count.take(&found)?;

@@ -17,7 +17,7 @@ use tideline_model::GeoPoint;
 
 use super::geo::GeoColumn;
 use super::schema::{ColumnFields, KEY};
-use super::{RowForm, RowIndex};
+use super::{RowForm, RowIndex, RowsShown};
 
 /// Search over rows.
 pub struct RowQuery<'q> {
@@ -93,16 +93,16 @@ pub struct RowPage {
 }
 
 impl RowIndex {
-    /// Returns a page of the rows that match a condition, as of the last commit. Rows whose time is at or before
-    /// `expired_at` have expired; `None` if rows do not expire. The page is incomplete if the search was stopped.
+    /// Returns a page of the rows that match a condition, as of the last commit. The page is incomplete if the
+    /// search was stopped.
     ///
     /// # Errors
     ///
     /// An error of reading the index, which must then be built again.
-    pub fn search(&self, query: &RowQuery<'_>, expired_at: Option<i64>) -> super::Result<RowPage> {
+    pub fn search(&self, query: &RowQuery<'_>, shown: RowsShown) -> super::Result<RowPage> {
         let searcher = self.reader.searcher();
         let mut page = RowPage::default();
-        for found in self.each_segment(&searcher, query.root, expired_at, query.is_stopped) {
+        for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             page.total += found.len();
             let (mut hits, is_cut) = self.first(reader, query, &found)?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `key` | stored key: a term, to remove the document, and a column, to read it |
 //! | `time` | time of the row, for the time-to-live |
+//! | `part` | number of the part of the row, if the table is divided into parts |
 //! | `shape` | a term that lists the columns that have a value; the rows of a table have few shapes |
 //! | `c0`, `c1`, … | values of an indexed column: terms and a column for keywords, terms with positions for texts, only a column otherwise |
 //! | `c0_lat`, `c0_lon` | coordinates of geo points, whose field `c0` holds their cells |
@@ -34,6 +35,7 @@ pub const KEYWORD_BYTES_MAX: usize = 32 << 10;
 pub(super) struct Fields {
     pub(super) key: Field,
     pub(super) time: Field,
+    pub(super) part: Option<Field>,
     pub(super) shape: Field,
     pub(super) columns: Vec<ColumnFields>,
 }
@@ -50,12 +52,14 @@ pub(super) struct ColumnFields {
 
 pub(super) const KEY: &str = "key";
 pub(super) const TIME: &str = "time";
+pub(super) const PART: &str = "part";
 
 /// Returns the schema of an index. An index on disk with another schema is built again.
-pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
+pub(super) fn schema(columns: &[RowColumn], has_parts: bool) -> (Schema, Fields) {
     let mut builder = Schema::builder();
     let key = builder.add_bytes_field(KEY, BytesOptions::default().set_indexed().set_fast());
     let time = builder.add_i64_field(TIME, INDEXED | FAST);
+    let part = has_parts.then(|| builder.add_i64_field(PART, FAST));
     let shape = builder.add_bytes_field("shape", BytesOptions::default().set_indexed());
     let mut fields = Vec::with_capacity(columns.len());
     for (number, column) in columns.iter().enumerate() {
@@ -100,6 +104,7 @@ pub(super) fn schema(columns: &[RowColumn]) -> (Schema, Fields) {
     let fields = Fields {
         key,
         time,
+        part,
         shape,
         columns: fields,
     };
@@ -112,6 +117,9 @@ impl Fields {
         let mut document = TantivyDocument::new();
         document.add_bytes(self.key, row.key());
         document.add_i64(self.time, row.time());
+        if let Some(part) = self.part {
+            document.add_i64(part, i64::from(row.part()));
+        }
         let mut shape = vec![0; self.columns.len().div_ceil(8)];
         for (number, column) in self.columns.iter().enumerate() {
             row.each_value(number, &mut |value| {

@@ -17,7 +17,7 @@ use tideline_condition::{Condition, ConditionError, Literal, Matcher, Record, Su
 use tideline_model::{GeoPoint, KeyRange, SearchAnalyzer, SearchLanguage};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::rows::{
-    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy,
+    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy, RowsShown,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
@@ -89,6 +89,11 @@ struct Row {
     cells: Cells,
 }
 
+/// Returns the number of the part of a key.
+fn part_of(key: &[u8]) -> i32 {
+    key.get(1).map_or(0, |number| i32::from(*number) / 8 - 2)
+}
+
 impl RowDocument for Row {
     fn key(&self) -> &[u8] {
         &self.key
@@ -96,6 +101,10 @@ impl RowDocument for Row {
 
     fn time(&self) -> i64 {
         self.time
+    }
+
+    fn part(&self) -> i32 {
+        part_of(&self.key)
     }
 
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>)) {
@@ -146,6 +155,7 @@ enum Change {
     Put(u8, i64, Cells),
     Delete(u8),
     DeleteRange(u8, u8),
+    DropParts(i32),
     Commit,
     Reopen,
 }
@@ -155,9 +165,23 @@ fn change() -> impl Strategy<Value = Change> {
         12 => (0..40_u8, 0..100_i64, cells()).prop_map(|(key, time, cells)| Change::Put(key, time, cells)),
         3 => (0..40_u8).prop_map(Change::Delete),
         1 => (0..40_u8, 0..40_u8).prop_map(|(from, to)| Change::DeleteRange(from.min(to), from.max(to))),
+        1 => (-2..3_i32).prop_map(Change::DropParts),
         3 => Just(Change::Commit),
         1 => Just(Change::Reopen),
     ]
+}
+
+fn shown() -> impl Strategy<Value = RowsShown> {
+    let (expired, first) = (prop::option::of(0..100_i64), prop::option::of(-2..3_i32));
+    (expired, first).prop_map(|(expired_at, first_part)| RowsShown {
+        expired_at,
+        first_part,
+    })
+}
+
+fn is_shown(row: &Row, shown: RowsShown) -> bool {
+    shown.expired_at.is_none_or(|expired| row.time > expired)
+        && shown.first_part.is_none_or(|first| part_of(&row.key) >= first)
 }
 
 fn number() -> impl Strategy<Value = Literal> {
@@ -356,7 +380,7 @@ fn all_pages(
     matcher: &Matcher,
     sort: &[RowSort],
     limit: usize,
-    expired_at: Option<i64>,
+    shown: RowsShown,
 ) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut after: Option<RowMark> = None;
@@ -368,7 +392,7 @@ fn all_pages(
             limit,
             is_stopped: &|| false,
         };
-        let page = index.search(&query, expired_at).expect("a sound index");
+        let page = index.search(&query, shown).expect("a sound index");
         assert!(page.hits.len() <= limit);
         assert_eq!(page.has_more, keys.len() + page.hits.len() < page.total as usize);
         keys.extend(page.hits.iter().map(|hit| hit.mark.key.clone()));
@@ -387,10 +411,10 @@ proptest! {
     #[test]
     fn searches_of_rows_equal_a_naive_filter_and_sort(
         changes in prop::collection::vec(change(), 1..60),
-        searches in prop::collection::vec((condition(), sort(), 1..9_usize, prop::option::of(0..100_i64)), 20),
+        searches in prop::collection::vec((condition(), sort(), 1..9_usize, shown()), 20),
     ) {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || RowIndex::open(folder.path(), columns(), HEAP_BYTES).expect("a folder");
+        let open = || RowIndex::open(folder.path(), columns(), true, HEAP_BYTES).expect("a folder");
         let (mut index, _) = open();
         let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
         let mut committed = rows.clone();
@@ -410,6 +434,10 @@ proptest! {
                     index.delete_range(&KeyRange::new([b'k', from], [b'k', to])).expect("a writer");
                     rows.retain(|key, _| !(from..to).contains(&key[1]));
                 }
+                Change::DropParts(first) => {
+                    index.delete_parts_before(first).expect("a writer");
+                    rows.retain(|key, _| part_of(key) >= first);
+                }
                 Change::Commit => {
                     commits += 1;
                     index.commit(&RowPosition { end: commits, build: None }).expect("a writer");
@@ -424,17 +452,17 @@ proptest! {
                 }
             }
         }
-        for (condition, sort, limit, expired_at) in searches {
+        for (condition, sort, limit, shown) in searches {
             // Literals of different kinds, and inverted bounds, are refused.
             let Ok(matcher) = compiled(&condition) else { continue };
             index.check(matcher.root()).expect("every column has the needed form");
             let mut expected: Vec<&Row> = committed
                 .values()
-                .filter(|row| matcher.matches(*row) && expired_at.is_none_or(|expired| row.time > expired))
+                .filter(|row| matcher.matches(*row) && is_shown(row, shown))
                 .collect();
             expected.sort_by(|one, other| order(&sort, one, other));
             let expected: Vec<Vec<u8>> = expected.iter().map(|row| row.key.clone()).collect();
-            let found = all_pages(&index, &matcher, &sort, limit, expired_at);
+            let found = all_pages(&index, &matcher, &sort, limit, shown);
             prop_assert_eq!(found, expected, "{:?} {:?}", condition, sort);
         }
     }
@@ -443,7 +471,7 @@ proptest! {
 #[test]
 fn an_index_with_other_columns_or_damage_is_created_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let open = |columns| RowIndex::open(folder.path(), columns, HEAP_BYTES).expect("a folder");
+    let open = |columns| RowIndex::open(folder.path(), columns, true, HEAP_BYTES).expect("a folder");
     let filled = |index: &RowIndex| {
         let row = Row {
             key: b"k".to_vec(),
@@ -499,7 +527,7 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
 #[test]
 fn tests_that_an_index_cannot_decide_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (index, _) = RowIndex::open(folder.path(), columns(), HEAP_BYTES).expect("a folder");
+    let (index, _) = RowIndex::open(folder.path(), columns(), true, HEAP_BYTES).expect("a folder");
     for (column, test, said) in [
         (
             "missing",

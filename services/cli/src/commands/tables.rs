@@ -42,6 +42,15 @@ Examples:
 
 Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
     Policy(PolicyArguments),
+    /// List the parts of a wide table
+    Parts(NamedArguments),
+    /// Drop the old parts of a wide table
+    ///
+    /// Shows the parts and asks for confirmation.
+    #[command(after_help = "\
+Example:
+  tideline tables drop-parts orders --before 2026-09-01T00:00:00Z --preview")]
+    DropParts(DropPartsArguments),
     /// Drop a table with all its points or rows
     Drop(DropArguments),
 }
@@ -117,6 +126,23 @@ pub(crate) struct DropArguments {
     yes: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DropPartsArguments {
+    /// Name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Time in RFC 3339; parts that end at or before it are dropped
+    #[arg(long, value_name = "TIME")]
+    before: String,
+    /// Show the parts that would be dropped, without dropping them
+    #[arg(long)]
+    preview: bool,
+    /// Drop without confirmation
+    #[arg(long, short, conflicts_with = "preview")]
+    yes: bool,
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(command: &TablesCommand) -> Result<()> {
     match command {
@@ -131,6 +157,15 @@ pub(crate) fn run(command: &TablesCommand) -> Result<()> {
             }
         }
         TablesCommand::Policy(arguments) => policy(arguments),
+        TablesCommand::Parts(NamedArguments { name, connection }) => {
+            let client = connection.client()?;
+            let text = client.get(&format!("{}/parts", path(name)))?;
+            match connection.json {
+                true => output::print(&text),
+                false => output::print(&parts(&client.parse(&text)?["parts"])),
+            }
+        }
+        TablesCommand::DropParts(arguments) => drop_parts(arguments),
         TablesCommand::Drop(arguments) => drop_table(arguments),
     }
 }
@@ -264,6 +299,48 @@ fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<S
         client.base(),
         output::member(&after, "visible_from"),
     )))
+}
+
+/// Formats parts as a table.
+fn parts(list: &Value) -> String {
+    let mut grid = Grid::new(["part", "start", "end", "visible"]);
+    for part in list.as_array().into_iter().flatten() {
+        let cell = |name| output::member(part, name);
+        grid.row(vec![cell("name"), cell("start"), cell("end"), cell("visible")]);
+    }
+    grid.render()
+}
+
+fn drop_parts(arguments: &DropPartsArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let route = format!("{}/parts/drop", path(&arguments.name));
+    let body = |preview: bool| json!({"before": arguments.before, "preview": preview});
+    if !arguments.yes {
+        let text = client.post(&route, &body(true))?;
+        let found = client.parse(&text)?;
+        if arguments.preview {
+            return match arguments.connection.json {
+                true => output::print(&text),
+                false => output::print(&parts(&found["dropped"])),
+            };
+        }
+        let count = found["dropped"].as_array().map_or(0, Vec::len);
+        confirm(&format!(
+            "This drops {count} parts of table {} on {} with all their rows.\n{}",
+            arguments.name,
+            client.base(),
+            parts(&found["dropped"])
+        ))?;
+    }
+    let text = client.post(&route, &body(false))?;
+    match arguments.connection.json {
+        true => output::print(&text),
+        false => {
+            let found = client.parse(&text)?;
+            let count = found["dropped"].as_array().map_or(0, Vec::len);
+            output::print(&format!("dropped {count} parts of table {}", arguments.name))
+        }
+    }
 }
 
 fn drop_table(arguments: &DropArguments) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tideline_condition::ValueRef;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{ColumnType, SearchColumnSpec, SearchForm};
+use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm};
 use tideline_search_index::rows::RowDocument;
 use tideline_wide_table::{CellValue, ColumnName, Damage, Mutation, StoredRow};
 
@@ -18,6 +18,9 @@ use crate::wide_table::WideTable;
 pub(super) struct Sources {
     table: Arc<WideTable>,
     columns: Vec<Source>,
+    /// Number of the logical key column that decides the part of a row, and the length of the parts; `None` if the table
+    /// is not divided into parts.
+    parts: Option<(usize, PartPeriod)>,
 }
 
 #[derive(Debug)]
@@ -63,7 +66,21 @@ impl Sources {
             }
         };
         let columns = columns.iter().map(source).collect();
-        Self { table, columns }
+        let parts = table.settings().parts.as_ref().and_then(|parts| {
+            let logical = table.layout().logical();
+            let number = logical.iter().position(|key| key.name == parts.by)?;
+            Some((number, parts.every))
+        });
+        Self {
+            table,
+            columns,
+            parts,
+        }
+    }
+
+    /// Returns true if the table is divided into parts.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts.is_some()
     }
 
     /// Decodes a row.
@@ -85,6 +102,16 @@ impl RowDocument for RowOfTable<'_> {
 
     fn time(&self) -> i64 {
         self.row.time
+    }
+
+    fn part(&self) -> i32 {
+        let part = self.sources.parts.and_then(|(column, every)| {
+            let KeyValue::Timestamp(time) = self.key_values.get(column)? else {
+                return None;
+            };
+            Some(every.number_of(time.nanos()))
+        });
+        part.unwrap_or_default()
     }
 
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>)) {

@@ -75,6 +75,8 @@ struct Indexer {
     state: Arc<IndexState>,
     purge_delay: Duration,
     index: Arc<RowIndex>,
+    /// Number of the first part whose documents are kept.
+    first_part: i32,
     /// True if the index must be built from no document.
     is_fresh: bool,
     /// Position of the changes that were taken, and of the build.
@@ -99,7 +101,8 @@ impl Indexer {
     /// Opens the index and its queue. Returns nothing if the queue was closed meanwhile.
     fn open(task: Task) -> Result<Option<Self>, Failure> {
         let Task { rows, state, .. } = task;
-        let (index, position) = RowIndex::open(&task.folder, task.columns, HEAP_BYTES)?;
+        let (index, position) =
+            RowIndex::open(&task.folder, task.columns, task.sources.has_parts(), HEAP_BYTES)?;
         let end = position.as_ref().map(|position| SequenceNumber(position.end));
         let Some(start) = rows.open_search(state.table, state.id, end) else {
             return Ok(None);
@@ -121,6 +124,7 @@ impl Indexer {
             state,
             purge_delay: task.purge_delay,
             index,
+            first_part: i32::MIN,
             is_fresh,
             position,
             count: 0,
@@ -212,7 +216,7 @@ impl Indexer {
     fn index_rows(&self, keys: HashSet<Bytes>) -> Result<(), Failure> {
         let mut documents = Vec::with_capacity(keys.len());
         for key in &keys {
-            match self.rows.row(self.state.table, key) {
+            match self.rows.row_with_hidden(self.state.table, key) {
                 Ok(Some(row)) => documents.push(self.document(&row)?),
                 Ok(None) | Err(WideError::NoTable(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -238,14 +242,15 @@ impl Indexer {
             start: start.unwrap_or_default(),
             end: None,
         };
-        let page = match self
-            .rows
-            .page(self.state.table, &range, Direction::Ascending, BUILD_PAGE)
-        {
-            // The queue of a dropped table is closed soon.
-            Err(WideError::NoTable(_)) => return Ok(()),
-            page => page?,
-        };
+        let page =
+            match self
+                .rows
+                .page_with_hidden(self.state.table, &range, Direction::Ascending, BUILD_PAGE)
+            {
+                // The queue of a dropped table is closed soon.
+                Err(WideError::NoTable(_)) => return Ok(()),
+                page => page?,
+            };
         let documents = page.rows.iter().map(|row| self.document(row));
         let documents = documents.collect::<Result<Vec<_>, _>>()?;
         let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
@@ -264,8 +269,16 @@ impl Indexer {
         Ok(())
     }
 
-    /// Removes the documents of rows that have expired long ago. They are hidden from searches already.
+    /// Removes the documents of rows that have expired long ago, and of dropped parts. They are hidden from searches
+    /// already.
     fn remove_expired(&mut self) -> Result<(), Failure> {
+        if let Ok(Some(first)) = self.rows.first_parts(self.state.table)
+            && first.kept > self.first_part
+        {
+            self.index.delete_parts_before(first.kept)?;
+            self.first_part = first.kept;
+            self.add_count(1);
+        }
         if let Ok(Some(expired)) = self.rows.expired_at(self.state.table) {
             let delay = i64::try_from(self.purge_delay.as_nanos()).unwrap_or(i64::MAX);
             self.index.delete_expired(expired.saturating_sub(delay))?;

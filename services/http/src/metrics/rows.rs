@@ -57,7 +57,22 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
         ),
     )?;
     put_indexes(figures, engine)?;
+    put_parts(figures, engine)?;
     put_search_indexes(figures, engine)
+}
+
+/// Writes the number of parts of the divided tables.
+fn put_parts(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let tables = engine.tables();
+    let counted: Vec<(&str, f64)> = tables
+        .iter()
+        .filter_map(|table| Some((table.name().as_str(), engine.part_count(table)? as f64)))
+        .collect();
+    figures.gauges(
+        "row_parts",
+        "Stored parts of wide tables that are divided by time",
+        (LABEL, &counted),
+    )
 }
 
 /// Function that returns one of the figures of a search index.

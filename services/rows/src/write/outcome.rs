@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use tideline_engine::WideTable;
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_engine::rows::{
-    COLUMN_BYTES_MAX, Mutation, ROW_BYTES_MAX, Refused, RowOutcome as EngineOutcome, RowWrite as EngineWrite,
+    COLUMN_BYTES_MAX, Mutation, PARTS_MAX, ROW_BYTES_MAX, Refused, RowOutcome as EngineOutcome,
+    RowWrite as EngineWrite,
 };
 use tideline_openapi::row::{RowCounts, RowIntegers, RowOutcome, RowStatus};
 
@@ -131,6 +132,13 @@ pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
                 name(column)
             )
         }
+        Refused::PartDropped(first) => {
+            format!("the part of the row was dropped; the oldest part that is kept begins at {first}")
+        }
+        Refused::TooManyParts => format!(
+            "the row would begin a further part of the table, which has {PARTS_MAX} parts already; drop old parts, or check \
+             the time of the row"
+        ),
         Refused::NotIndexable(reason) => reason.clone(),
         Refused::TooLarge(bytes) => {
             format!("the row would have {bytes} bytes, over the limit of {ROW_BYTES_MAX}")

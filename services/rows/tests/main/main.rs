@@ -1,4 +1,6 @@
-//! Tests of rows in JSON: forms of values, and searches.
+//! Tests of rows in JSON: forms of values, searches, and parts of tables.
 
+mod database;
+mod parts;
 mod search;
 mod values;

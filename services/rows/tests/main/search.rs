@@ -6,34 +6,20 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tideline_backend_fjall::{FjallBackend, FjallOptions};
-use tideline_engine::backend::Backend;
-use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_engine::model::{
-    ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
-};
-use tideline_engine::{Engine, EngineError, Settings, WideTable};
-use tideline_openapi::row::{DeleteRows, RowIntegers, RowsBody};
-use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup, SearchEnd, SearchRows};
+use tideline_engine::EngineError;
+use tideline_engine::backend::memory::Character;
+use tideline_openapi::row::DeleteRows;
+use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup};
 use tideline_rows::facets::Facets;
-use tideline_rows::read::{ScanTerms, delete};
-use tideline_rows::search::Search;
-use tideline_rows::write::write;
-use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
+use tideline_rows::read::delete;
 use tideline_testkit::{Random, rounds, seeds};
 
-const SECOND: i64 = 1_000_000_000;
-const TABLE: &str = "orders";
-const START: i64 = 1_800_000_000 * SECOND;
+use crate::database::{Database, OpenBackend, SECOND, TABLE, fjall, memory};
+
 /// Time-to-live of the rows, in seconds.
 const TTL: i64 = 1_000;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const WORDS: [&str; 7] = ["red", "wine", "dry", "Spain", "übermut", "web-1", "web-10"];
 const TITLES: [&str; 6] = [
@@ -45,24 +31,11 @@ const TITLES: [&str; 6] = [
     "übermut red wine red",
 ];
 
-/// Database whose backend outlives the engine.
-struct Database {
-    engine: Option<Engine>,
-    open_backend: Box<dyn Fn() -> Arc<dyn Backend>>,
-    clock: ManualClock,
-    folder: TempDir,
-}
-
-impl Database {
-    fn new(open_backend: Box<dyn Fn() -> Arc<dyn Backend>>) -> Self {
-        let mut database = Self {
-            engine: None,
-            open_backend,
-            clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
-            folder: tempfile::tempdir().expect("a folder"),
-        };
-        database.open();
-        let wide: WideSpec = serde_json::from_value(json!({
+/// Creates a database with a table of orders.
+fn orders(open_backend: OpenBackend) -> Database {
+    Database::new(
+        open_backend,
+        &json!({
             "key": [
                 {"name": "bucket", "bucket": {"of": ["customer"], "count": 2}},
                 {"name": "customer", "type": "string"},
@@ -81,148 +54,8 @@ impl Database {
             ],
             "version_guard": null,
             "ttl": {"after": TTL * SECOND, "of": "row"},
-        }))
-        .expect("settings");
-        let spec = TableSpec {
-            model: TableModel::Wide,
-            wide: Some(Box::new(wide)),
-            ..TableSpec::default()
-        };
-        let name = TableName::new(TABLE).expect("a name");
-        database.engine().create_table(name, spec).expect("a table");
-        database
-    }
-
-    fn engine(&self) -> &Engine {
-        self.engine.as_ref().expect("it is open")
-    }
-
-    fn table(&self) -> Arc<WideTable> {
-        self.engine().wide_table(TABLE).expect("it exists")
-    }
-
-    fn open(&mut self) {
-        let mut settings = Settings::new(self.index_folder());
-        settings.rows.buffer_bytes = 32 << 10;
-        let engine = Engine::open((self.open_backend)(), Arc::new(self.clock.clone()), settings);
-        self.engine = Some(engine.expect("the engine opens"));
-    }
-
-    fn index_folder(&self) -> std::path::PathBuf {
-        self.folder.path().join("index")
-    }
-
-    fn close(&mut self) {
-        if let Some(engine) = self.engine.take() {
-            engine.close().expect("it closes");
-        }
-    }
-
-    /// Deletes the files of the index, which may be deleted already.
-    fn remove_index(&self) {
-        use std::io::ErrorKind;
-        loop {
-            match std::fs::remove_dir_all(self.index_folder().join("rows")) {
-                // The index has created a file meanwhile.
-                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-                Err(error) if error.kind() != ErrorKind::NotFound => panic!("{error}"),
-                _ => return,
-            }
-        }
-    }
-
-    fn create_index(&self, columns: &Value, replace: bool) {
-        let index = json!({"name": "all", "columns": columns, "replace": replace});
-        let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
-        let created = self.engine().create_search_index(TABLE, index.into(), replace);
-        created.expect("it is created");
-    }
-
-    /// Waits until the index is complete and holds every change.
-    fn settle(&self) {
-        let engine = self.engine();
-        let everything = SequenceNumber(u64::MAX);
-        let begun = Instant::now();
-        let round = Duration::from_millis(500);
-        // An index that fails, because its files were deleted, is opened again.
-        let mut is_settled = false;
-        while !is_settled {
-            assert!(begun.elapsed() < PATIENCE, "the index follows in time");
-            engine.follow_searches();
-            is_settled = engine.wait_searches_built(&self.table(), Instant::now() + round)
-                && engine.wait_all_searchable(&self.table(), everything, Instant::now() + round);
-        }
-        engine.follow_searches();
-    }
-
-    fn write(&self, rows: &Value) {
-        let body: RowsBody = serde_json::from_value(json!({"rows": rows})).expect("rows");
-        let table = self.table();
-        let written = write(self.engine(), &table, &body.rows, b"", &WriteSettings::default());
-        let outcomes = written.expect("they are written");
-        assert_eq!(
-            outcomes.counts.written as usize,
-            body.rows.len(),
-            "{:?}",
-            outcomes.rows
-        );
-    }
-
-    /// Returns the rows that match, in the order of a scan.
-    fn naive(&self, filter: Option<&Value>) -> Vec<Value> {
-        let filter = filter.map(|filter| serde_json::from_value(filter.clone()).expect("a condition"));
-        let terms = ScanTerms {
-            index: None,
-            prefix: &Default::default(),
-            range: None,
-            direction: Default::default(),
-            filter: filter.as_ref(),
-            page_token: None,
-            allow_scan: true,
-        };
-        let (engine, table, selection) = (self.engine(), self.table(), Selection::default());
-        let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
-        let limits = PageLimits {
-            rows: None,
-            scanned: None,
-            bytes: None,
-        };
-        let mut rows = Vec::new();
-        scan.page(engine, &table, &selection, limits, &|| false, &mut |row| {
-            rows.push(serde_json::from_slice(row).expect("JSON"));
-            Ok(())
-        })
-        .expect("a page");
-        rows
-    }
-
-    fn page(&self, request: &Value) -> Result<(Vec<Value>, SearchEnd), RowsError> {
-        let request: SearchRows = serde_json::from_value(request.clone()).expect("a request");
-        let (engine, table) = (self.engine(), self.table());
-        let selection = Selection::new(None, None, None, RowIntegers::Number, engine.now())?;
-        let search = Search::new(engine, &table, &request, &selection)?;
-        let mut rows = Vec::new();
-        let end = search.page(engine, &table, &selection, &|| false, &mut |row| {
-            rows.push(serde_json::from_slice(row).expect("JSON"));
-            Ok(())
-        })?;
-        Ok((rows, end))
-    }
-
-    /// Returns the rows of all pages, and the total of the first.
-    fn search(&self, request: &Value) -> (Vec<Value>, u64) {
-        let mut request = request.clone();
-        let (mut rows, mut total) = (Vec::new(), None);
-        loop {
-            let (mut page, end) = self.page(&request).expect("a page");
-            rows.append(&mut page);
-            total.get_or_insert(end.total);
-            match end.next {
-                Some(next) => request["page_token"] = json!(next),
-                None => return (rows, total.unwrap_or_default()),
-            }
-        }
-    }
+        }),
+    )
 }
 
 fn columns() -> Value {
@@ -599,9 +432,9 @@ fn step(database: &mut Database, random: &mut Random) {
     }
 }
 
-fn run(backend: Box<dyn Fn() -> Arc<dyn Backend>>, seed: u64, steps: usize) {
+fn run(backend: OpenBackend, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut database = Database::new(backend);
+    let mut database = orders(backend);
     let is_created_first = random.is(50);
     if is_created_first {
         database.create_index(&columns(), false);
@@ -626,9 +459,7 @@ fn run(backend: Box<dyn Fn() -> Arc<dyn Backend>>, seed: u64, steps: usize) {
 fn random_searches_equal_a_naive_filter_in_memory() {
     for seed in seeds("random_searches_equal_a_naive_filter_in_memory", 2) {
         for character in [Character::Embedded, Character::Distributed] {
-            let disk = MemoryDisk::new(character);
-            let open = move || -> Arc<dyn Backend> { Arc::new(MemoryBackend::open(&disk)) };
-            run(Box::new(open), seed, rounds("TIDELINE_SEARCH_STEPS", 48, 400));
+            run(memory(character), seed, rounds("TIDELINE_SEARCH_STEPS", 48, 400));
         }
     }
 }
@@ -646,14 +477,9 @@ fn random_searches_equal_a_naive_filter_on_fjall() {
     }
 }
 
-fn fjall(folder: &Path) -> Arc<dyn Backend> {
-    Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
-}
-
 #[test]
 fn searches_are_refused_with_the_reason() {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    let database = orders(memory(Character::Embedded));
     let refused = |request: &Value| database.page(request).expect_err("it is refused").to_string();
     assert!(refused(&json!({})).contains("has no search index; create one first"));
     database.create_index(
@@ -701,8 +527,7 @@ fn searches_are_refused_with_the_reason() {
 
 #[test]
 fn a_page_token_stays_valid_over_a_restart() {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let mut database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    let mut database = orders(memory(Character::Embedded));
     database.create_index(&columns(), false);
     let mut random = Random::new(1);
     for _ in 0..30 {
@@ -733,8 +558,7 @@ fn a_page_token_stays_valid_over_a_restart() {
 
 #[test]
 fn definitions_that_do_not_fit_the_table_are_refused() {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let database = Database::new(Box::new(move || Arc::new(MemoryBackend::open(&disk))));
+    let database = orders(memory(Character::Embedded));
     for (columns, said) in [
         (json!([]), "has no columns"),
         (

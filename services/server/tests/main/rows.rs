@@ -162,6 +162,59 @@ fn a_wide_table_is_shown_with_its_columns_and_dropped_with_the_number_of_its_row
 }
 
 #[test]
+fn parts_are_listed_and_dropped_after_a_confirmation() {
+    let lab = Lab::start();
+    lab.ok(&[
+        "tables",
+        "create",
+        "readings",
+        "--key",
+        "meter string",
+        "--key",
+        "at timestamp",
+        "--parts",
+        "at month",
+        "--keep-parts",
+        "3650d",
+    ]);
+    let rows = "{\"meter\": \"m\", \"at\": \"2026-08-31T00:00:00Z\"}\n{\"meter\": \"m\", \"at\": \"2026-09-01T00:00:00Z\"}\n";
+    let file = lab.file("readings.ndjson", rows);
+    lab.ok(&["rows", "import", "readings", &file, "--quiet"]);
+    let listed = lab.ok(&["tables", "parts", "readings"]);
+    assert!(
+        listed.contains("2026-08") && listed.contains("2026-09"),
+        "{listed}"
+    );
+    let drop = [
+        "tables",
+        "drop-parts",
+        "readings",
+        "--before",
+        "2026-09-02T00:00:00Z",
+    ];
+    let preview = lab.ok(&[&drop[..], &["--preview"]].concat());
+    assert!(
+        preview.contains("2026-08") && !preview.contains("2026-09 "),
+        "{preview}"
+    );
+    let unasked = lab.run(&drop);
+    assert!(
+        unasked.code == 2 && unasked.err.contains("drops 1 parts of table readings"),
+        "{unasked:?}"
+    );
+    let dropped = lab.ok(&[&drop[..], &["--yes"]].concat());
+    assert_eq!(dropped, "dropped 1 parts of table readings\n");
+    assert!(!lab.ok(&["tables", "parts", "readings"]).contains("2026-08"));
+    let shown = lab.ok(&["tables", "show", "readings"]);
+    assert!(shown.contains(", synced, wide, 1 rows\n"), "{shown}");
+    let wrong = lab.run(&["tables", "create", "x", "--key", "at timestamp", "--parts", "at"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("'placed month'"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
 fn rows_are_written_read_changed_counted_and_deleted() {
     let lab = Lab::start();
     create(&lab, "orders");

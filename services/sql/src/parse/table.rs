@@ -5,7 +5,8 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
 use tideline_engine::model::{
-    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, RowTtl, TtlScope, WideSpec,
+    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, PartPeriod, PartsSpec, RowTtl, TtlScope,
+    WideSpec,
 };
 
 use super::cursor::Cursor;
@@ -207,7 +208,27 @@ fn to_spec(
             after,
             of: options.ttl_of.unwrap_or_default(),
         }),
+        parts: parts_of(options)?,
     })
+}
+
+/// Returns the division of a new table into parts; `None` if it is not divided.
+fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
+    let Some(at) = options.parts_at else {
+        return Ok(None);
+    };
+    match (&options.parts_by, options.parts_every) {
+        (Some(by), Some(every)) => Ok(Some(PartsSpec {
+            by: by.clone(),
+            every,
+            keep: options.parts_keep.flatten(),
+            first: i32::MIN,
+        })),
+        _ => Err(SqlError::refused(
+            at,
+            "a table that is divided into parts needs both PARTS_BY and PARTS_EVERY",
+        )),
+    }
 }
 
 fn declared_column(name: Name, column_type: ColumnType) -> ColumnSpec {
@@ -258,7 +279,11 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
             ),
         )
     };
-    match name.to_ascii_uppercase().as_str() {
+    let upper = name.to_ascii_uppercase();
+    if upper.starts_with("PARTS_") {
+        options.parts_at = Some(at);
+    }
+    match upper.as_str() {
         "VERSIONS" => options.max_versions = Some(value.parse().map_err(|_| wrong("a whole number"))?),
         "VERSION_GUARD" => {
             options.version_guard = Some(match value.eq_ignore_ascii_case("none") {
@@ -294,6 +319,21 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 ),
             });
         }
+        "PARTS_BY" => options.parts_by = Some(value),
+        "PARTS_EVERY" => {
+            let every = PartPeriod::ALL
+                .into_iter()
+                .find(|every| every.name().eq_ignore_ascii_case(&value));
+            options.parts_every = Some(every.ok_or_else(|| wrong("'day', 'week' or 'month'"))?);
+        }
+        "PARTS_KEEP" => {
+            options.parts_keep = Some(match value.eq_ignore_ascii_case("none") {
+                true => None,
+                false => Some(
+                    parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d', or 'none'"))?,
+                ),
+            });
+        }
         "TTL_OF" => {
             options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
                 "row" => TtlScope::Row,
@@ -306,7 +346,7 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 at,
                 format!(
                     "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
-                     DURABILITY, TTL and TTL_OF"
+                     DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY and PARTS_KEEP"
                 ),
             ));
         }

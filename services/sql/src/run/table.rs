@@ -11,7 +11,7 @@ use tideline_engine::{Engine, ErrorKind};
 
 use crate::definition::{create_table, key_columns, type_name};
 use crate::error::{Result, SqlError};
-use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableStatement};
+use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
 
 /// Result of a statement on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,11 +131,33 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
             ttl.of = of;
         }
     }
+    alter_parts(&mut spec, &alter.settings)?;
     if let Some(durability) = alter.settings.durability {
         spec.durability = durability;
     }
     engine.alter_table(&alter.table.text, spec)?;
     Ok(TableChange::Altered)
+}
+
+/// Changes the division into parts, of which only the time of keeping is not fixed.
+fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
+    let Some(at) = settings.parts_at else {
+        return Ok(());
+    };
+    let refuse = |reason: &str| Err(SqlError::refused(at, reason));
+    if settings.parts_by.is_some() || settings.parts_every.is_some() {
+        return refuse(
+            "the division into parts is fixed when a table is created; only PARTS_KEEP can be changed",
+        );
+    }
+    let Some(keep) = settings.parts_keep else {
+        return Ok(());
+    };
+    match spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) {
+        Some(parts) => parts.keep = keep,
+        None => return refuse("PARTS_KEEP: the table is not divided into parts"),
+    }
+    Ok(())
 }
 
 /// Drops a wide table.

@@ -59,6 +59,14 @@ fn a_shown_table_is_created_again() {
         expiring.ends_with("WITH (TTL = '10d', TTL_OF = 'cell')"),
         "{expiring}"
     );
+    let divided = shown(
+        "CREATE TABLE t (a BIGINT, at TIMESTAMP, PRIMARY KEY (a, at)) WITH (parts_by = at, parts_every = 'Month', \
+         PARTS_KEEP = '365d')",
+    );
+    assert!(
+        divided.ends_with("WITH (PARTS_BY = at, PARTS_EVERY = 'month', PARTS_KEEP = '365d')"),
+        "{divided}"
+    );
     assert_eq!(
         shown("CREATE TABLE t (a BIGINT PRIMARY KEY)"),
         "CREATE TABLE t (\n  a BIGINT,\n  PRIMARY KEY (a)\n)"

@@ -143,6 +143,15 @@ fn statements_without_a_plan_are_refused_by_name() {
             "ALTER TABLE t SET (ALLOW_RISING_KEY = TRUE)",
             "fixed when the table is created",
         ),
+        ("ALTER TABLE t SET (PARTS_KEEP = '1d')", "not divided into parts"),
+        (
+            "ALTER TABLE t SET (PARTS_EVERY = 'day')",
+            "fixed when a table is created",
+        ),
+        (
+            "CREATE TABLE p (a TIMESTAMP PRIMARY KEY) WITH (PARTS_BY = a)",
+            "needs both PARTS_BY and PARTS_EVERY",
+        ),
         ("EXPLAIN DELETE FROM t WHERE a = 1", "EXPLAIN describes a SELECT"),
         (
             "SELECT /*+ INDEX(i) */ * FROM t WHERE a = 1",

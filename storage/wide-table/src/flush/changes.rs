@@ -1,4 +1,6 @@
 //! Changed rows of a buffer, which a flush takes in key order, span by span.
+//!
+//! A flush of one part takes only the rows of this part.
 
 use std::collections::VecDeque;
 
@@ -12,9 +14,11 @@ use crate::read::rest_of;
 /// Number of rows of a generation that are read at once.
 const PAGE_ROWS: usize = 500;
 
-/// Changed rows of a buffer, in key order.
+/// Changed rows of a buffer that belong to one part, in key order.
 pub(super) struct Changes<'b> {
     buffer: &'b TableBuffer,
+    /// Returns true for the keys of the part.
+    is_in_part: &'b dyn Fn(&[u8]) -> bool,
     rows: VecDeque<(Bytes, Mutations)>,
     rest: Option<KeyRange>,
 }
@@ -28,16 +32,17 @@ pub(super) struct Waiting {
 }
 
 impl<'b> Changes<'b> {
-    pub(super) fn new(buffer: &'b TableBuffer) -> Self {
+    pub(super) fn new(buffer: &'b TableBuffer, is_in_part: &'b dyn Fn(&[u8]) -> bool) -> Self {
         Self {
             buffer,
+            is_in_part,
             rows: VecDeque::new(),
             rest: Some(KeyRange::ALL),
         }
     }
 
     fn fill(&mut self) {
-        if self.rows.is_empty()
+        while self.rows.is_empty()
             && let Some(range) = self.rest.take()
         {
             let rows = self.buffer.page(&range, Direction::Ascending, PAGE_ROWS);
@@ -46,6 +51,7 @@ impl<'b> Changes<'b> {
                 _ => None,
             };
             self.rows = rows.into();
+            self.rows.retain(|(key, _)| (self.is_in_part)(key));
         }
     }
 

@@ -14,12 +14,14 @@ use tideline_model::{TableId, Timestamp};
 
 use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen};
 use crate::codec;
+use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::Change;
 use crate::error::{Result, WideError};
 use crate::expiry::Expiry;
 use crate::index::{Index, changes_of};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
+use crate::tables::TableRules;
 use crate::value::CellValue;
 
 /// Maximum size in bytes of an update that is accepted without reading its row. For larger updates, the size of the
@@ -32,17 +34,18 @@ impl WideStore {
         let rules = self.rules(table)?;
         rules.check(table)?;
         seen.indexes = rules.index_ids().collect();
-        let largest = self
-            .state()
-            .parts
-            .get(&table)
-            .map_or((0, 0), |part| part.detail.largest());
+        let state = self.state();
+        let parts = state.parts_of(table, ALL_PARTS);
+        let sizes = parts.map(|part| part.detail.largest());
+        let largest = sizes.fold((0, 0), |one, other| (one.0.max(other.0), one.1.max(other.1)));
         let mut deciding = Deciding {
             store: self,
             table,
             versions_max: rules.versions_max,
             indexes: &rules.indexes,
             expiry: self.expiry(&rules),
+            visible: self.visible_parts(&rules),
+            rules: &rules,
             largest,
             rows: BTreeMap::new(),
             updates: BTreeMap::new(),
@@ -132,6 +135,9 @@ struct Deciding<'s> {
     indexes: &'s [Arc<Index>],
     /// Expiry of the rows at the time of the decision.
     expiry: Expiry,
+    rules: &'s TableRules,
+    /// Numbers of the parts that are visible at the time of the decision.
+    visible: PartNumbers,
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
@@ -142,9 +148,30 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
+    /// Returns the reason why no row can be written to the part of a key; `None` if rows can be written.
+    fn refused_part(&self, key: &[u8]) -> Result<Option<Refused>> {
+        let Some(division) = &self.rules.division else {
+            return Ok(None);
+        };
+        let table = self.table;
+        let number = division.number_of(key);
+        let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
+        if !self.visible.contains(&number) {
+            let first = division.spec.every.start_of(*self.visible.start());
+            return Ok(Some(Refused::PartDropped(Timestamp::from_nanos_clamped(first))));
+        }
+        let is_open = self.store.open_part(table, self.rules, number)?;
+        Ok((!is_open).then_some(Refused::TooManyParts))
+    }
+
     /// Evaluates one write. Returns its outcome and its changes; `None` instead of changes if the condition fails or
     /// the write is refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<DecidedRow>)> {
+        // Deletes also reach hidden parts, and change nothing in dropped ones.
+        let is_delete = matches!(write.action, Action::Delete);
+        if !is_delete && let Some(refused) = self.refused_part(&write.key)? {
+            return Ok((RowOutcome::Refused(refused), None));
+        }
         let simple = self.simple(write);
         if let Some(mutation) = simple {
             let mut out = Vec::new();

@@ -41,9 +41,15 @@ pub(crate) struct WideArguments {
     /// Unit in which data of a wide table expires: row or cell
     #[arg(help_heading = "Rows", long, value_name = "SCOPE", requires = "ttl")]
     ttl_of: Option<String>,
+    /// Key column and length of the parts into which a wide table is divided, such as 'placed month'
+    #[arg(help_heading = "Rows", long, value_name = "PARTS")]
+    parts: Option<String>,
+    /// Minimum time for which a part is kept after its end, such as 365d
+    #[arg(help_heading = "Rows", long, value_name = "TIME", requires = "parts")]
+    keep_parts: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
-    #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of"])]
+    #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts"])]
     file: Option<PathBuf>,
 }
 
@@ -79,6 +85,18 @@ impl WideArguments {
             if let Some(text) = text {
                 settings.insert(name.into(), text.as_str().into());
             }
+        }
+        if let Some(text) = &self.parts {
+            let Some((by, every)) = text.trim().rsplit_once(char::is_whitespace) else {
+                return Err(CliError::usage(format!(
+                    "--parts {text:?}: expected a key column and day, week or month, such as 'placed month'"
+                )));
+            };
+            let mut parts = json!({"by": by.trim(), "every": every});
+            if let Some(keep) = &self.keep_parts {
+                parts["keep"] = keep.as_str().into();
+            }
+            settings.insert("parts".into(), parts);
         }
         if self.allow_rising_key {
             settings.insert("allow_rising_key".into(), true.into());

@@ -1,0 +1,50 @@
+//! Parts of wide tables: lists, and drops of old parts.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Part of a wide table that is divided by time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "visible": true
+}))]
+pub struct PartView {
+    /// Name: the day, the ISO week or the month.
+    pub name: String,
+    /// First time of the rows of the part, RFC 3339.
+    pub start: String,
+    /// First time after the part, RFC 3339.
+    pub end: String,
+    /// False if the part is older than parts are kept: its rows are hidden, and it is dropped later.
+    pub visible: bool,
+}
+
+/// Parts of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartList {
+    /// Parts with rows, oldest first.
+    pub parts: Vec<PartView>,
+    /// Id of the request.
+    pub request_id: String,
+}
+
+/// Drop of the old parts of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"before": "2026-09-01T00:00:00Z", "preview": true}))]
+pub struct DropParts {
+    /// Time in RFC 3339, not in the future. Parts that end at or before it are dropped.
+    pub before: String,
+    /// True to drop nothing, and to return the parts that would be dropped. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preview: bool,
+}
+
+/// Dropped parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartsDropped {
+    /// Parts that were dropped, or with `preview` would be dropped, oldest first.
+    pub dropped: Vec<PartView>,
+    /// Id of the request.
+    pub request_id: String,
+}

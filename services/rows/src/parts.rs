@@ -1,0 +1,43 @@
+//! Parts of a table that a condition can select: rows of other parts are not read.
+
+use tideline_engine::WideTable;
+use tideline_engine::condition::{Node, Subject};
+use tideline_engine::model::value::ValueKind;
+use tideline_engine::rows::{ALL_PARTS, PartNumbers};
+
+use crate::condition::RowMatcher;
+
+/// Returns bounds of the numbers of the parts whose rows can match a condition. All parts if the table is not divided, or
+/// if not all alternatives of the condition limit the time of the parts.
+pub(crate) fn parts_of(table: &WideTable, matcher: Option<&RowMatcher>) -> PartNumbers {
+    let (Some(parts), Some(matcher)) = (&table.settings().parts, matcher) else {
+        return ALL_PARTS;
+    };
+    let (first, last) = times_of(matcher.root(), &parts.by);
+    parts.every.number_of(first)..=parts.every.number_of(last)
+}
+
+/// Returns the first and the last value of a column in rows that match a condition.
+fn times_of(node: &Node, column: &str) -> (i64, i64) {
+    const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+    match node {
+        Node::And(nodes) => {
+            let times = nodes.iter().map(|node| times_of(node, column));
+            times.fold(ALL, |all, times| (all.0.max(times.0), all.1.min(times.1)))
+        }
+        Node::Or(nodes) => {
+            let times = nodes.iter().map(|node| times_of(node, column));
+            let joined = times.reduce(|all, times| (all.0.min(times.0), all.1.max(times.1)));
+            joined.unwrap_or(ALL)
+        }
+        Node::Intervals {
+            subject: Subject::Column(name),
+            intervals,
+            is_outside: false,
+        } if &**name == column && intervals.kind() == Some(ValueKind::Number) => {
+            let bounds = intervals.signed().first().zip(intervals.signed().last());
+            bounds.map_or(ALL, |((first, _), (_, last))| (*first, *last))
+        }
+        _ => ALL,
+    }
+}

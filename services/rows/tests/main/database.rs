@@ -1,0 +1,201 @@
+//! Database with one wide table, for random tests of rows.
+//!
+//! It is closed and opened again on the same backend, and the test sets its clock.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_engine::backend::Backend;
+use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::model::{
+    ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
+};
+use tideline_engine::{Engine, Settings, WideTable};
+use tideline_openapi::row::{RowIntegers, RowsBody};
+use tideline_openapi::row_search::{CreateSearchIndex, SearchEnd, SearchRows};
+use tideline_rows::read::ScanTerms;
+use tideline_rows::search::Search;
+use tideline_rows::write::write;
+use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
+
+pub(crate) const SECOND: i64 = 1_000_000_000;
+pub(crate) const TABLE: &str = "orders";
+pub(crate) const START: i64 = 1_800_000_000 * SECOND;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Opens the backend of a database.
+pub(crate) type OpenBackend = Box<dyn Fn() -> Arc<dyn Backend>>;
+
+pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
+    Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+/// Returns a backend in memory.
+pub(crate) fn memory(character: Character) -> OpenBackend {
+    let disk = MemoryDisk::new(character);
+    Box::new(move || Arc::new(MemoryBackend::open(&disk)))
+}
+
+/// Database whose backend outlives the engine.
+pub(crate) struct Database {
+    engine: Option<Engine>,
+    open_backend: OpenBackend,
+    pub(crate) clock: ManualClock,
+    folder: TempDir,
+}
+
+impl Database {
+    pub(crate) fn new(open_backend: OpenBackend, wide: &Value) -> Self {
+        let mut database = Self {
+            engine: None,
+            open_backend,
+            clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        database.open();
+        let wide: WideSpec = serde_json::from_value(wide.clone()).expect("settings");
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(Box::new(wide)),
+            ..TableSpec::default()
+        };
+        let name = TableName::new(TABLE).expect("a name");
+        database.engine().create_table(name, spec).expect("a table");
+        database
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("it is open")
+    }
+
+    pub(crate) fn table(&self) -> Arc<WideTable> {
+        self.engine().wide_table(TABLE).expect("it exists")
+    }
+
+    pub(crate) fn open(&mut self) {
+        let mut settings = Settings::new(self.index_folder());
+        settings.rows.buffer_bytes = 32 << 10;
+        let engine = Engine::open((self.open_backend)(), Arc::new(self.clock.clone()), settings);
+        self.engine = Some(engine.expect("the engine opens"));
+    }
+
+    pub(crate) fn index_folder(&self) -> std::path::PathBuf {
+        self.folder.path().join("index")
+    }
+
+    pub(crate) fn close(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.close().expect("it closes");
+        }
+    }
+
+    /// Deletes the files of the index, which may be deleted already.
+    pub(crate) fn remove_index(&self) {
+        use std::io::ErrorKind;
+        loop {
+            match std::fs::remove_dir_all(self.index_folder().join("rows")) {
+                // The index has created a file meanwhile.
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+                Err(error) if error.kind() != ErrorKind::NotFound => panic!("{error}"),
+                _ => return,
+            }
+        }
+    }
+
+    pub(crate) fn create_index(&self, columns: &Value, replace: bool) {
+        let index = json!({"name": "all", "columns": columns, "replace": replace});
+        let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
+        let created = self.engine().create_search_index(TABLE, index.into(), replace);
+        created.expect("it is created");
+    }
+
+    /// Waits until the index is complete and holds every change.
+    pub(crate) fn settle(&self) {
+        let engine = self.engine();
+        let everything = SequenceNumber(u64::MAX);
+        let begun = Instant::now();
+        let round = Duration::from_millis(500);
+        // An index that fails, because its files were deleted, is opened again.
+        let mut is_settled = false;
+        while !is_settled {
+            assert!(begun.elapsed() < PATIENCE, "the index follows in time");
+            engine.follow_searches();
+            is_settled = engine.wait_searches_built(&self.table(), Instant::now() + round)
+                && engine.wait_all_searchable(&self.table(), everything, Instant::now() + round);
+        }
+        engine.follow_searches();
+    }
+
+    pub(crate) fn write(&self, rows: &Value) {
+        let body: RowsBody = serde_json::from_value(json!({"rows": rows})).expect("rows");
+        let table = self.table();
+        let written = write(self.engine(), &table, &body.rows, b"", &WriteSettings::default());
+        let outcomes = written.expect("they are written");
+        assert_eq!(
+            outcomes.counts.written as usize,
+            body.rows.len(),
+            "{:?}",
+            outcomes.rows
+        );
+    }
+
+    /// Returns the rows that match, in the order of a scan.
+    pub(crate) fn naive(&self, filter: Option<&Value>) -> Vec<Value> {
+        let filter = filter.map(|filter| serde_json::from_value(filter.clone()).expect("a condition"));
+        let terms = ScanTerms {
+            index: None,
+            prefix: &Default::default(),
+            range: None,
+            direction: Default::default(),
+            filter: filter.as_ref(),
+            page_token: None,
+            allow_scan: true,
+        };
+        let (engine, table, selection) = (self.engine(), self.table(), Selection::default());
+        let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
+        let limits = PageLimits {
+            rows: None,
+            scanned: None,
+            bytes: None,
+        };
+        let mut rows = Vec::new();
+        scan.page(engine, &table, &selection, limits, &|| false, &mut |row| {
+            rows.push(serde_json::from_slice(row).expect("JSON"));
+            Ok(())
+        })
+        .expect("a page");
+        rows
+    }
+
+    pub(crate) fn page(&self, request: &Value) -> Result<(Vec<Value>, SearchEnd), RowsError> {
+        let request: SearchRows = serde_json::from_value(request.clone()).expect("a request");
+        let (engine, table) = (self.engine(), self.table());
+        let selection = Selection::new(None, None, None, RowIntegers::Number, engine.now())?;
+        let search = Search::new(engine, &table, &request, &selection)?;
+        let mut rows = Vec::new();
+        let end = search.page(engine, &table, &selection, &|| false, &mut |row| {
+            rows.push(serde_json::from_slice(row).expect("JSON"));
+            Ok(())
+        })?;
+        Ok((rows, end))
+    }
+
+    /// Returns the rows of all pages, and the total of the first.
+    pub(crate) fn search(&self, request: &Value) -> (Vec<Value>, u64) {
+        let mut request = request.clone();
+        let (mut rows, mut total) = (Vec::new(), None);
+        loop {
+            let (mut page, end) = self.page(&request).expect("a page");
+            rows.append(&mut page);
+            total.get_or_insert(end.total);
+            match end.next {
+                Some(next) => request["page_token"] = json!(next),
+                None => return (rows, total.unwrap_or_default()),
+            }
+        }
+    }
+}

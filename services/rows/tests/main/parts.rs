@@ -1,0 +1,563 @@
+//! Tables that are divided into parts by time, compared with a naive model.
+//!
+//! Rows are written, updated and deleted at random; parts are dropped and grow too old; the row buffer is flushed, and the
+//! database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
+//! secondary index, and searches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use serde_json::{Value, json};
+use tideline_engine::backend::memory::Character;
+use tideline_engine::indexes::BuildEnd;
+use tideline_engine::model::{PartPeriod, PartsSpec, Timestamp};
+use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
+use tideline_rows::read::{ScanTerms, delete};
+use tideline_rows::write::write;
+use tideline_rows::{PageLimits, Scan, Selection, WriteSettings};
+use tideline_testkit::{Random, rounds, seeds};
+
+use crate::database::{Database, OpenBackend, SECOND, START, TABLE, fjall, memory};
+
+const DAY: i64 = 86_400 * SECOND;
+/// Time before [`START`] of the oldest row that is written.
+const SPAN: i64 = 300 * DAY;
+/// Delay of the removal of what a setting hides.
+const PURGE_DELAY: i64 = DAY;
+const HOSTS: [&str; 3] = ["a", "b", "web-1"];
+const STATES: [&str; 3] = ["new", "open", "done"];
+
+/// Key of a row: host and time.
+type Key = (&'static str, i64);
+
+/// Rows with their state and size; and the division that decides which of them are visible.
+struct Model {
+    rows: BTreeMap<Key, (Option<&'static str>, Option<i64>)>,
+    parts: PartsSpec,
+}
+
+impl Model {
+    fn first(&self, now: i64) -> i32 {
+        self.parts.visible_from(now)
+    }
+
+    fn is_visible(&self, at: i64, now: i64) -> bool {
+        self.parts.every.number_of(at) >= self.first(now)
+    }
+
+    /// Drops the parts before a number.
+    fn drop_before(&mut self, first: i32) {
+        self.parts.first = self.parts.first.max(first);
+        let (every, first) = (self.parts.every, self.parts.first);
+        self.rows.retain(|(_, at), _| every.number_of(*at) >= first);
+    }
+}
+
+struct Lab {
+    database: Database,
+    model: Model,
+    is_descending: bool,
+}
+
+fn text(at: i64) -> String {
+    Timestamp::from_nanos_clamped(at).to_rfc3339()
+}
+
+impl Lab {
+    fn new(open: OpenBackend, random: &mut Random) -> Self {
+        let is_descending = random.is(50);
+        let every = random.of(&PartPeriod::ALL);
+        // The layout in which the time comes first has the parts one after the other.
+        let is_time_first = random.is(30);
+        let at =
+            json!({"name": "at", "type": "timestamp", "order": if is_descending { "desc" } else { "asc" }});
+        let host = json!({"name": "host", "type": "string"});
+        let key = match is_time_first {
+            true => json!([{"name": "spread", "bucket": {"of": ["host"], "count": 2}}, at, host]),
+            false => json!([host, at]),
+        };
+        let keep = random.is(50).then_some(100 * DAY);
+        let parts = PartsSpec {
+            by: "at".to_owned(),
+            every,
+            keep,
+            first: i32::MIN,
+        };
+        let database = Database::new(
+            open,
+            &json!({
+                "key": key,
+                "columns": [
+                    {"name": "state", "type": "string", "number": 1},
+                    {"name": "size", "type": "i64", "number": 2},
+                ],
+                "version_guard": null,
+                "parts": parts,
+            }),
+        );
+        let model = Model {
+            rows: BTreeMap::new(),
+            parts,
+        };
+        Self {
+            database,
+            model,
+            is_descending,
+        }
+    }
+
+    /// Returns the time that decides what is visible, which follows jumps of the clock only after some time.
+    fn now(&self) -> i64 {
+        self.database.engine().store().trusted_now().now.nanos()
+    }
+
+    fn time(&self, random: &mut Random) -> i64 {
+        // Few times, so that rows are written again.
+        self.now()
+            - (random.below((SPAN / DAY) as u64) as i64) * DAY
+            - (random.below(3) as i64) * 3_600 * SECOND
+    }
+
+    fn write(&mut self, random: &mut Random) {
+        let (now, mut rows, mut expected) = (self.now(), Vec::new(), Vec::new());
+        let mut keys = BTreeSet::new();
+        for _ in 0..1 + random.below(20) {
+            let key = (random.of(&HOSTS), self.time(random));
+            if !keys.insert(key) {
+                continue;
+            }
+            let is_visible = self.model.is_visible(key.1, now);
+            let (op, state, size) = match random.below(5) {
+                0 => ("delete", None, None),
+                1 => ("update", None, Some(random.below(9) as i64)),
+                _ => ("put", Some(random.of(&STATES)), Some(random.below(9) as i64)),
+            };
+            let is_taken = is_visible || op == "delete";
+            expected.push(match is_taken {
+                true => RowStatus::Written,
+                false => RowStatus::Refused,
+            });
+            let mut row = json!({"op": op, "key": {"host": key.0, "at": text(key.1)}});
+            if op != "delete" {
+                row["columns"] = json!({"size": size});
+            }
+            if let Some(state) = state {
+                row["columns"]["state"] = json!(state);
+            }
+            rows.push(row);
+            if is_taken {
+                match op {
+                    "delete" => drop(self.model.rows.remove(&key)),
+                    "update" => self.model.rows.entry(key).or_default().1 = size,
+                    _ => drop(self.model.rows.insert(key, (state, size))),
+                }
+            }
+        }
+        let body: RowsBody = serde_json::from_value(json!({"rows": rows})).expect("rows");
+        let settings = WriteSettings {
+            is_independent: true,
+            ..WriteSettings::default()
+        };
+        let table = self.database.table();
+        // Rows of one partition are written all or not at all, so each row is a write of its own.
+        for (row, expected) in body.rows.iter().zip(expected) {
+            let row = std::slice::from_ref(row);
+            let written = write(self.database.engine(), &table, row, b"", &settings).expect("a write");
+            assert_eq!(written.rows[0].status, expected, "{:?}", written.rows[0]);
+            if expected == RowStatus::Refused {
+                let reason = written.rows[0].reason.as_deref().unwrap_or_default();
+                assert!(reason.contains("oldest part that is kept begins at"), "{reason}");
+            }
+        }
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        match random.below(20) {
+            0 => self.delete_range(random),
+            1 | 2 => self.database.engine().seal().expect("it is flushed"),
+            3 => {
+                self.database.close();
+                self.database.open();
+            }
+            4 => {
+                let before = self.now() - random.below((SPAN / DAY) as u64) as i64 * DAY;
+                let is_preview = random.is(50);
+                let listed = self
+                    .database
+                    .engine()
+                    .table_parts(&self.database.table())
+                    .expect("parts");
+                let dropped = self.database.engine().drop_parts(
+                    TABLE,
+                    Timestamp::from_nanos_clamped(before),
+                    is_preview,
+                );
+                let dropped = dropped.expect("they are dropped");
+                let old = listed.into_iter().filter(|part| part.end.nanos() <= before);
+                assert_eq!(dropped, old.collect::<Vec<_>>());
+                if !is_preview {
+                    self.model.drop_before(self.model.parts.every.number_of(before));
+                }
+            }
+            5 => {
+                self.database.clock.advance(random.below(20) as i64 * DAY);
+            }
+            6 => {
+                let table = self.database.table().table().points().id();
+                let first = self.model.first(self.now() - PURGE_DELAY);
+                let dropped = self.database.engine().drop_old_parts(table);
+                if dropped.expect("they are dropped") > 0 {
+                    assert!(self.model.parts.keep.is_some());
+                    self.model.drop_before(first);
+                }
+            }
+            7 => {
+                let keep = random.of(&[None, Some(60 * DAY), Some(200 * DAY)]);
+                let _settings = self.database.engine().lock_settings();
+                let mut spec = self.database.table().table().spec().as_ref().clone();
+                let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+                parts.expect("it is divided").keep = keep;
+                self.database
+                    .engine()
+                    .alter_table(TABLE, spec)
+                    .expect("it is changed");
+                self.model.parts.keep = keep;
+            }
+            _ => self.write(random),
+        }
+    }
+
+    /// Deletes the rows of a host, or of a part of its time.
+    fn delete_range(&mut self, random: &mut Random) {
+        if self.database.table().layout().buckets().is_some() {
+            return;
+        }
+        let (host, from) = (random.of(&HOSTS), self.time(random));
+        let to = from + random.below(60) as i64 * DAY;
+        let request: DeleteRows = serde_json::from_value(json!({
+            "prefix": {"host": host},
+            "range": {"column": "at", "from": text(from), "to": text(to)},
+        }))
+        .expect("a request");
+        let engine = self.database.engine();
+        delete(engine, &self.database.table(), &request, None, &|| false).expect("they are deleted");
+        self.model
+            .rows
+            .retain(|(of, at), _| *of != host || !(from..to).contains(at));
+    }
+
+    /// Returns the rows of a scan, read in pages, and the number of rows that were read.
+    fn scan(&self, request: &Value, page_rows: u64) -> (Vec<Key>, u64) {
+        let request: ScanRows = serde_json::from_value(request.clone()).expect("a request");
+        let (engine, table, selection) = (
+            self.database.engine(),
+            self.database.table(),
+            Selection::default(),
+        );
+        let (mut keys, mut scanned, mut token) = (Vec::new(), 0, None);
+        loop {
+            let terms = ScanTerms {
+                index: request.index.as_deref(),
+                prefix: &request.prefix,
+                range: request.range.as_ref(),
+                direction: request.direction,
+                filter: request.filter.as_ref(),
+                page_token: token.as_deref(),
+                allow_scan: request.allow_scan,
+            };
+            let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
+            let limits = PageLimits {
+                rows: Some(page_rows),
+                scanned: None,
+                bytes: None,
+            };
+            let page = scan.page(engine, &table, &selection, limits, &|| false, &mut |row| {
+                keys.push(self.check_row(row));
+                Ok(())
+            });
+            let page = page.expect("a page");
+            scanned += page.scanned;
+            token = page.next;
+            if token.is_none() {
+                return (keys, scanned);
+            }
+        }
+    }
+
+    /// Compares the columns of a row with the model. Returns its key.
+    fn check_row(&self, row: &[u8]) -> Key {
+        let row: Value = serde_json::from_slice(row).expect("JSON");
+        let host = HOSTS
+            .iter()
+            .find(|host| row["key"]["host"] == **host)
+            .expect("a host");
+        let at = row["key"]["at"].as_str().and_then(Timestamp::parse_rfc3339);
+        let key = (*host, at.expect("a time").nanos());
+        let (state, size) = self
+            .model
+            .rows
+            .get(&key)
+            .unwrap_or_else(|| panic!("{row} was not written"));
+        assert_eq!(row["columns"]["state"].as_str(), *state, "{row}");
+        assert_eq!(row["columns"]["size"].as_i64(), *size, "{row}");
+        key
+    }
+
+    /// Returns the keys of the visible rows that pass, in the order of the primary key without its bucket.
+    fn expected(&self, passes: impl Fn(&Key, Option<&str>) -> bool) -> Vec<Key> {
+        let now = self.now();
+        let rows = self.model.rows.iter();
+        let rows = rows.filter(|(key, (state, _))| self.model.is_visible(key.1, now) && passes(key, *state));
+        let mut keys: Vec<Key> = rows.map(|(key, _)| *key).collect();
+        let is_time_first = self.database.table().layout().buckets().is_some();
+        keys.sort_by_key(|(host, at)| {
+            let at = if self.is_descending { -at } else { *at };
+            match is_time_first {
+                true => (at, *host, 0),
+                false => (0, *host, at),
+            }
+        });
+        keys
+    }
+
+    fn check(&self, random: &mut Random) {
+        let page_rows = random.of(&[1, 7, 1_000]);
+        for direction in [ScanDirection::Forward, ScanDirection::Backward] {
+            let in_order = |mut keys: Vec<Key>| {
+                if direction == ScanDirection::Backward {
+                    keys.reverse();
+                }
+                keys
+            };
+            let (all, _) = self.scan(&json!({"allow_scan": true, "direction": direction}), page_rows);
+            assert_eq!(all, in_order(self.expected(|_, _| true)));
+
+            let (from, days) = (self.time(random), random.below(60) as i64);
+            let to = from + days * DAY;
+            let filter = json!({"and": [{"column": "at", "gte": text(from), "lt": text(to)}, {"column": "state", "exists": true}]});
+            let request = json!({"allow_scan": true, "direction": direction, "where": filter});
+            let (found, _) = self.scan(&request, page_rows);
+            assert_eq!(
+                found,
+                in_order(self.expected(|(_, at), state| (from..to).contains(at) && state.is_some()))
+            );
+            if self.database.table().layout().buckets().is_none() {
+                let host = random.of(&HOSTS);
+                let request = json!({
+                    "prefix": {"host": host}, "direction": direction,
+                    "range": {"column": "at", "from": text(from), "to": text(to)},
+                });
+                let (found, _) = self.scan(&request, page_rows);
+                assert_eq!(
+                    found,
+                    in_order(self.expected(|(of, at), _| *of == host && (from..to).contains(at)))
+                );
+            }
+        }
+        let state = random.of(&STATES);
+        let (mut found, _) = self.scan(
+            &json!({"index": "by_state", "prefix": {"state": state}}),
+            page_rows,
+        );
+        let mut expected = self.expected(|_, of| of == Some(state));
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "by the index");
+
+        self.database.settle();
+        let request = json!({"where": {"column": "state", "equals": state}, "limit": 50});
+        let (rows, total) = self.database.search(&request);
+        assert_eq!(rows.len(), expected.len(), "by a search");
+        assert_eq!(total as usize, expected.len(), "the total of a search");
+
+        let parts = self
+            .database
+            .engine()
+            .table_parts(&self.database.table())
+            .expect("parts");
+        let (every, now) = (self.model.parts.every, self.now());
+        for part in &parts {
+            let number = every.number_of(part.start.nanos());
+            assert_eq!(part.name, every.part_name(number));
+            assert!(number >= self.model.parts.first, "{part:?} was dropped");
+            assert_eq!(part.is_visible, number >= self.model.first(now), "{part:?}");
+        }
+        let listed: BTreeSet<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        for (_, at) in self.model.rows.keys() {
+            let name = every.part_name(every.number_of(*at));
+            assert!(listed.contains(name.as_str()), "{name} is missing in {listed:?}");
+        }
+    }
+
+    /// Creates a secondary index and a search index, and builds the first.
+    fn create_indexes(&self) {
+        let engine = self.database.engine();
+        let index = json!({"name": "by_state", "key": [{"name": "state", "type": "string"}]});
+        let index = serde_json::from_value(index).expect("an index");
+        engine.create_index(TABLE, index).expect("it is created");
+        for building in engine.building_indexes() {
+            let built = engine.build_index(&building, &mut |_| ControlFlow::Continue(()));
+            assert!(matches!(built, Ok(BuildEnd::Ready(_))), "{built:?}");
+        }
+        self.database.create_index(
+            &json!([{"column": "state", "as": "keyword"}, {"column": "at", "as": "time"}]),
+            false,
+        );
+    }
+}
+
+fn run(open: OpenBackend, seed: u64, steps: usize) {
+    let mut random = Random::new(seed);
+    let mut lab = Lab::new(open, &mut random);
+    let created_at = random.below(steps as u64 / 2) as usize;
+    let mut is_created = false;
+    for number in 0..steps {
+        if number >= created_at && !is_created {
+            is_created = true;
+            lab.create_indexes();
+        }
+        lab.step(&mut random);
+        if is_created && number % 8 == 7 {
+            lab.check(&mut random);
+        }
+    }
+    lab.check(&mut random);
+    lab.database.close();
+}
+
+#[test]
+fn random_reads_of_divided_tables_equal_a_naive_model_in_memory() {
+    for seed in seeds("random_reads_of_divided_tables_equal_a_naive_model_in_memory", 2) {
+        for character in [Character::Embedded, Character::Distributed] {
+            run(memory(character), seed, rounds("TIDELINE_PARTS_STEPS", 60, 600));
+        }
+    }
+}
+
+#[test]
+fn random_reads_of_divided_tables_equal_a_naive_model_on_fjall() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for seed in seeds("random_reads_of_divided_tables_equal_a_naive_model_on_fjall", 1) {
+        let data = folder.path().join(seed.to_string());
+        run(
+            Box::new(move || fjall(&data)),
+            seed,
+            rounds("TIDELINE_PARTS_STEPS", 60, 600),
+        );
+    }
+}
+
+#[test]
+fn only_the_parts_of_a_condition_or_a_range_are_read() {
+    let mut random = Random::new(1);
+    let mut lab = Lab::new(memory(Character::Embedded), &mut random);
+    while lab.database.table().layout().buckets().is_some() || lab.model.parts.keep.is_some() {
+        lab = Lab::new(memory(Character::Embedded), &mut random);
+    }
+    let row = |at: i64| json!({"op": "put", "key": {"host": "a", "at": text(at)}});
+    let rows: Vec<Value> = (0..300).map(|day| row(START - day * DAY)).collect();
+    lab.database.write(&json!(rows));
+    for day in 0..300 {
+        lab.model.rows.insert(("a", START - day * DAY), (None, None));
+    }
+    for is_flushed in [false, true] {
+        if is_flushed {
+            lab.database.engine().seal().expect("it is flushed");
+        }
+        let (from, to) = (text(START - 42 * DAY), text(START - 41 * DAY));
+        for request in [
+            json!({"allow_scan": true, "where": {"column": "at", "gte": from, "lt": to}}),
+            json!({"prefix": {"host": "a"}, "range": {"column": "at", "from": from, "to": to}}),
+        ] {
+            let (found, scanned) = lab.scan(&request, 1_000);
+            assert_eq!(found, [("a", START - 42 * DAY)]);
+            assert!(scanned <= 31, "{request} has read {scanned} rows");
+        }
+        // A range of keys without a time reads the first rows of all parts.
+        let (found, _) = lab.scan(&json!({"prefix": {"host": "a"}}), 1_000);
+        assert_eq!(found, lab.expected(|_, _| true));
+    }
+}
+
+#[test]
+fn divisions_that_do_not_fit_the_table_are_refused() {
+    let database = Database::new(
+        memory(Character::Embedded),
+        &json!({
+            "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}, {"name": "n", "type": "i64"}],
+            "parts": {"by": "at", "every": "day"},
+        }),
+    );
+    let engine = database.engine();
+    let refused = |change: &dyn Fn(&mut PartsSpec)| {
+        let mut spec = database.table().table().spec().as_ref().clone();
+        change(
+            spec.wide
+                .as_mut()
+                .and_then(|wide| wide.parts.as_mut())
+                .expect("it is divided"),
+        );
+        engine
+            .alter_table(TABLE, spec)
+            .expect_err("it is refused")
+            .to_string()
+    };
+    assert!(refused(&|parts| parts.every = PartPeriod::Month).contains("fixed when a table is created"));
+    assert!(refused(&|parts| parts.by = "n".to_owned()).contains("fixed when a table is created"));
+    assert!(refused(&|parts| parts.keep = Some(0)).contains("longer than 0s"));
+    let future = Timestamp::from_nanos_clamped(START + DAY);
+    let error = engine
+        .drop_parts(TABLE, future, false)
+        .expect_err("it is refused")
+        .to_string();
+    assert!(error.contains("in the future"), "{error}");
+    let mut spec = database.table().table().spec().as_ref().clone();
+    for (by, said) in [("n", "the key has at"), ("missing", "the key has at")] {
+        let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+        parts.expect("it is divided").by = by.to_owned();
+        let name = tideline_engine::model::TableName::new("other").expect("a name");
+        let error = engine
+            .create_table(name, spec.clone())
+            .expect_err("it is refused")
+            .to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_table_has_a_bounded_number_of_parts() {
+    let mut database = Database::new(
+        memory(Character::Embedded),
+        &json!({
+            "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+            "parts": {"by": "at", "every": "day"},
+        }),
+    );
+    let write_days = |database: &Database, days: std::ops::Range<i64>| {
+        let row = |day: i64| json!({"op": "put", "key": {"host": format!("h{day}"), "at": text(START - day * DAY)}});
+        let rows: Vec<Value> = days.map(row).collect();
+        let body: RowsBody = serde_json::from_value(json!({"rows": rows})).expect("rows");
+        let (table, settings) = (database.table(), WriteSettings::default());
+        let written = write(database.engine(), &table, &body.rows, b"", &settings).expect("a write");
+        written.rows.last().expect("a row").clone()
+    };
+    assert_eq!(write_days(&database, 0..1_000).status, RowStatus::Written);
+    for _ in 0..2 {
+        let refused = write_days(&database, 1_000..1_001);
+        assert_eq!(refused.status, RowStatus::Refused);
+        assert!(refused.reason.expect("a reason").contains("1000 parts already"));
+        assert_eq!(write_days(&database, 5..6).status, RowStatus::Written);
+        // The parts are counted again after a restart.
+        database.close();
+        database.open();
+    }
+    let before = Timestamp::from_nanos_clamped(START - 900 * DAY);
+    let dropped = database
+        .engine()
+        .drop_parts(TABLE, before, false)
+        .expect("they are dropped");
+    assert_eq!(dropped.len(), 99);
+    assert_eq!(write_days(&database, 5..6).status, RowStatus::Written);
+    let left = database.engine().table_parts(&database.table()).expect("parts");
+    assert_eq!(left.len(), 901);
+}

@@ -1,0 +1,73 @@
+//! Division of a table into parts by time: which part a row belongs to, and which parts are visible.
+//!
+//! The part of a row follows from a timestamp in its key. The key of an index entry holds the whole primary key, so an
+//! entry is in the part of its index with the same number. A table that is not divided has one part with the number 0.
+//!
+//! A dropped part needs no deletion of rows: its number is below the first number in the settings, which hides its rows at
+//! once, also those in the row buffer and in the journal.
+
+use std::ops::RangeInclusive;
+
+use tideline_key_codec::layout::KeyLayout;
+use tideline_model::{KeyRange, PartsSpec};
+
+use crate::error::Damage;
+
+/// Numbers of parts.
+pub type PartNumbers = RangeInclusive<i32>;
+
+/// All parts of a table.
+pub const ALL_PARTS: PartNumbers = i32::MIN..=i32::MAX;
+
+/// Maximum number of parts of a table.
+pub const PARTS_MAX: usize = 1_000;
+
+/// Number of an empty part: it keeps the records of a table of which all other parts were dropped.
+pub(crate) const RECORD: i32 = i32::MAX;
+
+/// Number of the part of a table that is not divided.
+pub(crate) const WHOLE: i32 = 0;
+
+/// Division of a table, or of the entries of an index.
+#[derive(Debug)]
+pub(crate) struct Division {
+    pub(crate) spec: PartsSpec,
+    layout: KeyLayout,
+    /// Number of the stored key column with the time.
+    column: usize,
+}
+
+impl Division {
+    /// Compiles the division of keys with this layout.
+    ///
+    /// # Errors
+    ///
+    /// A message if the layout does not have the column.
+    pub(crate) fn new(spec: &PartsSpec, layout: KeyLayout) -> Result<Self, String> {
+        let column = layout.time_column(&spec.by);
+        Ok(Self {
+            column: column
+                .ok_or_else(|| format!("the key has no column {:?} of the type timestamp", spec.by))?,
+            spec: spec.clone(),
+            layout,
+        })
+    }
+
+    /// Returns bounds of the numbers of the parts that the keys of a range can belong to.
+    pub(crate) fn numbers_in(&self, range: &KeyRange) -> PartNumbers {
+        let times = self.layout.times_in(range, self.column);
+        let number_of = |time: i64| self.spec.every.number_of(time);
+        number_of(*times.start())..=number_of(*times.end())
+    }
+
+    /// Returns the number of the part of a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the key has no timestamp at the place of the column.
+    pub(crate) fn number_of(&self, key: &[u8]) -> Result<i32, Damage> {
+        let time = self.layout.time_at(key, self.column);
+        let time = time.map_err(|_| Damage("the key has no timestamp that decides its part"))?;
+        Ok(self.spec.every.number_of(time.nanos()))
+    }
+}

@@ -1,0 +1,114 @@
+//! Parts of divided tables: listed for users, and counted before a write begins a new one.
+//!
+//! Each read looks into every part that it may concern, so the number of parts is limited.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
+use tideline_model::TableId;
+
+use crate::division::{ALL_PARTS, PARTS_MAX, RECORD};
+use crate::error::{Result, WideError};
+use crate::model::numbers_in;
+use crate::state::Part;
+use crate::store::WideStore;
+use crate::tables::TableRules;
+
+/// Part of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredPart {
+    /// Number of the part; see [`PartPeriod`](tideline_model::PartPeriod).
+    pub number: i32,
+    /// True if reads cover the part. A part that is not visible is too old, and is dropped later.
+    pub is_visible: bool,
+}
+
+/// First parts of a divided table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstParts {
+    /// Number of the first part that reads cover.
+    pub visible: i32,
+    /// Number of the first part that was not dropped.
+    pub kept: i32,
+}
+
+impl WideStore {
+    /// Returns the number of the first part of a table that is visible at this moment, and that of the first part that was
+    /// not dropped; `None` for a table that is not divided.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist.
+    pub fn first_parts(&self, table: TableId) -> Result<Option<FirstParts>> {
+        let rules = self.rules(table)?;
+        let visible = self.visible_parts(&rules);
+        Ok(rules.parts().map(|parts| FirstParts {
+            visible: *visible.start(),
+            kept: parts.first,
+        }))
+    }
+
+    /// Returns the number of the part of a row.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if the key is damaged.
+    pub fn part_of(&self, table: TableId, key: &[u8]) -> Result<i32> {
+        let number = self.rules(table)?.part_of(key);
+        number.map_err(|reason| WideError::Damaged { table, reason })
+    }
+
+    /// Returns the number of stored parts of a table.
+    pub fn part_count(&self, table: TableId) -> usize {
+        let state = self.state();
+        let parts = state.parts_of(table, ALL_PARTS);
+        parts.filter(|part| part.number() != RECORD).count()
+    }
+
+    /// Returns the parts of a divided table that have rows, flushed or not, in the order of their numbers. Empty for a
+    /// table that is not divided. Takes time linear in the number of buffered rows.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if a buffered key is damaged.
+    pub fn parts(&self, table: TableId) -> Result<Vec<StoredPart>> {
+        let rules = self.rules(table)?;
+        if rules.division.is_none() {
+            return Ok(Vec::new());
+        }
+        let state = self.state();
+        let mut numbers: BTreeSet<i32> = state.parts_of(table, ALL_PARTS).map(Part::number).collect();
+        for buffer in state.buffers(table) {
+            let buffered = numbers_in(&buffer, &rules);
+            numbers.extend(buffered.map_err(|reason| WideError::Damaged { table, reason })?);
+        }
+        numbers.retain(|number| rules.keeps(*number) && *number != RECORD);
+        let visible = self.visible_parts(&rules);
+        let part = |number| StoredPart {
+            number,
+            is_visible: visible.contains(&number),
+        };
+        Ok(numbers.into_iter().map(part).collect())
+    }
+
+    /// Returns false if a row of a part would exceed the number of parts of its table.
+    pub(crate) fn open_part(&self, table: TableId, rules: &TableRules, number: i32) -> Result<bool> {
+        let mut written = self.written_parts.lock();
+        let numbers = match written.entry(table) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let parts = self.parts(table)?;
+                unknown.insert(parts.iter().map(|part| part.number).collect())
+            }
+        };
+        if numbers.contains(&number) {
+            return Ok(true);
+        }
+        numbers.retain(|number| rules.keeps(*number));
+        let is_open = numbers.len() < PARTS_MAX;
+        if is_open {
+            numbers.insert(number);
+        }
+        Ok(is_open)
+    }
+}
