@@ -39,7 +39,7 @@ use crate::wide_table::WideTable;
 pub(crate) use lifecycle::RowSearches;
 
 /// Age of the oldest change that an index does not hold, above which writes to its table wait.
-const LAG_MAX: Duration = Duration::from_secs(1);
+const LAG_MAX: Duration = Duration::from_millis(700);
 /// Maximum time that a write waits for a search index that is behind.
 pub const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time that a search waits for an index that is being opened after a start.

@@ -107,7 +107,7 @@ async fn list(
 /// A search index finds rows by any combination of conditions on its columns, and sorts them by any of these. The rows
 /// that exist are indexed in the background while writes continue; a restart resumes this. Until the index is complete,
 /// searches are refused with status 503. The index follows the writes within about a second, and each search reports how
-/// many changes it has not seen. Writes to the table wait while the index is more than a second behind. A write with
+/// many changes it has not seen. Writes to the table wait while the index is more than 0.7 seconds behind. A write with
 /// `refresh=wait`, or a search with `at_least`, waits for the index.
 ///
 /// To change the columns of an index, create it again with `replace`. The existing index serves searches until the new
