@@ -62,6 +62,20 @@ pub struct ExplainedKeyColumn {
     pub order: String,
 }
 
+/// Parts that a read looks into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"read": 1, "of": 12, "first": "2026-11", "last": "2026-11"}))]
+pub struct ExplainedParts {
+    /// Number of parts that are read.
+    pub read: u64,
+    /// Number of visible parts of the table.
+    pub of: u64,
+    /// Name of the first part that is read; `null` if no part is read.
+    pub first: Option<String>,
+    /// Name of the last part that is read; `null` if no part is read.
+    pub last: Option<String>,
+}
+
 /// Explanation of a read of rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
@@ -87,6 +101,9 @@ pub struct RowsExplained {
     /// Omitted for the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_covered: Option<bool>,
+    /// Parts of the table that are read; omitted for a table that is not divided into parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<ExplainedParts>,
     /// Restrictions of the key columns, in the order of the key.
     pub bounds: Vec<String>,
     /// Columns that the condition tests in each row of the ranges.

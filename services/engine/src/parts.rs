@@ -3,10 +3,13 @@
 //! A drop changes one number in the settings of the table. The rows of earlier parts are invisible at once, and their
 //! bytes are freed soon after, without reading the rows.
 
+use tideline_key_codec::layout::Ranges;
 use tideline_model::{PartPeriod, PartsSpec, TableId, Timestamp};
+use tideline_wide_table::PartNumbers;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::rows::RowPath;
 use crate::tables::Table;
 use crate::wide_table::WideTable;
 
@@ -48,6 +51,30 @@ impl Engine {
         let stored = self.rows.parts(table.table().points().id())?.into_iter();
         let parts = stored.map(|part| TablePart::new(every, part.number, part.is_visible));
         Ok(parts.collect())
+    }
+
+    /// Returns the names of the parts that a scan looks into, oldest first; `None` for a table that is not divided. The
+    /// names are those of the parts of the index if the path is an index.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`table_parts`](Self::table_parts).
+    pub fn parts_of_scan(
+        &self,
+        table: &WideTable,
+        path: &RowPath,
+        ranges: &Ranges,
+        parts: &PartNumbers,
+    ) -> Result<Option<Vec<String>>> {
+        let Some(PartsSpec { every, .. }) = table.settings().parts else {
+            return Ok(None);
+        };
+        let id = match path {
+            RowPath::Primary => table.table().points().id(),
+            RowPath::Index { index, .. } => index.id(),
+        };
+        let read = self.rows.parts_read(id, parts, &ranges.ranges)?.into_iter();
+        Ok(Some(read.map(|number| every.part_name(number)).collect()))
     }
 
     /// Returns the number of stored parts of a table; `None` if it is not divided into parts.

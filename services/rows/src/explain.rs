@@ -12,11 +12,12 @@ use tideline_engine::rows::RowPath;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{GetRows, KeyBounds, Members};
 use tideline_openapi::row_explain::{
-    AccessPath, CountInterval, ExplainRows, ExplainedKeyColumn, RowsExplained,
+    AccessPath, CountInterval, ExplainRows, ExplainedKeyColumn, ExplainedParts, RowsExplained,
 };
 
 use crate::error::{Result, RowsError};
 use crate::estimate::{Estimate, EstimateEffort};
+use crate::parts::parts_of;
 use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
 use crate::selection::Selection;
 
@@ -170,8 +171,36 @@ fn explain_scan(
     if let Some(matcher) = &scan.matcher {
         explained.filter_columns = matcher.columns();
     }
+    explained.parts = explained_parts(engine, table, &scan)?;
     advise_scan(layout, &scan.ranges, &mut explained);
+    if let Some((parts, spec)) = explained.parts.as_ref().zip(table.settings().parts.as_ref())
+        && parts.read == parts.of
+        && parts.of > 1
+    {
+        explained.advice.push(format!(
+            "the read looks into all {} parts; limit {:?} by the range or the condition, so that it reads the parts of that \
+             time",
+            parts.of, spec.by
+        ));
+    }
     Ok(explained)
+}
+
+/// Returns the parts that a scan reads; `None` for a table that is not divided.
+fn explained_parts(engine: &Engine, table: &WideTable, scan: &Scan) -> Result<Option<ExplainedParts>> {
+    let numbers = parts_of(table, scan.matcher.as_ref());
+    let read = engine.parts_of_scan(table, &scan.path, &scan.ranges, &numbers)?;
+    let Some(read) = read else { return Ok(None) };
+    let visible = engine
+        .table_parts(table)?
+        .into_iter()
+        .filter(|part| part.is_visible);
+    Ok(Some(ExplainedParts {
+        read: read.len() as u64,
+        of: visible.count() as u64,
+        first: read.first().cloned(),
+        last: read.last().cloned(),
+    }))
 }
 
 /// Returns an explanation with the members that are common to all reads.
@@ -204,6 +233,7 @@ fn explained(
         buckets: layout.buckets(),
         index: None,
         is_covered: None,
+        parts: None,
         bounds,
         filter_columns: Vec::new(),
         is_table_scan: false,

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-use tideline_model::TableId;
+use tideline_model::{KeyRange, TableId};
 
-use crate::division::{ALL_PARTS, PARTS_MAX, RECORD};
+use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, RECORD};
 use crate::error::{Result, WideError};
 use crate::model::numbers_in;
 use crate::state::Part;
@@ -89,6 +89,22 @@ impl WideStore {
             is_visible: visible.contains(&number),
         };
         Ok(numbers.into_iter().map(part).collect())
+    }
+
+    /// Returns the numbers of those of the given parts that a read of ranges of a table or index looks into, ascending.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`parts`](Self::parts).
+    pub fn parts_read(&self, table: TableId, numbers: &PartNumbers, ranges: &[KeyRange]) -> Result<Vec<i32>> {
+        let rules = self.rules(table)?;
+        let reached: Vec<PartNumbers> = ranges
+            .iter()
+            .map(|range| rules.kept_parts(range, numbers))
+            .collect();
+        let parts = self.parts(table)?.into_iter().filter(|part| part.is_visible);
+        let read = parts.filter(|part| reached.iter().any(|numbers| numbers.contains(&part.number)));
+        Ok(read.map(|part| part.number).collect())
     }
 
     /// Returns false if a row of a part would exceed the number of parts of its table.

@@ -246,7 +246,7 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
         ["tags" | "facets"] => Some(NameKind::Tags),
         ["fields"] => Some(NameKind::Measurements),
         ["find"] => Some(NameKind::Condition),
-        ["tables", "show" | "policy" | "drop"] => Some(NameKind::Tables),
+        ["tables", "show" | "policy" | "parts" | "drop-parts" | "drop"] => Some(NameKind::Tables),
         ["searches", "run" | "delete"] => Some(NameKind::Searches),
         _ => None,
     }
@@ -255,7 +255,7 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
 /// Returns the kind of names that complete the value of an option of `rows`; `None` if the server has no such names.
 fn of_rows_option(path: &[&str], id: &str) -> Option<NameKind> {
     match (path, id) {
-        (["search"], "index") => Some(NameKind::SearchIndexes),
+        (["search" | "facets"], "index") => Some(NameKind::SearchIndexes),
         (_, "index") => Some(NameKind::Indexes),
         _ => None,
     }
@@ -407,6 +407,11 @@ mod tests {
                 "tideline rows search orders --index ",
                 Some(NameKind::SearchIndexes),
             ),
+            (
+                "tideline rows facets orders --index ",
+                Some(NameKind::SearchIndexes),
+            ),
+            ("tideline tables drop-parts ", Some(NameKind::Tables)),
             ("tideline rows scan orders --index ", Some(NameKind::Indexes)),
             ("tideline rows scan orders --where ", None),
             ("tideline rows rekey orders ", Some(NameKind::Tables)),

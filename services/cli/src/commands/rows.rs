@@ -15,6 +15,7 @@
 
 mod change;
 mod export;
+mod facets;
 mod index;
 mod read;
 mod rekey;
@@ -77,6 +78,9 @@ Examples:
     /// Find rows through a search index, in any order
     #[command(after_help = search::EXAMPLES)]
     Search(search::SearchArguments),
+    /// Count rows through a search index, by the values of columns
+    #[command(after_help = facets::EXAMPLES)]
+    Facets(facets::FacetsArguments),
     /// Count rows, exactly or estimated
     Count(read::CountArguments),
     /// Show how a scan finds its rows, without running it
@@ -185,6 +189,7 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Delete(arguments) => change::delete(arguments),
         RowsCommand::Scan(arguments) => read::scan(arguments),
         RowsCommand::Search(arguments) => search::run(arguments),
+        RowsCommand::Facets(arguments) => facets::run(arguments),
         RowsCommand::Count(arguments) => read::count(arguments),
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),

@@ -12,6 +12,8 @@ use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
 use tideline_engine::model::{PartPeriod, PartsSpec, Timestamp};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
+use tideline_openapi::row_explain::ExplainRows;
+use tideline_rows::explain::explain;
 use tideline_rows::read::{ScanTerms, delete};
 use tideline_rows::write::write;
 use tideline_rows::{PageLimits, Scan, Selection, WriteSettings};
@@ -472,6 +474,14 @@ fn only_the_parts_of_a_condition_or_a_range_are_read() {
             let (found, scanned) = lab.scan(&request, 1_000);
             assert_eq!(found, [("a", START - 42 * DAY)]);
             assert!(scanned <= 31, "{request} has read {scanned} rows");
+            let read: ExplainRows = serde_json::from_value(json!({"scan": request})).expect("a request");
+            let (engine, table) = (lab.database.engine(), lab.database.table());
+            let explained = explain(engine, &table, &read, &|| false).expect("an explanation");
+            let parts = explained.parts.expect("it is divided");
+            let every = lab.model.parts.every;
+            let name = every.part_name(every.number_of(START - 42 * DAY));
+            assert_eq!(parts.first, Some(name));
+            assert!(parts.read <= 2 && parts.of > 5, "{parts:?}");
         }
         // A range of keys without a time reads the first rows of all parts.
         let (found, _) = lab.scan(&json!({"prefix": {"host": "a"}}), 1_000);

@@ -217,3 +217,42 @@ fn search_indexes_are_listed_replaced_completed_and_dropped() {
     assert_eq!(dropped, "dropped search index all\n");
     assert_eq!(lab.run(&["rows", "search", "orders"]).code, 1);
 }
+
+#[test]
+fn groups_are_shown_with_their_metrics() {
+    let lab = Lab::start();
+    create(&lab);
+    for (id, title, n) in [("a", "red", "1"), ("b", "red", "2"), ("c", "blue", "5")] {
+        put(
+            &lab,
+            &[&format!("id={id}"), &format!("title={title}"), &format!("n={n}")],
+        );
+    }
+    let facets = |rest: &[&str]| lab.ok(&[&["rows", "facets", "orders"], rest].concat());
+    let shown = facets(&["--by", "title", "--by", "n:10", "--metric", "n:sum,p50"]);
+    let lines: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert!(lines[0].starts_with(&["title", "n", "rows"]), "{shown}");
+    assert!(
+        lines.iter().any(|line| line.starts_with(&["red", "0", "2"])),
+        "{shown}"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with(&["blue", "0", "1"])),
+        "{shown}"
+    );
+    let json: Value = serde_json::from_str(&facets(&["n>1", "--by", "title", "--json"])).expect("JSON");
+    assert_eq!(json["rows"], 2, "{json}");
+    assert_eq!(
+        facets(&["n>100", "--by", "title"]).lines().count(),
+        lines.len().min(3),
+        "without rows"
+    );
+    let wrong = lab.run(&["rows", "facets", "orders", "--by", "title", "--metric", "n"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("items:sum,max,p95"),
+        "{wrong:?}"
+    );
+}

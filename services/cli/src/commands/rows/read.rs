@@ -316,10 +316,21 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
         (Some(index), Some(true)) => format!("{index}, without reading rows"),
         (Some(index), _) => format!("{index}, with one read per row"),
     };
+    let parts = match explained["parts"].as_object() {
+        None => "all rows are in one part".to_owned(),
+        Some(parts) => format!(
+            "{} of {}, {} to {}",
+            cell(&parts["read"]),
+            cell(&parts["of"]),
+            cell(&parts["first"]),
+            cell(&parts["last"])
+        ),
+    };
     let mut grid = Grid::new(["property", "value"]).wrapping();
     for (name, value) in [
         ("access", cell(&explained["access"])),
         ("index", index),
+        ("parts", parts),
         ("bounds", list(&explained["bounds"])),
         ("ranges", cell(&explained["ranges"])),
         ("filter columns", list(&explained["filter_columns"])),
