@@ -228,13 +228,18 @@ impl TableBuffer {
         }
     }
 
-    /// Passes the keys of the changed rows to `take`, ascending.
+    /// Passes the changed rows to `take`, in key order.
     ///
     /// # Errors
     ///
     /// The errors of `take`.
-    pub(crate) fn each_key(&self, take: &mut dyn FnMut(&[u8]) -> Result<(), Damage>) -> Result<(), Damage> {
-        self.changes.read().rows.keys().try_for_each(|key| take(key))
+    pub(crate) fn each_row(
+        &self,
+        take: &mut dyn FnMut(&Bytes, &Mutations) -> Result<(), Damage>,
+    ) -> Result<(), Damage> {
+        let changes = self.changes.read();
+        let mut rows = changes.rows.iter();
+        rows.try_for_each(|(key, row)| take(key, &row.mutations))
     }
 
     /// Returns the deleted ranges, ascending.

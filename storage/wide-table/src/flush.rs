@@ -34,6 +34,7 @@ use crate::state::Part;
 use crate::store::{WideStore, is_base};
 use crate::tables::TableRules;
 use changes::{Changes, Waiting};
+pub(crate) use changes::{PartRows, rows_by_part};
 use merge::{MergedRow, MergedRows};
 use packer::{Packer, RowsToPack};
 use part_writer::PartWriter;
@@ -109,15 +110,13 @@ impl<'f> TableFlush<'f> {
         }
     }
 
-    /// Writes all changes. Returns the part with its changed details.
-    pub(crate) fn write(mut self, buffer: &TableBuffer) -> Result<Part> {
+    /// Writes all changes of the part: `of_part`, or all rows of the buffer if the table has one part. Returns the part with
+    /// its changed details.
+    pub(crate) fn write(mut self, buffer: &TableBuffer, of_part: Option<PartRows>) -> Result<Part> {
         for range in buffer.deleted_ranges() {
             around("wide", "delete", || self.delete_range(&range))?;
         }
-        let (rules, number) = (self.rules, self.part.number());
-        // A key without a part was refused when the parts of the buffer were counted.
-        let is_in_part = |key: &[u8]| rules.part_of(key) == Ok(number);
-        let mut changes = Changes::new(buffer, &is_in_part);
+        let mut changes = Changes::new(buffer, of_part);
         while let Some(first) = changes.first() {
             if self.part.detail.has_blocks() {
                 let span = self.span_of(&first)?;

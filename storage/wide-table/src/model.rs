@@ -16,10 +16,13 @@ use tideline_model::{SequenceNumber, TableId, Tier};
 use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, RECORD, WHOLE};
 use crate::error::{Damage, WideError};
-use crate::flush::TableFlush;
+use crate::flush::{PartRows, TableFlush, rows_by_part};
 use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, State};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
+
+/// Maximum number of parts that one edit of the manifest publishes or removes. An edit has at most 1,000 changes.
+const PARTS_PER_EDIT: usize = 400;
 
 impl WideStore {
     /// Replaces the state with a changed copy.
@@ -35,7 +38,8 @@ impl WideStore {
         let state = self.state();
         let tables = self.tables();
         let is_dropped = |part: &&Part| !tables.keeps(part.at.table, part.number());
-        let dropped: Vec<Part> = state.parts.values().filter(is_dropped).copied().collect();
+        let dropped = state.parts.values().filter(is_dropped).take(PARTS_PER_EDIT);
+        let dropped: Vec<Part> = dropped.copied().collect();
         if dropped.is_empty() {
             return Ok(());
         }
@@ -69,7 +73,42 @@ impl WideStore {
         for part in dropped {
             self.log.backend().reclaim_part(part.at)?;
         }
+        self.free_dropped()
+    }
+
+    /// Publishes parts.
+    fn publish(&self, parts: &[Part]) -> std::result::Result<(), LogError> {
+        self.log.edit::<LogError>(
+            |current| {
+                Ok(Edit {
+                    manifest: Manifest::clone(current),
+                    changes: self.puts(parts, current),
+                    adds: Vec::new(),
+                })
+            },
+            |_| self.follow_parts(parts, |_| {}),
+        )?;
         Ok(())
+    }
+
+    /// Returns the manifest rows of parts. A part that was dropped meanwhile, alone or with its table, gets none: it is
+    /// freed with the other dropped parts.
+    fn puts(&self, parts: &[Part], manifest: &Manifest) -> Vec<ManifestChange> {
+        let tables = Tables::new(manifest, &self.tables());
+        let exists = |part: &&Part| tables.keeps(part.at.table, part.number());
+        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
+        parts.iter().filter(exists).map(put).collect()
+    }
+
+    /// Makes published parts visible to readers, together with another change of the state.
+    fn follow_parts(&self, parts: &[Part], change: impl FnOnce(&mut State)) {
+        let published = |at: &PartRef| parts.iter().any(|part| part.at == *at);
+        self.new_parts.lock().retain(|_, at| !published(at));
+        self.change_state(|state| {
+            let parts = parts.iter().map(|part| ((part.at.table, part.number()), *part));
+            state.parts.extend(parts);
+            change(state);
+        });
     }
 
     /// Returns the parts that keep what the rows of dropped parts in the manifest record for their whole table: the newest
@@ -123,6 +162,7 @@ impl LogModel for WideModel {
         let store = &self.0;
         let state = store.state();
         let (mut parts, mut stale) = (BTreeMap::<(TableId, i32), Part>::new(), Vec::new());
+        let mut unpublished = BTreeSet::new();
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
                 // The changes of a dropped table are not written.
@@ -132,7 +172,7 @@ impl LogModel for WideModel {
                 let searches = rules.searches.iter();
                 let settled = searches.map(|search| store.searches.settle(*search, generation.end()));
                 let settled = settled.max().unwrap_or(0);
-                for number in changed_parts(&state, table, &rules, &buffer)? {
+                for (number, rows) in changed_parts(&state, table, &rules, &buffer)? {
                     let place = (table, number.unwrap_or(WHOLE));
                     let known = state.parts.get(&place).copied();
                     let mut part = parts
@@ -140,12 +180,19 @@ impl LogModel for WideModel {
                         .or(known)
                         .unwrap_or_else(|| store.new_part(table, number));
                     part.detail.search_end = settled.max(part.detail.search_end);
-                    let mut part = TableFlush::new(store, part, &rules, &mut stale).write(&buffer)?;
+                    let mut part = TableFlush::new(store, part, &rules, &mut stale).write(&buffer, rows)?;
                     part.detail.newest = store.newest();
                     parts.insert(place, part);
+                    unpublished.insert(place);
+                    // The generation still hides these rows, so publishing some of its parts early changes no read.
+                    if unpublished.len() >= PARTS_PER_EDIT {
+                        let unpublished = std::mem::take(&mut unpublished);
+                        store.publish(&unpublished.iter().map(|place| parts[place]).collect::<Vec<_>>())?;
+                    }
                 }
             }
         }
+        parts.retain(|place, _| unpublished.contains(place));
         let parts = parts.into_values().collect();
         Ok(Some(Box::new(FlushedRows {
             store: Arc::clone(store),
@@ -219,24 +266,30 @@ impl WideStore {
     }
 }
 
-/// Returns the numbers of the parts that a flush of a table changes; `None` for the only part of a table that is not
-/// divided. Rows of dropped parts are not written.
+/// Part that a flush changes, by its number, with its changed rows; without both for the only part of a table that is not
+/// divided.
+type ChangedPart = (Option<i32>, Option<PartRows>);
+
+/// Returns the parts that a flush of a table changes.
 fn changed_parts(
     state: &State,
     table: TableId,
     rules: &TableRules,
     buffer: &TableBuffer,
-) -> std::result::Result<Vec<Option<i32>>, WideError> {
+) -> std::result::Result<Vec<ChangedPart>, WideError> {
     if rules.division.is_none() {
-        return Ok(vec![None]);
+        return Ok(vec![(None, None)]);
     }
-    let numbers = numbers_in(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
-    let mut numbers: BTreeSet<i32> = numbers;
+    let rows = rows_by_part(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
+    let mut parts: BTreeMap<i32, PartRows> = rows;
     if !buffer.deleted_ranges().is_empty() {
-        numbers.extend(state.parts_of(table, ALL_PARTS).map(Part::number));
+        let stored = state.parts_of(table, ALL_PARTS).map(Part::number);
+        for number in stored.filter(|number| rules.keeps(*number) && *number != RECORD) {
+            parts.entry(number).or_default();
+        }
     }
-    numbers.retain(|number| rules.keeps(*number) && *number != RECORD);
-    Ok(numbers.into_iter().map(Some).collect())
+    let changed = parts.into_iter();
+    Ok(changed.map(|(number, rows)| (Some(number), Some(rows))).collect())
 }
 
 /// Returns the numbers of the parts of the changed rows of a buffer.
@@ -245,7 +298,7 @@ pub(crate) fn numbers_in(
     rules: &TableRules,
 ) -> std::result::Result<BTreeSet<i32>, Damage> {
     let mut numbers = BTreeSet::new();
-    buffer.each_key(&mut |key| {
+    buffer.each_row(&mut |key, _| {
         numbers.insert(rules.part_of(key)?);
         Ok(())
     })?;
@@ -287,12 +340,7 @@ impl Flushed for FlushedRows {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // A part that was dropped meanwhile, alone or with its table, gets no manifest row. After the edit it is freed
-        // with the other dropped parts.
-        let tables = Tables::new(manifest, &self.store.tables());
-        let exists = |part: &&Part| tables.keeps(part.at.table, part.number());
-        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
-        Ok(self.parts.iter().filter(exists).map(put).collect())
+        Ok(self.store.puts(&self.parts, manifest))
     }
 
     fn adds(&self) -> Vec<SegmentRef> {
@@ -300,14 +348,7 @@ impl Flushed for FlushedRows {
     }
 
     fn follow(self: Box<Self>, _: &Arc<Manifest>) {
-        let published = |at: &PartRef| self.parts.iter().any(|part| part.at == *at);
-        self.store.new_parts.lock().retain(|_, at| !published(at));
-        self.store.change_state(|state| {
-            let parts = self.parts.iter();
-            state
-                .parts
-                .extend(parts.map(|part| ((part.at.table, part.number()), *part)));
-            state.drop_flushed(self.end);
-        });
+        self.store
+            .follow_parts(&self.parts, |state| state.drop_flushed(self.end));
     }
 }

@@ -360,7 +360,9 @@ impl WideStore {
             sources,
             direction,
             versions_max: rules.versions_max,
+            limit: (parts.len() > 1).then_some(limit),
             rows: Vec::new(),
+            bytes: 0,
             scanned: 0,
         };
         loop {
@@ -569,8 +571,12 @@ struct Merge {
     sources: Vec<Source>,
     direction: Direction,
     versions_max: usize,
+    /// Limit of the page if there are many sources. The merge then ends at the first row that exceeds it.
+    limit: Option<PageLimit>,
     /// Merged rows in scan order.
     rows: Vec<StoredRow>,
+    /// Bytes of the merged rows.
+    bytes: usize,
     /// Number of rows that were merged, including deleted rows.
     scanned: u64,
 }
@@ -593,16 +599,17 @@ impl Merge {
     fn run(&mut self) -> std::result::Result<(), Damage> {
         let horizon = self.horizon();
         let mut mutations: Vec<Bytes> = Vec::new();
+        let mut is_over = false;
         loop {
             let heads = self.sources.iter().filter_map(|source| source.rows.front());
             let first = heads
                 .map(|(key, _)| key)
                 .reduce(|one, other| if self.is_before(other, one) { other } else { one });
             let Some(key) = first.cloned() else { break };
-            if horizon
+            let is_beyond = horizon
                 .as_ref()
-                .is_some_and(|horizon| self.is_before(horizon, &key))
-            {
+                .is_some_and(|horizon| self.is_before(horizon, &key));
+            if is_beyond || is_over {
                 break;
             }
             self.scanned += 1;
@@ -627,7 +634,12 @@ impl Merge {
             }
             mutations.reverse();
             if let Some(value) = resolve(None, &mutations, self.versions_max)? {
-                self.rows.push(StoredRow { key, value });
+                let row = StoredRow { key, value };
+                is_over = self
+                    .limit
+                    .is_some_and(|limit| self.rows.len() >= limit.rows_max || self.bytes > limit.bytes_max);
+                self.bytes += row.bytes();
+                self.rows.push(row);
             }
         }
         Ok(())

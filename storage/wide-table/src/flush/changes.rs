@@ -1,15 +1,19 @@
 //! Changed rows of a buffer, which a flush takes in key order, span by span.
 //!
-//! A flush of one part takes only the rows of this part.
+//! A table with one part has all rows of the buffer, which are read in pages. A flush of several parts sorts the rows by
+//! their parts once, and passes each part its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::KeyRange;
 
 use crate::buffer::{Mutations, TableBuffer};
+use crate::division::RECORD;
+use crate::error::Damage;
 use crate::read::rest_of;
+use crate::tables::TableRules;
 
 /// Number of rows of a generation that are read at once.
 const PAGE_ROWS: usize = 500;
@@ -17,10 +21,33 @@ const PAGE_ROWS: usize = 500;
 /// Changed rows of a buffer that belong to one part, in key order.
 pub(super) struct Changes<'b> {
     buffer: &'b TableBuffer,
-    /// Returns true for the keys of the part.
-    is_in_part: &'b dyn Fn(&[u8]) -> bool,
     rows: VecDeque<(Bytes, Mutations)>,
     rest: Option<KeyRange>,
+}
+
+/// Changed rows of one of several parts, in key order.
+pub(crate) type PartRows = VecDeque<(Bytes, Mutations)>;
+
+/// Returns the changed rows of a buffer by the number of their part.
+///
+/// # Errors
+///
+/// [`Damage`] if a key is damaged.
+pub(crate) fn rows_by_part(
+    buffer: &TableBuffer,
+    rules: &TableRules,
+) -> Result<BTreeMap<i32, PartRows>, Damage> {
+    let mut parts: BTreeMap<i32, PartRows> = BTreeMap::new();
+    buffer.each_row(&mut |key, mutations| {
+        let number = rules.part_of(key)?;
+        // Rows of dropped parts are not written.
+        if rules.keeps(number) && number != RECORD {
+            let rows = parts.entry(number).or_default();
+            rows.push_back((key.clone(), mutations.clone()));
+        }
+        Ok(())
+    })?;
+    Ok(parts)
 }
 
 /// Changed rows that were taken from the buffer.
@@ -32,17 +59,17 @@ pub(super) struct Waiting {
 }
 
 impl<'b> Changes<'b> {
-    pub(super) fn new(buffer: &'b TableBuffer, is_in_part: &'b dyn Fn(&[u8]) -> bool) -> Self {
+    /// Takes the rows of one of several parts, or all rows of the buffer.
+    pub(super) fn new(buffer: &'b TableBuffer, of_part: Option<PartRows>) -> Self {
         Self {
             buffer,
-            is_in_part,
-            rows: VecDeque::new(),
-            rest: Some(KeyRange::ALL),
+            rest: of_part.is_none().then_some(KeyRange::ALL),
+            rows: of_part.unwrap_or_default(),
         }
     }
 
     fn fill(&mut self) {
-        while self.rows.is_empty()
+        if self.rows.is_empty()
             && let Some(range) = self.rest.take()
         {
             let rows = self.buffer.page(&range, Direction::Ascending, PAGE_ROWS);
@@ -51,7 +78,6 @@ impl<'b> Changes<'b> {
                 _ => None,
             };
             self.rows = rows.into();
-            self.rows.retain(|(key, _)| (self.is_in_part)(key));
         }
     }
 

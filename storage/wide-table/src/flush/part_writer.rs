@@ -15,6 +15,9 @@ use crate::store::WideStore;
 
 /// Size of the waiting blocks at which they are written, in bytes.
 const BLOCKS_BYTES_MAX: usize = 16 << 20;
+/// Size of the waiting blocks from which they are written as sorted rows, in bytes. The engine makes a file of each such
+/// write, which costs more than it saves for few blocks.
+const SORTED_BYTES_MIN: usize = 256 << 10;
 /// Number of single rows that blocks contain at which they are removed.
 const PACKED_MAX: usize = 20_000;
 
@@ -111,8 +114,12 @@ impl<'f> PartWriter<'f> {
             return Ok(());
         }
         let blocks = std::mem::take(&mut self.blocks);
-        self.blocks_bytes = 0;
+        let bytes = std::mem::take(&mut self.blocks_bytes);
         around("wide", "blocks", || {
+            if bytes < SORTED_BYTES_MIN {
+                let mut groups = blocks.iter();
+                return groups.try_for_each(|group| self.change(BLOCKS_BUCKET, group));
+            }
             let log = &self.store.log;
             let stamp = log.stamps().next()?;
             let partition = Partition::part(self.at, BLOCKS_BUCKET);
