@@ -76,19 +76,24 @@ impl Rows {
         };
         let mut step = |progress: &RemovalProgress| -> ControlFlow<()> { run.step(&cost(progress)) };
         let parts = self.engine.drop_old_parts(table)?;
-        let removed = match self.engine.has_row_ttl(table) {
+        let has_ttl = self.engine.has_row_ttl(table);
+        let removed = match has_ttl {
             true => self.engine.remove_expired_rows(table, &mut step)?,
             false => Some(RemovalProgress::default()),
         };
         let removed = removed.ok_or(WorkError::GivenUp)?;
         run.part_done(&cost(&removed));
-        Ok(Outcome::round(
-            removed.removed + parts,
-            format!(
-                "{parts} old parts were dropped; {} of {} rows had expired and were removed",
+        let mut done = Vec::new();
+        if has_ttl {
+            done.push(format!(
+                "{} of {} rows had expired and were removed",
                 removed.removed, removed.rows
-            ),
-        ))
+            ));
+        }
+        if parts > 0 || !has_ttl {
+            done.push(format!("{parts} old parts were dropped"));
+        }
+        Ok(Outcome::round(removed.removed + parts, done.join("; ")))
     }
 }
 

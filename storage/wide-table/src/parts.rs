@@ -110,6 +110,10 @@ impl WideStore {
     /// Returns false if a row of a part would exceed the number of parts of its table.
     pub(crate) fn open_part(&self, table: TableId, rules: &TableRules, number: i32) -> Result<bool> {
         let mut written = self.written_parts.lock();
+        if !written.contains_key(&table) {
+            let tables = self.tables();
+            written.retain(|table, _| tables.contains(*table));
+        }
         let numbers = match written.entry(table) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {

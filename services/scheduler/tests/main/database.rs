@@ -218,3 +218,64 @@ fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidde
     );
     assert_eq!((stored(rows), stored(entries)), (200, 200));
 }
+
+#[test]
+fn parts_that_are_older_than_they_are_kept_are_dropped() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let settings = Settings::new(index.path().join("index"));
+    let (engine, scheduler) = opened(&clock, settings);
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "day"},
+    });
+    let mut spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    let name = TableName::new("rows").expect("a name");
+    engine.create_table(name, spec.clone()).expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    let write = |days: i64| {
+        let at = Timestamp::from_nanos_clamped(START - days * DAY);
+        let mut key = Vec::new();
+        let encoded = table
+            .layout()
+            .encode(&[KeyValue::from(7_u64), at.into()], &mut key);
+        encoded.expect("a valid key");
+        RowWrite {
+            partition: key.len(),
+            key: key.into(),
+            time: engine.next_version(),
+            action: Action::Put(Vec::new()),
+            condition: None,
+            image: Image::None,
+        }
+    };
+    let make = |_: &mut dyn FnMut() -> i64| Ok([0, 1, 9, 30].map(write).into());
+    let written = engine.write_rows(&table, &make, &RowWriteOptions::default());
+    written.expect("they are written");
+    let outcomes = || -> Vec<String> {
+        let filter = JobFilter {
+            kind: Some(JobKind::RemoveExpired),
+            ..JobFilter::default()
+        };
+        let done = scheduler.jobs(&filter).into_iter();
+        done.filter_map(|job| job.outcome.clone()).collect()
+    };
+    scheduler.run_due();
+    assert!(outcomes().is_empty(), "parts are kept for ever by default");
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    parts.expect("it is divided").keep = Some(5 * DAY);
+    engine.alter_table("rows", spec).expect("it is changed");
+    assert_eq!(
+        visible(&engine, RowPath::Primary),
+        2,
+        "older parts are hidden at once"
+    );
+    scheduler.run_due();
+    assert_eq!(outcomes(), ["2 old parts were dropped"]);
+    let left = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
+    assert_eq!(left.expect("parts").len(), 2);
+}
