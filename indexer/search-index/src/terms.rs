@@ -13,6 +13,7 @@ use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::termdict::TermStreamer;
 use tantivy::{InvertedIndexReader, SegmentReader};
 use tideline_condition::text::Close;
+use tideline_model::KeyRange;
 
 use crate::close_term::CloseTerm;
 use crate::documents::{Bits, ascending, every};
@@ -106,7 +107,7 @@ impl<'a> Terms<'a> {
         prefix: &[u8],
         passes: impl Fn(&[u8]) -> bool,
     ) -> tantivy::Result<Vec<TermInfo>> {
-        let end = end_of_prefix(prefix);
+        let end = KeyRange::prefix(prefix).end;
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.in_range((Bound::Included(prefix), end), passes)
     }
@@ -170,12 +171,4 @@ impl<'a> Terms<'a> {
         let option = IndexRecordOption::WithFreqsAndPositions;
         Ok(self.index.read_postings_from_terminfo(info, option)?)
     }
-}
-
-/// Returns the smallest byte string greater than all strings that begin with `prefix`; `None` if all bytes are 255.
-pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end)
 }

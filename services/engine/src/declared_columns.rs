@@ -10,6 +10,7 @@ use tideline_wide_table::ColumnName;
 
 use crate::error::{EngineError, Result};
 
+/// Compiled declarations of a table.
 #[derive(Debug)]
 pub(crate) struct DeclaredColumns {
     layout: KeyLayout,

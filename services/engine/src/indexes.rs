@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_model::wide::{IndexState, KeySource};
-use tideline_model::{
-    IndexCover, IndexSpec, KeyColumnSpec, TableId, TableModel, TableName, TableSpec, WideSpec,
-};
+use tideline_model::{IndexCover, IndexSpec, KeyColumnSpec, TableId, TableModel, TableName, WideSpec};
 pub use tideline_wide_table::Index;
 use tideline_wide_table::WideError;
 
@@ -257,12 +255,7 @@ impl Engine {
 
     /// Changes the list of indexes. The caller holds the lock of the settings.
     fn change_indexes(&self, table: &WideTable, change: impl FnOnce(&mut Vec<IndexSpec>)) -> Result<()> {
-        let mut spec = TableSpec::clone(&table.table().spec());
-        if let Some(wide) = spec.wide.as_deref_mut() {
-            change(&mut wide.indexes);
-        }
-        self.alter_table(table.table().name().as_str(), spec)?;
-        Ok(())
+        self.change_wide(table, |wide| change(&mut wide.indexes))
     }
 
     /// Checks the indexes of new or altered settings.

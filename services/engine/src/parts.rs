@@ -38,8 +38,8 @@ impl TablePart {
 }
 
 impl Engine {
-    /// Returns the parts of a table that have rows, oldest first; empty for a table that is not divided. Takes time linear in the number of rows that are not
-    /// flushed yet.
+    /// Returns the parts of a table that have rows, oldest first; empty for a table that is not divided. Takes time linear
+    /// in the number of rows that are not flushed yet.
     ///
     /// # Errors
     ///
@@ -88,8 +88,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`] for a table that is not divided into parts, and for a time in the future; the
-    /// errors of [`alter_table`](Self::alter_table); and an error that is retryable while the clock is in doubt.
+    /// Returns [`EngineError::Invalid`] for a table that is not divided into parts, and for a time in the future; and
+    /// the errors of [`alter_table`](Self::alter_table). While the clock is in doubt, the trusted time decides what is in
+    /// the future.
     pub fn drop_parts(&self, table: &str, before: Timestamp, is_preview: bool) -> Result<Vec<TablePart>> {
         if before > self.now() {
             return Err(EngineError::Invalid(format!(
@@ -158,15 +159,14 @@ impl Engine {
 
     /// Drops the parts before a number. The caller holds the guard of the settings.
     fn keep_parts_from(&self, table: &WideTable, first: i32) -> Result<()> {
-        let mut spec = table.table().spec().as_ref().clone();
-        if let Some(parts) = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) {
-            if parts.first >= first {
-                return Ok(());
-            }
-            parts.first = first;
+        if divided(table)?.first >= first {
+            return Ok(());
         }
-        self.alter_table(table.table().name().as_str(), spec)?;
-        Ok(())
+        self.change_wide(table, |wide| {
+            if let Some(parts) = &mut wide.parts {
+                parts.first = first;
+            }
+        })
     }
 }
 

@@ -161,6 +161,20 @@ impl Engine {
         Ok(table)
     }
 
+    /// Changes the settings of the rows of a table. The caller holds the guard of the settings.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`alter_table`](Self::alter_table).
+    pub(crate) fn change_wide(&self, table: &WideTable, change: impl FnOnce(&mut WideSpec)) -> Result<()> {
+        let mut spec = TableSpec::clone(&table.table().spec());
+        if let Some(wide) = spec.wide.as_deref_mut() {
+            change(wide);
+        }
+        self.alter_table(table.table().name().as_str(), spec)?;
+        Ok(())
+    }
+
     /// Checks the settings of a new or altered table, and numbers its declared columns. `before` holds the settings
     /// before the change; `None` for a new table.
     pub(crate) fn check_rows(

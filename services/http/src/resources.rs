@@ -57,6 +57,15 @@ pub(crate) struct TablePath {
     pub(crate) table: String,
 }
 
+/// Path parameter of routes for a wide table.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct WideTablePath {
+    /// Name of the table, which has the model `wide`
+    #[param(example = "orders")]
+    pub(crate) table: String,
+}
+
 /// Path parameters of routes for a timeline.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]

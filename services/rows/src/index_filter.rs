@@ -19,6 +19,7 @@ use crate::search::WAIT_MAX;
 /// Memory of a search per document of its index, in bytes: sets of documents of a few levels of the condition.
 const BYTES_PER_DOCUMENT: u64 = 1;
 
+/// Index, compiled condition and awaited write of a search or count.
 #[derive(Debug)]
 pub(crate) struct IndexFilter {
     index: IndexOfRows,

@@ -16,6 +16,7 @@ use crate::error::{Result, WideError};
 use crate::index::Index;
 use crate::read::STEP_PAGE;
 use crate::store::WideStore;
+use crate::tables::TableRules;
 use crate::write::{Seen, until_current};
 
 /// Result of one step of a build.
@@ -83,7 +84,7 @@ impl WideStore {
             for row in page.rows {
                 step.rows += 1;
                 step.bytes_read += row.bytes() as u64;
-                if let Some(put) = self.entry_now(table, compiled, &row.key, &mut seen)? {
+                if let Some(put) = self.entry_now(table, (&rules, compiled), &row.key, &mut seen)? {
                     step.bytes_written += put.bytes() as u64;
                     puts.push(put);
                 }
@@ -108,12 +109,12 @@ impl WideStore {
     fn entry_now(
         &self,
         table: TableId,
-        index: &Index,
+        (rules, index): (&TableRules, &Index),
         key: &Bytes,
         seen: &mut Seen,
     ) -> Result<Option<Change>> {
         let damaged = |reason| WideError::Damaged { table, reason };
-        let (row, revision) = self.row_at(table, key)?;
+        let (row, revision) = self.row_at(table, rules, key)?;
         seen.add_row(key.clone(), revision);
         let Some(row) = row else {
             return Ok(None);

@@ -20,7 +20,7 @@ use crate::error::Damage;
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::index::{Index, IndexEntry};
 use crate::read::{ROWS_BUCKET, STEP_PAGE};
-use crate::state::Part;
+use crate::state::{Part, Place};
 use crate::store::read_parts;
 use crate::tables::Tables;
 
@@ -42,7 +42,7 @@ pub struct CheckedRows {
 /// Parts of all wide tables, read from the manifest once for the checks of all tables.
 #[derive(Debug)]
 pub struct StoredParts {
-    parts: BTreeMap<(TableId, i32), Part>,
+    parts: BTreeMap<Place, Part>,
     tables: Tables,
 }
 

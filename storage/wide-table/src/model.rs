@@ -15,9 +15,9 @@ use tideline_model::{SequenceNumber, TableId, Tier};
 
 use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, RECORD, WHOLE};
-use crate::error::{Damage, WideError};
+use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
-use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, State};
+use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, Place, State};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
 
@@ -59,11 +59,10 @@ impl WideStore {
             },
             |_| {
                 self.change_state(|state| {
-                    state
-                        .parts
-                        .retain(|_, part| dropped.iter().all(|dropped| dropped.at != part.at));
-                    let heirs = heirs.iter().map(|part| ((part.at.table, part.number()), *part));
-                    state.parts.extend(heirs);
+                    for part in &dropped {
+                        state.parts.remove(&part.place());
+                    }
+                    state.parts.extend(heirs.iter().map(|part| (part.place(), *part)));
                 });
                 self.new_parts
                     .lock()
@@ -105,8 +104,7 @@ impl WideStore {
         let published = |at: &PartRef| parts.iter().any(|part| part.at == *at);
         self.new_parts.lock().retain(|_, at| !published(at));
         self.change_state(|state| {
-            let parts = parts.iter().map(|part| ((part.at.table, part.number()), *part));
-            state.parts.extend(parts);
+            state.parts.extend(parts.iter().map(|part| (part.place(), *part)));
             change(state);
         });
     }
@@ -161,7 +159,7 @@ impl LogModel for WideModel {
     fn flush(&self, end: SequenceNumber) -> std::result::Result<Option<Box<dyn Flushed>>, ModelError> {
         let store = &self.0;
         let state = store.state();
-        let (mut parts, mut stale) = (BTreeMap::<(TableId, i32), Part>::new(), Vec::new());
+        let (mut parts, mut stale) = (BTreeMap::<Place, Part>::new(), Vec::new());
         let mut unpublished = BTreeSet::new();
         for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
@@ -290,19 +288,6 @@ fn changed_parts(
     }
     let changed = parts.into_iter();
     Ok(changed.map(|(number, rows)| (Some(number), Some(rows))).collect())
-}
-
-/// Returns the numbers of the parts of the changed rows of a buffer.
-pub(crate) fn numbers_in(
-    buffer: &TableBuffer,
-    rules: &TableRules,
-) -> std::result::Result<BTreeSet<i32>, Damage> {
-    let mut numbers = BTreeSet::new();
-    buffer.each_row(&mut |key, _| {
-        numbers.insert(rules.part_of(key)?);
-        Ok(())
-    })?;
-    Ok(numbers)
 }
 
 impl State {

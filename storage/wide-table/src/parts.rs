@@ -7,9 +7,9 @@ use std::collections::btree_map::Entry;
 
 use tideline_model::{KeyRange, TableId};
 
+use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, RECORD};
-use crate::error::{Result, WideError};
-use crate::model::numbers_in;
+use crate::error::{Damage, Result, WideError};
 use crate::state::Part;
 use crate::store::WideStore;
 use crate::tables::TableRules;
@@ -46,16 +46,6 @@ impl WideStore {
             visible: *visible.start(),
             kept: parts.first,
         }))
-    }
-
-    /// Returns the number of the part of a row.
-    ///
-    /// # Errors
-    ///
-    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if the key is damaged.
-    pub fn part_of(&self, table: TableId, key: &[u8]) -> Result<i32> {
-        let number = self.rules(table)?.part_of(key);
-        number.map_err(|reason| WideError::Damaged { table, reason })
     }
 
     /// Returns the number of stored parts of a table.
@@ -131,4 +121,14 @@ impl WideStore {
         }
         Ok(is_open)
     }
+}
+
+/// Returns the numbers of the parts of the changed rows of a buffer.
+fn numbers_in(buffer: &TableBuffer, rules: &TableRules) -> std::result::Result<BTreeSet<i32>, Damage> {
+    let mut numbers = BTreeSet::new();
+    buffer.each_row(&mut |key, _| {
+        numbers.insert(rules.part_of(key)?);
+        Ok(())
+    })?;
+    Ok(numbers)
 }

@@ -31,6 +31,14 @@ pub(crate) const STEP_PAGE: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
+/// Number and bytes of the rows that are first read from each of several parts, and the growth of each further read.
+const FIRST_ROWS: usize = 16;
+const FIRST_BYTES: usize = 16 << 10;
+const FEED_GROWTH: usize = 4;
+
+/// Range, direction and limit of a page.
+type Wanted<'r> = (&'r KeyRange, Direction, PageLimit);
+
 /// Stored row: its key and its encoded columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
@@ -89,7 +97,7 @@ impl WideStore {
         if !self.visible_parts(&rules).contains(&number) {
             return Ok(None);
         }
-        self.row_with_hidden(table, key)
+        self.unexpired_row(table, &rules, key)
     }
 
     /// Returns a row like [`row`](Self::row), also if its part is hidden; see
@@ -99,19 +107,26 @@ impl WideStore {
     ///
     /// The errors of [`row`](Self::row).
     pub fn row_with_hidden(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
-        let Some(row) = self.row_at(table, key)?.0 else {
+        self.unexpired_row(table, self.rules(table)?.as_ref(), key)
+    }
+
+    fn unexpired_row(&self, table: TableId, rules: &TableRules, key: &[u8]) -> Result<Option<StoredRow>> {
+        let Some(row) = self.row_at(table, rules, key)?.0 else {
             return Ok(None);
         };
-        let expiry = self.expiry(self.rules(table)?.as_ref());
-        let row = expiry.visible_stored(row);
+        let row = self.expiry(rules).visible_stored(row);
         row.map_err(|reason| WideError::Damaged { table, reason })
     }
 
     /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired, and its part
     /// may be hidden.
-    pub(crate) fn row_at(&self, table: TableId, key: &[u8]) -> Result<(Option<StoredRow>, Revision)> {
+    pub(crate) fn row_at(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        key: &[u8],
+    ) -> Result<(Option<StoredRow>, Revision)> {
         let damaged = |reason| WideError::Damaged { table, reason };
-        let rules = self.rules(table)?;
         let number = rules.part_of(key).map_err(damaged)?;
         self.log.check_lease()?;
         loop {
@@ -179,8 +194,14 @@ impl WideStore {
     }
 
     /// Returns the size of a row in its part, in bytes without its key; 0 if the part does not have the row.
-    pub(crate) fn stored_bytes(&self, state: &State, table: TableId, key: &[u8]) -> Result<usize> {
-        let number = self.rules(table)?.part_of(key);
+    pub(crate) fn stored_bytes(
+        &self,
+        state: &State,
+        table: TableId,
+        rules: &TableRules,
+        key: &[u8],
+    ) -> Result<usize> {
+        let number = rules.part_of(key);
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
         let Some(part) = state.parts.get(&(table, number)) else {
             return Ok(0);
@@ -208,9 +229,9 @@ impl WideStore {
         }
     }
 
-    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most `limit.rows_max` rows, and ends after the
-    /// first row that makes it exceed `limit.bytes_max`. If all rows that were read are deleted, the page is empty
-    /// although more rows may follow.
+    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most
+    /// `limit.rows_max` rows, and ends after the first row that makes it exceed `limit.bytes_max`. If all rows that were
+    /// read are deleted, the page is empty although more rows may follow.
     ///
     /// # Errors
     ///
@@ -242,7 +263,7 @@ impl WideStore {
         let rules = self.rules(table)?;
         let visible = self.visible_parts(&rules);
         let parts = *visible.start().max(parts.start())..=*visible.end().min(parts.end());
-        self.unexpired_page(table, &parts, range, direction, limit)
+        self.unexpired_page(table, &rules, &parts, (range, direction, limit))
     }
 
     /// Returns a page like [`page`](Self::page), also with the rows of hidden parts. The build of an index reads them,
@@ -258,19 +279,19 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
-        self.unexpired_page(table, &ALL_PARTS, range, direction, limit)
+        let rules = self.rules(table)?;
+        self.unexpired_page(table, &rules, &ALL_PARTS, (range, direction, limit))
     }
 
     fn unexpired_page(
         &self,
         table: TableId,
+        rules: &TableRules,
         parts: &PartNumbers,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
+        wanted: Wanted<'_>,
     ) -> Result<RowPage> {
-        let expiry = self.expiry(self.rules(table)?.as_ref());
-        let page = self.stored_page(table, parts, range, direction, limit)?;
+        let expiry = self.expiry(rules);
+        let page = self.stored_page(table, rules, parts, wanted)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let row = expiry.visible_stored(row);
@@ -283,17 +304,16 @@ impl WideStore {
     pub(crate) fn stored_page(
         &self,
         table: TableId,
+        rules: &TableRules,
         parts: &PartNumbers,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
+        wanted: Wanted<'_>,
     ) -> Result<RowPage> {
-        let rules = self.rules(table)?;
+        let (range, direction, limit) = wanted;
         let numbers = rules.kept_parts(range, parts);
         self.log.check_lease()?;
         let merge = loop {
             let state = self.state();
-            let merge = self.merged(&state, table, &rules, &numbers, (range, direction, limit))?;
+            let merge = self.merged(&state, table, rules, &numbers, wanted)?;
             if !self.was_flushed_since(&state) {
                 break merge;
             }
@@ -320,7 +340,7 @@ impl WideStore {
         table: TableId,
         rules: &TableRules,
         numbers: &PartNumbers,
-        (range, direction, limit): (&KeyRange, Direction, PageLimit),
+        (range, direction, limit): Wanted<'_>,
     ) -> Result<Merge> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let buffers = state.buffers(table);
@@ -416,11 +436,6 @@ impl WideStore {
         Ok(was_extended)
     }
 }
-
-/// Number and bytes of the rows that are first read from each of several parts, and the growth of each further read.
-const FIRST_ROWS: usize = 16;
-const FIRST_BYTES: usize = 16 << 10;
-const FEED_GROWTH: usize = 4;
 
 /// Returns the number of leading rows that fit a page; `None` if all of them fit.
 fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {

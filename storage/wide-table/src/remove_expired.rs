@@ -51,8 +51,10 @@ impl WideStore {
             end: None,
         };
         let now = self.log.trusted_now().now.nanos();
-        let expiry = Expiry::new(self.rules(table)?.ttl, now.saturating_sub(delay));
-        let page = self.stored_page(table, &ALL_PARTS, &rest, Direction::Ascending, STEP_PAGE)?;
+        let rules = self.rules(table)?;
+        let expiry = Expiry::new(rules.ttl, now.saturating_sub(delay));
+        let wanted = (&rest, Direction::Ascending, STEP_PAGE);
+        let page = self.stored_page(table, &rules, &ALL_PARTS, wanted)?;
         let mut step = RemovalStep {
             rows: page.rows.len() as u64,
             bytes_read: page.rows.iter().map(|row| row.bytes() as u64).sum(),

@@ -22,6 +22,9 @@ use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
 use crate::store::is_base;
 
+/// Table or index of a part, and the number of the part.
+pub(crate) type Place = (TableId, i32);
+
 /// Part of a table, with the content of its manifest row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -79,6 +82,11 @@ impl Part {
     pub(crate) fn number(&self) -> i32 {
         self.detail.number.unwrap_or(WHOLE)
     }
+
+    /// Returns the place of the part among all parts.
+    pub(crate) fn place(&self) -> Place {
+        (self.at.table, self.number())
+    }
 }
 
 impl PartDetail {
@@ -126,8 +134,7 @@ pub(crate) struct State {
     pub(crate) active: Arc<Generation>,
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
-    /// Parts by their table or index and their number.
-    pub(crate) parts: BTreeMap<(TableId, i32), Part>,
+    pub(crate) parts: BTreeMap<Place, Part>,
     /// Number of flushes published since the start.
     pub(crate) flushes: u64,
 }

@@ -21,7 +21,7 @@ use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_DIVIDED, Part, PartDetail, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_DIVIDED, Part, PartDetail, PendingRows, Place, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -57,7 +57,7 @@ pub struct WideReplay(Arc<Mutex<Replayed>>);
 
 #[derive(Debug)]
 struct Replayed {
-    parts: BTreeMap<(TableId, i32), Part>,
+    parts: BTreeMap<Place, Part>,
     active: Generation,
     /// Rules of the tables and indexes that exist.
     tables: Tables,
@@ -134,7 +134,7 @@ pub struct WideStore {
     pub(crate) pending: PendingRows,
     pub(crate) tables: TablesCache,
     /// Parts whose first flush has started and is not published yet.
-    pub(crate) new_parts: Mutex<BTreeMap<(TableId, i32), PartRef>>,
+    pub(crate) new_parts: Mutex<BTreeMap<Place, PartRef>>,
     /// Numbers of the parts that rows were written to, by table. Only of divided tables that were written since the start.
     pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
     /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
@@ -250,10 +250,7 @@ impl WideStore {
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(
-    tables: &Tables,
-    rows: &[ManifestRow],
-) -> Result<BTreeMap<(TableId, i32), Part>, LogError> {
+pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<Place, Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
@@ -276,7 +273,7 @@ pub(crate) fn read_parts(
             tier: Tier::Hot,
         };
         let part = Part { at, detail };
-        parts.insert((table, part.number()), part);
+        parts.insert(part.place(), part);
     }
     Ok(parts)
 }

@@ -289,13 +289,14 @@ impl WideStore {
         unchanged: &[Unchanged],
         seen: &mut Seen,
     ) -> Result<Option<usize>> {
-        let expiry = self.expiry(self.rules(table)?.as_ref());
+        let rules = self.rules(table)?;
+        let expiry = self.expiry(&rules);
         let damaged = |reason| WideError::Damaged { table, reason };
         let mut left = UNCHANGED_ROWS_MAX;
         for (index, required) in unchanged.iter().enumerate() {
             let is_unchanged = match required {
                 Unchanged::Row { key, digest } => {
-                    let (row, revision) = self.row_at(table, key)?;
+                    let (row, revision) = self.row_at(table, &rules, key)?;
                     seen.rows.push((Bytes::copy_from_slice(key), revision));
                     let row = match row {
                         Some(row) => expiry.visible_stored(row).map_err(damaged)?,

@@ -7,12 +7,11 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use roaring::RoaringBitmap;
 use tideline_condition::Subject;
 use tideline_condition::text::{SearchedWords, TextTest, Word, is_word};
-use tideline_model::SearchAnalyzer;
+use tideline_model::{KeyRange, SearchAnalyzer};
 
 use super::{Bound, Bounded, SegmentView, with_value};
 use crate::documents::all_in;
 use crate::mapping::{Keyed, Token, first_name};
-use crate::terms::end_of_prefix;
 
 /// Maximum number of documents with all words of a phrase up to which the word order is verified document by document.
 /// If there are more, every distinct value of the property is tested instead.
@@ -130,7 +129,7 @@ impl SegmentView<'_> {
 
     /// Visits the distinct keys in the terms of a kind. The key is the first name in a term.
     fn each_key(&self, kind: Token, visit: &mut dyn FnMut(&str)) -> tantivy::Result<()> {
-        let end = end_of_prefix(&kind.0);
+        let end = KeyRange::prefix(&kind.0).end;
         let mut next = Some(kind.0);
         while let Some(from) = next.take() {
             let end = end.as_deref().map_or(Unbounded, Excluded);
@@ -139,7 +138,7 @@ impl SegmentView<'_> {
                 && let Some((prefix, name)) = first_name(token)
             {
                 visit(name);
-                next = end_of_prefix(&prefix.0);
+                next = KeyRange::prefix(&prefix.0).end;
             }
         }
         Ok(())

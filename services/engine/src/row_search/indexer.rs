@@ -40,7 +40,7 @@ const BUILD_PAGE: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
-/// What the thread of an index needs.
+/// Input of the thread of an index.
 pub(super) struct Task {
     pub(super) rows: Arc<WideStore>,
     pub(super) folder: PathBuf,

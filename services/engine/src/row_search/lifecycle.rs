@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use tideline_model::{SearchIndexSpec, TableId, TableModel, TableSpec, WideSpec};
+use tideline_model::{SearchIndexSpec, TableId, TableModel, WideSpec};
 use tideline_runtime::{Reservation, SupervisedThread};
 use tideline_wide_table::WideStore;
 
@@ -350,11 +350,6 @@ impl Engine {
         table: &WideTable,
         change: impl FnOnce(&mut Vec<SearchIndexSpec>),
     ) -> Result<()> {
-        let mut spec = TableSpec::clone(&table.table().spec());
-        if let Some(wide) = spec.wide.as_deref_mut() {
-            change(&mut wide.search_indexes);
-        }
-        self.alter_table(table.table().name().as_str(), spec)?;
-        Ok(())
+        self.change_wide(table, |wide| change(&mut wide.search_indexes))
     }
 }

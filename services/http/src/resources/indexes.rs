@@ -18,21 +18,12 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::resources::{Failures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(read, drop_index))
-}
-
-/// Path parameter of the routes for all indexes of a table.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-struct IndexesPath {
-    /// Name of the table, which has the model `wide`
-    #[param(example = "orders")]
-    table: String,
 }
 
 /// Path parameters of the routes for one index.
@@ -50,13 +41,13 @@ struct IndexPath {
 /// List the indexes of a table
 #[utoipa::path(
     get, path = "/v1/tables/{table}/indexes", tag = "rows", operation_id = "list_indexes",
-    params(IndexesPath),
+    params(WideTablePath),
     responses((status = 200, description = "All indexes, in the order of their creation", body = IndexList), Failures)
 )]
 async fn list(
     State(app): State<App>,
     id: RequestId,
-    Path(IndexesPath { table }): Path<IndexesPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<IndexList>> {
     let indexes = app.read(move |engine| {
         let table = engine.wide_table(&table)?;
@@ -80,7 +71,7 @@ async fn list(
 /// of an indexed value removes an entry and writes another.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/indexes", tag = "rows", operation_id = "create_index",
-    params(IndexesPath),
+    params(WideTablePath),
     request_body = CreateIndex,
     responses(
         (status = 201, description = "The new index", body = IndexDetail),
@@ -91,7 +82,7 @@ async fn list(
 async fn create(
     State(app): State<App>,
     id: RequestId,
-    Path(IndexesPath { table }): Path<IndexesPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<CreateIndex>,
 ) -> Result<(StatusCode, Json<IndexDetail>)> {
     let created = app.change(move |engine| {

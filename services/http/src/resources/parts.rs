@@ -2,12 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
 use tideline_engine::model::Timestamp;
 use tideline_engine::parts::TablePart;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::part::{DropParts, PartList, PartView, PartsDropped};
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,21 +13,12 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::resources::{Failures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(drop_parts))
-}
-
-/// Path parameter of the routes for the parts of a table.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-struct PartsPath {
-    /// Name of the table, which has the model `wide`
-    #[param(example = "orders")]
-    table: String,
 }
 
 /// List the parts of a wide table
@@ -38,13 +27,13 @@ struct PartsPath {
 /// tables.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/parts", tag = "rows", operation_id = "list_parts",
-    params(PartsPath),
+    params(WideTablePath),
     responses((status = 200, description = "All parts with rows", body = PartList), Failures)
 )]
 async fn list(
     State(app): State<App>,
     id: RequestId,
-    Path(PartsPath { table }): Path<PartsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<PartList>> {
     let found = app.read(move |engine| {
         let table = engine.wide_table(&table)?;
@@ -63,14 +52,14 @@ async fn list(
 /// cannot be undone. With `preview`, nothing is dropped.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/parts/drop", tag = "rows", operation_id = "drop_parts",
-    params(PartsPath),
+    params(WideTablePath),
     request_body = DropParts,
     responses((status = 200, description = "The dropped parts", body = PartsDropped), Failures)
 )]
 async fn drop_parts(
     State(app): State<App>,
     id: RequestId,
-    Path(PartsPath { table }): Path<PartsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<DropParts>,
 ) -> Result<Json<PartsDropped>> {
     let before = Timestamp::parse_rfc3339(&body.before).ok_or_else(|| {

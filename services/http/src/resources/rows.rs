@@ -50,7 +50,7 @@ use crate::extract::{Json, Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::query::{accepted_format, describe};
-use crate::resources::{Failures, QueryFailures, page_limit};
+use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
 
@@ -74,15 +74,6 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(import::import))
         .routes(routes!(rekey::rekey))
         .routes(routes!(delete))
-}
-
-/// Path parameter of routes for rows.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-struct RowsPath {
-    /// Name of the table, which has the model `wide`
-    #[param(example = "orders")]
-    table: String,
 }
 
 /// Options of a write of rows.
@@ -148,7 +139,7 @@ struct DeleteQuery {
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
     params(
-        RowsPath,
+        WideTablePath,
         WriteQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries; at most 255 bytes")
     ),
@@ -175,7 +166,7 @@ struct DeleteQuery {
 async fn write(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<WriteQuery>,
     request: Request,
 ) -> Result<Response> {
@@ -368,7 +359,7 @@ pub(crate) fn report(
 /// Parquet are tables with the columns of a scan. All four formats omit rows that do not exist.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
-    params(RowsPath, ReadQuery),
+    params(WideTablePath, ReadQuery),
     request_body = GetRows,
     responses(
         (status = 200, description = "The rows", content(
@@ -384,7 +375,7 @@ pub(crate) fn report(
 async fn get(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ReadQuery>,
     headers: HeaderMap,
     Json(request): Json<GetRows>,
@@ -471,7 +462,7 @@ async fn get(
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/scan", tag = "rows", operation_id = "scan_rows",
-    params(RowsPath, ReadQuery),
+    params(WideTablePath, ReadQuery),
     request_body = ScanRows,
     responses(
         (status = 200, description = "A page of rows", content(
@@ -487,7 +478,7 @@ async fn get(
 async fn scan(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ReadQuery>,
     headers: HeaderMap,
     Json(request): Json<ScanRows>,
@@ -613,14 +604,14 @@ fn rows_example() -> &'static str {
 /// can be outside the interval. The same request on the same rows gives the same estimate.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
-    params(RowsPath),
+    params(WideTablePath),
     request_body = CountRows,
     responses((status = 200, description = "The number of rows", body = RowsCounted), Failures)
 )]
 async fn count(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
     let description = describe(id.clone(), &table, "count", &request);
@@ -671,14 +662,14 @@ async fn count(
 /// delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
-    params(RowsPath, DeleteQuery),
+    params(WideTablePath, DeleteQuery),
     request_body = DeleteRows,
     responses((status = 200, description = "The rows are deleted", body = RowsDeleted), Failures)
 )]
 async fn delete(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {

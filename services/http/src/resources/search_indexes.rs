@@ -31,7 +31,7 @@ use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
 use crate::resources::query::describe;
 use crate::resources::rows::{answer, put, put_end, read as read_rows};
-use crate::resources::{Failures, QueryFailures};
+use crate::resources::{Failures, QueryFailures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -39,15 +39,6 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(read, drop_index))
         .routes(routes!(search))
         .routes(routes!(facets))
-}
-
-/// Path parameter of the routes for all search indexes of a table.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-struct TablePath {
-    /// Name of the table, which has the model `wide`
-    #[param(example = "orders")]
-    table: String,
 }
 
 /// Path parameters of the routes for one search index.
@@ -84,13 +75,13 @@ struct CreateQuery {
 /// List the search indexes of a table
 #[utoipa::path(
     get, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "list_search_indexes",
-    params(TablePath),
+    params(WideTablePath),
     responses((status = 200, description = "All search indexes", body = SearchIndexList), Failures)
 )]
 async fn list(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<SearchIndexList>> {
     let found = app.read(move |engine| {
         let table = engine.wide_table(&table)?;
@@ -114,7 +105,7 @@ async fn list(
 /// one is complete.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "create_search_index",
-    params(TablePath, CreateQuery),
+    params(WideTablePath, CreateQuery),
     request_body = CreateSearchIndex,
     responses(
         (status = 201, description = "The new search index", body = SearchIndexDetail),
@@ -125,7 +116,7 @@ async fn list(
 async fn create(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<CreateQuery>,
     JsonBody(body): JsonBody<CreateSearchIndex>,
 ) -> Result<(StatusCode, Json<SearchIndexDetail>)> {
@@ -190,14 +181,14 @@ async fn drop_index(
 /// Finds rows by a condition on the columns of a search index, in any order. The page tokens survive restarts.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/search", tag = "rows", operation_id = "search_rows",
-    params(TablePath, SearchQuery),
+    params(WideTablePath, SearchQuery),
     request_body = SearchRows,
     responses((status = 200, description = "A page of rows", body = RowsSearched), QueryFailures)
 )]
 async fn search(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<SearchQuery>,
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
@@ -248,14 +239,14 @@ async fn search(
 /// can be divided further by the next key.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/facets", tag = "rows", operation_id = "facet_rows",
-    params(TablePath),
+    params(WideTablePath),
     request_body = FacetRows,
     responses((status = 200, description = "The counts", body = RowFacetList), Failures)
 )]
 async fn facets(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(request): JsonBody<FacetRows>,
 ) -> Result<Json<RowFacetList>> {
     let description = describe(id.clone(), &table, "facet_rows", &request);

@@ -105,7 +105,7 @@ impl KeyLayout {
         let last = match &range.end {
             Some(end) => match end.strip_prefix(prefix) {
                 Some(last) => Some(last),
-                None if is_successor(prefix, end) => None,
+                None if KeyRange::prefix(prefix).end.as_ref() == Some(end) => None,
                 None => return ALL,
             },
             None if prefix.is_empty() => None,
@@ -179,17 +179,6 @@ fn time_bound(order: ColumnOrder, bytes: &[u8]) -> i64 {
     let length = bytes.len().min(8);
     whole[..length].copy_from_slice(&bytes[..length]);
     from_ordered_i64(whole.map(|byte| byte ^ order.mask()))
-}
-
-/// Returns true if `end` is the first key after all keys that begin with `prefix`.
-fn is_successor(prefix: &[u8], end: &[u8]) -> bool {
-    let Some((last, before)) = end.split_last() else {
-        return false;
-    };
-    prefix.len() >= end.len()
-        && prefix.starts_with(before)
-        && prefix[before.len()].checked_add(1) == Some(*last)
-        && prefix[end.len()..].iter().all(|byte| *byte == u8::MAX)
 }
 
 impl StoredKeyColumn {

@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{TableId, Timestamp};
@@ -18,7 +17,7 @@ use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::Change;
 use crate::error::{Result, WideError};
 use crate::expiry::Expiry;
-use crate::index::{Index, changes_of};
+use crate::index::changes_of;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::store::WideStore;
 use crate::tables::TableRules;
@@ -41,8 +40,6 @@ impl WideStore {
         let mut deciding = Deciding {
             store: self,
             table,
-            versions_max: rules.versions_max,
-            indexes: &rules.indexes,
             expiry: self.expiry(&rules),
             visible: self.visible_parts(&rules),
             rules: &rules,
@@ -130,9 +127,6 @@ enum Evaluated {
 struct Deciding<'s> {
     store: &'s WideStore,
     table: TableId,
-    versions_max: usize,
-    /// Indexes of the table.
-    indexes: &'s [Arc<Index>],
     /// Expiry of the rows at the time of the decision.
     expiry: Expiry,
     rules: &'s TableRules,
@@ -215,7 +209,7 @@ impl Deciding<'_> {
         let mut out = Vec::new();
         codec::encode(&mutation, &mut out);
         let time = mutation.time;
-        let after = applied(stored.clone(), mutation, self.versions_max);
+        let after = applied(stored.clone(), mutation, self.rules.versions_max);
         if let Some(after) = &after {
             let mut stored = Vec::new();
             codec::encode(after, &mut stored);
@@ -223,7 +217,13 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
-        let index_changes = changes_of(self.indexes, &write.key, stored.as_ref(), after.as_ref(), time);
+        let index_changes = changes_of(
+            &self.rules.indexes,
+            &write.key,
+            stored.as_ref(),
+            after.as_ref(),
+            time,
+        );
         let index_changes = match index_changes {
             Ok(changes) => changes,
             Err(reason) => return Ok((RowOutcome::Refused(Refused::NotIndexable(reason)), None)),
@@ -246,7 +246,7 @@ impl Deciding<'_> {
 
     /// Returns the mutation of a write that does not depend on its row; `None` if it depends on the row.
     fn simple<'w>(&self, write: &RowWrite<'w>) -> Option<Mutation<'w>> {
-        if write.condition.is_some() || write.image != Image::None || !self.indexes.is_empty() {
+        if write.condition.is_some() || write.image != Image::None || !self.rules.indexes.is_empty() {
             return None;
         }
         match &write.action {
@@ -267,13 +267,13 @@ impl Deciding<'_> {
         let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
         let (row, column) = self.largest;
         // If one version is kept, a column is only as large as its newest value, so its size is not checked here.
-        if self.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
+        if self.rules.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
             return Ok(false);
         }
         if row + added <= ROW_BYTES_MAX / 2 {
             return Ok(true);
         }
-        let stored = self.store.stored_bytes(&state, self.table, key)?;
+        let stored = self.store.stored_bytes(&state, self.table, self.rules, key)?;
         Ok(stored + added <= ROW_BYTES_MAX / 2)
     }
 
@@ -286,13 +286,13 @@ impl Deciding<'_> {
         let owned = |bytes: &Bytes| codec::decode(bytes).map(Mutation::into_owned).map_err(damaged);
         match self.rows.get(key) {
             Some(Evaluated::Row(row)) => return Ok(row.clone()),
-            Some(Evaluated::Mutation(bytes)) => return Ok(owned(bytes)?.on_nothing(self.versions_max)),
+            Some(Evaluated::Mutation(bytes)) => return Ok(owned(bytes)?.on_nothing(self.rules.versions_max)),
             None => {}
         }
-        let (row, revision) = self.store.row_at(self.table, key)?;
+        let (row, revision) = self.store.row_at(self.table, self.rules, key)?;
         let mut row = row.map(|row| owned(row.encoded())).transpose()?;
         if let Some(update) = self.updates.remove(key) {
-            row = applied(row, owned(&update)?, self.versions_max);
+            row = applied(row, owned(&update)?, self.rules.versions_max);
         }
         self.seen.rows.push((key.clone(), revision));
         self.rows.insert(key.clone(), Evaluated::Row(row.clone()));

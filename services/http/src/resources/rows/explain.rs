@@ -7,13 +7,13 @@ use axum::extract::State;
 use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
 use tideline_rows::explain::explain as explain_rows;
 
-use super::{RowsPath, answer};
+use super::answer;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::resources::Failures;
 use crate::resources::query::describe;
+use crate::resources::{Failures, WideTablePath};
 
 /// Explain a read of rows
 ///
@@ -25,14 +25,14 @@ use crate::resources::query::describe;
 /// if `allow_scan` is not set.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/explain", tag = "rows", operation_id = "explain_rows",
-    params(RowsPath),
+    params(WideTablePath),
     request_body = ExplainRows,
     responses((status = 200, description = "The explanation", body = RowsExplained), Failures)
 )]
 pub(super) async fn explain(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<ExplainRows>,
 ) -> Result<JsonResponse<RowsExplained>> {
     let description = describe(id.clone(), &table, "explain", &request);

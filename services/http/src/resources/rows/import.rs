@@ -22,14 +22,14 @@ use tideline_rows::import::{
 use tideline_rows::{RowsError, WriteSettings};
 use utoipa::IntoParams;
 
-use super::{NDJSON, RowsPath, columnar_example};
+use super::{NDJSON, columnar_example};
 use crate::app::{App, Waiting, blocking};
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
-use crate::resources::Failures;
+use crate::resources::{Failures, WideTablePath};
 
 /// Maximum number of unwritten records that a response lists.
 const LISTED_MAX: u64 = 10_000;
@@ -91,7 +91,7 @@ impl AsRef<[u8]> for Whole {
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/import", tag = "rows", operation_id = "import_rows",
     params(
-        RowsPath,
+        WideTablePath,
         ImportQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries; at most 240 bytes")
     ),
@@ -119,7 +119,7 @@ impl AsRef<[u8]> for Whole {
 pub(super) async fn import(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ImportQuery>,
     request: Request,
 ) -> Result<Response> {

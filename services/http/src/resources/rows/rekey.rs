@@ -13,14 +13,13 @@ use tideline_rows::rekey::{Rekey, RekeyProgress};
 use tideline_scheduler::Job;
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 
-use super::RowsPath;
 use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::requested;
-use crate::resources::Failures;
 use crate::resources::jobs::{detail, done};
+use crate::resources::{Failures, WideTablePath};
 
 /// Copy rows into a table with another key
 ///
@@ -32,7 +31,7 @@ use crate::resources::jobs::{detail, done};
 /// again when all clients write into the target only.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
-    params(RowsPath),
+    params(WideTablePath),
     request_body = RekeyRows,
     responses(
         (status = 200, description = "The job, which has ended", body = JobDetail),
@@ -44,7 +43,7 @@ use crate::resources::jobs::{detail, done};
 pub(super) async fn rekey(
     State(app): State<App>,
     id: RequestId,
-    Path(RowsPath { table }): Path<RowsPath>,
+    Path(WideTablePath { table }): Path<WideTablePath>,
     Json(RekeyRows { into, merge, wait }): Json<RekeyRows>,
 ) -> Result<(StatusCode, JsonResponse<JobDetail>)> {
     let permit = app.requested_jobs.take(current_client()).await?;
