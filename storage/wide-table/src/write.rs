@@ -290,7 +290,7 @@ impl WideStore {
         seen: &mut Seen,
     ) -> Result<Option<usize>> {
         let rules = self.rules(table)?;
-        let expiry = self.expiry(&rules);
+        let (expiry, visible) = (self.expiry(&rules), self.visible_parts(&rules));
         let damaged = |reason| WideError::Damaged { table, reason };
         let mut left = UNCHANGED_ROWS_MAX;
         for (index, required) in unchanged.iter().enumerate() {
@@ -298,7 +298,8 @@ impl WideStore {
                 Unchanged::Row { key, digest } => {
                     let (row, revision) = self.row_at(table, &rules, key)?;
                     seen.rows.push((Bytes::copy_from_slice(key), revision));
-                    let row = match row {
+                    let is_visible = visible.contains(&rules.part_of(key).map_err(damaged)?);
+                    let row = match row.filter(|_| is_visible) {
                         Some(row) => expiry.visible_stored(row).map_err(damaged)?,
                         None => None,
                     };
