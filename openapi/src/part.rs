@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::tier::Tier;
+
 /// Part of a wide table that is divided by time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "visible": true
+    "name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "tier": "hot",
+    "writable": true, "visible": true
 }))]
 pub struct PartView {
     /// Name: the day, the ISO week or the month.
@@ -15,6 +18,10 @@ pub struct PartView {
     pub start: String,
     /// First time after the part, RFC 3339.
     pub end: String,
+    /// Tier that stores the part: `hot` or `cold`; `null` if its rows are only in the row buffer.
+    pub tier: Option<Tier>,
+    /// False if rows of the part cannot be written any more, because the part is too old.
+    pub writable: bool,
     /// False if the part is older than parts are kept: its rows are hidden, and it is dropped later.
     pub visible: bool,
 }

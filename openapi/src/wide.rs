@@ -55,7 +55,7 @@ pub struct WideSettings {
     /// Unit in which data expires: whole rows or single versions. Default `row`.
     #[serde(default)]
     pub ttl_of: TtlOf,
-    /// Division of the table into parts by time. It cannot be changed, except for `keep`. Default: no division.
+    /// Division of the table into parts by time. `by` and `every` cannot be changed. Default: no division.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSettings>,
 }
@@ -74,16 +74,46 @@ pub struct PartsSettings {
     /// parts are kept until they are dropped on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<DurationText>,
+    /// Minimum time for which a part stays in the hot tier after its end. A job moves older parts to the cold tier, with
+    /// their entries in secondary indexes. Default: parts stay in the hot tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<DurationText>,
+    /// Minimum time for which rows of a part can be written after its end. Later writes and deletes are refused. Default:
+    /// rows of every part can be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writable: Option<DurationText>,
 }
 
-/// Changes of the division into parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Changes of the division into parts. Members that are left out stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartsChanges {
     /// Minimum time for which a part is kept after its end; `null` = until it is dropped on request. If the time is
     /// extended, hidden parts that were not dropped yet are visible again.
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub keep: Option<DurationText>,
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub keep: Option<Option<DurationText>>,
+    /// Minimum time for which a part stays in the hot tier after its end; `null` = for ever. Parts in the cold tier do not
+    /// move back.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub hot: Option<Option<DurationText>>,
+    /// Minimum time for which rows of a part can be written after its end; `null` = always.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub writable: Option<Option<DurationText>>,
 }
 
 /// Unit in which data expires.
@@ -367,6 +397,8 @@ impl WideSettings {
                 by: parts.by,
                 every: parts.every,
                 keep: parts.keep.map(|DurationText(nanos)| nanos),
+                hot: parts.hot.map(|DurationText(nanos)| nanos),
+                writable: parts.writable.map(|DurationText(nanos)| nanos),
                 first: i32::MIN,
             }),
         })
@@ -405,13 +437,25 @@ impl WideChanges {
             (None, _) => {}
         }
         match (self.parts, &mut spec.parts) {
-            (Some(PartsChanges { keep }), Some(parts)) => {
-                parts.keep = keep.map(|DurationText(nanos)| nanos);
-            }
+            (Some(changes), Some(parts)) => changes.apply_to(parts),
             (Some(_), None) => return Err("wide.parts: the table is not divided into parts".to_owned()),
             (None, _) => {}
         }
         Ok(())
+    }
+}
+
+impl PartsChanges {
+    fn apply_to(self, parts: &mut PartsSpec) {
+        for (change, setting) in [
+            (self.keep, &mut parts.keep),
+            (self.hot, &mut parts.hot),
+            (self.writable, &mut parts.writable),
+        ] {
+            if let Some(change) = change {
+                *setting = change.map(|DurationText(nanos)| nanos);
+            }
+        }
     }
 }
 
@@ -429,6 +473,8 @@ impl From<&WideSpec> for WideView {
                 by: parts.by.clone(),
                 every: parts.every,
                 keep: parts.keep.map(DurationText),
+                hot: parts.hot.map(DurationText),
+                writable: parts.writable.map(DurationText),
             }),
         }
     }

@@ -218,7 +218,7 @@ impl EngineError {
             Self::Catalog(error) => catalog_kind(error),
             Self::Search(error) => search_kind(error),
             Self::Rows(WideError::Contended { .. }) => ErrorKind::Overloaded,
-            Self::Rows(WideError::NotIndexable { .. }) => ErrorKind::Invalid,
+            Self::Rows(WideError::NotIndexable { .. } | WideError::PartClosed { .. }) => ErrorKind::Invalid,
             Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::Forbidden(_) => ErrorKind::Forbidden,

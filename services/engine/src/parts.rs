@@ -1,11 +1,15 @@
-//! Parts of wide tables: listed, dropped on request, and dropped when they are older than they are kept.
+//! Parts of wide tables: listed, moved between tiers, dropped on request, and dropped when they are older than they are
+//! kept.
 //!
 //! A drop changes one number in the settings of the table. The rows of earlier parts are invisible at once, and their
 //! bytes are freed soon after, without reading the rows.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
 use tideline_key_codec::layout::Ranges;
-use tideline_model::{PartPeriod, PartsSpec, TableId, Timestamp};
-use tideline_wide_table::PartNumbers;
+use tideline_model::{PartPeriod, PartsSpec, TableId, TableName, Tier, Timestamp};
+use tideline_wide_table::{MoveEnd, MoveProgress, PartInTier, PartNumbers, StoredPart};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -24,17 +28,41 @@ pub struct TablePart {
     pub end: Timestamp,
     /// True if reads cover the part. Otherwise it is older than parts are kept, and is dropped later.
     pub is_visible: bool,
+    /// True if rows of the part can be written.
+    pub is_writable: bool,
+    /// Tier that stores the part; `None` if its rows are only in the row buffer.
+    pub tier: Option<Tier>,
 }
 
 impl TablePart {
-    fn new(every: PartPeriod, number: i32, is_visible: bool) -> Self {
+    fn new(every: PartPeriod, part: &StoredPart) -> Self {
+        let StoredPart { number, .. } = *part;
         Self {
             name: every.part_name(number),
             start: Timestamp::from_nanos_clamped(every.start_of(number)),
             end: Timestamp::from_nanos_clamped(every.start_of(number.saturating_add(1))),
-            is_visible,
+            is_visible: part.is_visible,
+            is_writable: part.is_writable,
+            tier: part.tier,
         }
     }
+}
+
+/// Part of a table that is old enough for the cold tier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DuePart {
+    /// Table of the part.
+    pub table: TableId,
+    /// Name of the table.
+    pub table_name: TableName,
+    /// Number of the part.
+    pub number: i32,
+    /// Name of the part.
+    pub name: String,
+    /// Age at which parts of the table leave the hot tier, in nanoseconds.
+    pub hot: i64,
+    /// Time at which the part became due, nanoseconds since the epoch.
+    pub since: i64,
 }
 
 impl Engine {
@@ -49,7 +77,7 @@ impl Engine {
             return Ok(Vec::new());
         };
         let stored = self.rows.parts(table.table().points().id())?.into_iter();
-        let parts = stored.map(|part| TablePart::new(every, part.number, part.is_visible));
+        let parts = stored.map(|part| TablePart::new(every, &part));
         Ok(parts.collect())
     }
 
@@ -136,6 +164,76 @@ impl Engine {
             self.keep_parts_from(&table, first)?;
         }
         Ok(dropped as u64)
+    }
+
+    /// Returns the parts in the hot tier that are old enough for the cold one, the oldest part of each table first. A part
+    /// is also due if only its entries in a secondary index are in the hot tier. `now` is the trusted time.
+    pub fn due_parts(&self, now: i64) -> Vec<DuePart> {
+        let mut due = Vec::new();
+        for table in self.tables() {
+            let spec = table.spec();
+            let Some(wide) = &spec.wide else { continue };
+            let Some((parts, hot)) = wide.parts.as_ref().and_then(|parts| Some((parts, parts.hot?))) else {
+                continue;
+            };
+            let first = parts.hot_from(now);
+            let id = table.points().id();
+            let ids = wide.indexes.iter().map(|index| TableId(index.id));
+            let stored = ids.chain([id]).flat_map(|id| self.rows.parts_in_tiers(id));
+            let is_due = |part: &PartInTier| part.tier == Tier::Hot && part.number < first;
+            let numbers: BTreeSet<i32> = stored.filter(is_due).map(|part| part.number).collect();
+            due.extend(numbers.into_iter().map(|number| DuePart {
+                table: id,
+                table_name: table.name().clone(),
+                number,
+                name: parts.every.part_name(number),
+                hot,
+                since: parts.every.start_of(number.saturating_add(1)).saturating_add(hot),
+            }));
+        }
+        due
+    }
+
+    /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Reads and
+    /// writes go on. Calls `proceed` after each some megabytes, with the work of the move so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`WideStore::move_part`](tideline_wide_table::WideStore::move_part). The table or some of its
+    /// indexes may have moved; a repeated move continues with the others.
+    pub fn move_table_part(
+        &self,
+        table: TableId,
+        number: i32,
+        tier: Tier,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<MoveEnd> {
+        let tables = self.tables();
+        let Some(found) = tables.iter().find(|found| found.points().id() == table) else {
+            return Ok(MoveEnd::Gone);
+        };
+        let spec = found.spec();
+        let indexes = spec.wide.iter().flat_map(|wide| &wide.indexes);
+        let mut done = MoveProgress::default();
+        let mut end = MoveEnd::Gone;
+        for table in indexes.map(|index| TableId(index.id)).chain([table]) {
+            let sum = |work: &MoveProgress| MoveProgress {
+                values: done.values + work.values,
+                bytes: done.bytes + work.bytes,
+            };
+            let part = PartInTier { table, number, tier };
+            match self.rows.move_part(part, &mut |work| proceed(&sum(work)))? {
+                MoveEnd::Moved(work) => {
+                    done = sum(&work);
+                    end = MoveEnd::Moved(done);
+                }
+                MoveEnd::Gone => {}
+                MoveEnd::Stopped => return Ok(MoveEnd::Stopped),
+                MoveEnd::Busy => return Ok(MoveEnd::Busy),
+            }
+        }
+        self.store.log().notify_flusher();
+        Ok(end)
     }
 
     /// Returns true if a table exists whose rows or cells expire.

@@ -15,9 +15,9 @@ use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
-    Condition as RowCondition, Image, Increment, Mutation, PARTS_MAX, PartNumbers, ROW_BYTES_MAX,
-    RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged,
-    Update, Version, WideStats, WideTableStats, Written,
+    Condition as RowCondition, Image, Increment, MoveEnd, MoveProgress, Mutation, PARTS_MAX, PartNumbers,
+    ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
+    UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 
@@ -182,6 +182,7 @@ impl Engine {
         let options = WriteOptions {
             durability: options.durability.unwrap_or(table.table().spec().durability),
             unchanged: options.unchanged.clone(),
+            is_removal: false,
         };
         if table.layout().generated().is_some() {
             return rows.write_generated(threads, id, make, &options, &remember);
@@ -214,7 +215,7 @@ impl Engine {
         }
         let options = WriteOptions {
             durability: durability.unwrap_or(table.table().spec().durability),
-            unchanged: Vec::new(),
+            ..WriteOptions::default()
         };
         let writes = make(&mut || self.next_version())?;
         let id = table.table().points().id();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyKind;
+use tideline_model::time::format_duration;
 use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec};
 use tideline_wide_table::{ColumnName, Index};
 
@@ -264,8 +265,27 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let Some(parts) = &wide.parts else {
         return Ok(());
     };
-    if parts.keep.is_some_and(|keep| keep <= 0) {
-        return refuse("parts.keep must be longer than 0s; omit it to keep all parts".into());
+    for (name, age, otherwise) in [
+        ("keep", parts.keep, "keep all parts"),
+        ("hot", parts.hot, "keep all parts in the hot tier"),
+        ("writable", parts.writable, "write to all parts"),
+    ] {
+        if age.is_some_and(|age| age <= 0) {
+            return refuse(format!(
+                "parts.{name} must be longer than 0s; omit it to {otherwise}"
+            ));
+        }
+    }
+    for (name, age) in [("hot", parts.hot), ("writable", parts.writable)] {
+        if let (Some(age), Some(keep)) = (age, parts.keep)
+            && age >= keep
+        {
+            return refuse(format!(
+                "parts.{name} is {}, which is not below parts.keep, {}: parts are dropped before",
+                format_duration(age),
+                format_duration(keep)
+            ));
+        }
     }
     let layout = KeyLayout::new(&wide.key, true).map_err(|error| EngineError::Invalid(error.to_string()))?;
     if layout.time_column(&parts.by).is_some() {

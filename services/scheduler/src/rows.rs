@@ -1,4 +1,4 @@
-//! Maintenance of wide tables: builds of secondary indexes, removal of expired rows.
+//! Maintenance of wide tables: builds of secondary indexes, moves of parts, removal of expired rows.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -8,8 +8,10 @@ use std::sync::Arc;
 use tideline_engine::Engine;
 use tideline_engine::expired_rows::RemovalProgress;
 use tideline_engine::indexes::{BuildEnd, BuildProgress, BuildingIndex};
-use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
-use tideline_engine::model::{JobKind, TableId, TableModel};
+use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
+use tideline_engine::model::{JobKind, TableId, TableModel, Tier};
+use tideline_engine::parts::DuePart;
+use tideline_engine::rows::{MoveEnd, MoveProgress};
 
 use crate::maintenance::{
     Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot, Survey, TableState,
@@ -27,6 +29,8 @@ pub struct Rows {
 struct RowsSurvey {
     tables: Vec<TableState>,
     building: Vec<BuildingIndex>,
+    /// Parts that are old enough for the cold tier.
+    due: Vec<DuePart>,
     /// Tables whose data expires or whose parts are dropped, with the shorter of these times in nanoseconds.
     expiring: Vec<(TableId, i64)>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
@@ -97,6 +101,44 @@ impl Rows {
     }
 }
 
+impl Rows {
+    /// Moves the part of the work into the cold tier.
+    fn migrate(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+        let slot = work.slot.and_then(|slot| i32::try_from(slot.index).ok());
+        let (Some(table), Some(number)) = (work.table, slot) else {
+            return Err(WorkError::Overtaken("the work has no part".to_owned()));
+        };
+        let mut step = |progress: &MoveProgress| -> ControlFlow<()> { run.step(&cost_of_move(progress)) };
+        match self
+            .engine
+            .move_table_part(table, number, Tier::Cold, &mut step)?
+        {
+            MoveEnd::Moved(progress) => {
+                run.part_done(&cost_of_move(&progress));
+                Ok(Outcome::done(format!(
+                    "{} stored values with {} bytes moved into the cold tier",
+                    progress.values, progress.bytes
+                )))
+            }
+            MoveEnd::Stopped => Err(WorkError::GivenUp),
+            MoveEnd::Gone => Err(WorkError::Overtaken(
+                "the part was dropped, or is in the cold tier already".to_owned(),
+            )),
+            MoveEnd::Busy => Err(WorkError::Failed(
+                "the part is being written faster than it is copied".to_owned(),
+            )),
+        }
+    }
+}
+
+fn cost_of_move(progress: &MoveProgress) -> JobCost {
+    JobCost {
+        bytes_read: progress.bytes,
+        bytes_written: progress.bytes,
+        ..JobCost::default()
+    }
+}
+
 fn cost_of(progress: &BuildProgress) -> JobCost {
     JobCost {
         bytes_read: progress.bytes_read,
@@ -142,6 +184,10 @@ impl Maintenance for Rows {
             tables: tables.iter().map(state).collect(),
             building: self.engine.building_indexes(),
             expiring: tables.iter().filter_map(expiring).collect(),
+            due: match now.doubt {
+                None => self.engine.due_parts(now.now.nanos()),
+                Some(_) => Vec::new(),
+            },
             now: now.doubt.is_none().then(|| now.now.nanos()),
         })
     }
@@ -149,6 +195,7 @@ impl Maintenance for Rows {
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         match work.kind {
             JobKind::BuildIndex => self.build(work, run),
+            JobKind::Migrate => self.migrate(work, run),
             JobKind::RemoveExpired => self.remove_expired(work, run),
             kind => Err(WorkError::Overtaken(format!(
                 "wide tables have no jobs of the kind {}",
@@ -189,6 +236,25 @@ impl Survey for RowsSurvey {
             })
         };
         let mut planned: Vec<Planned> = self.building.iter().filter_map(work).collect();
+        planned.extend(self.due.iter().map(|part| Planned {
+            slot: Some(Slot {
+                level: 1,
+                index: i64::from(part.number),
+            }),
+            tier: Tier::Cold,
+            at: Some(part.since),
+            urgency: Urgency::Moves,
+            ..Planned::new(
+                TableModel::Wide,
+                JobKind::Migrate,
+                Some(part.table),
+                format!(
+                    "part {} ended more than {} ago",
+                    part.name,
+                    format_duration(part.hot)
+                ),
+            )
+        }));
         for (table, ttl) in &self.expiring {
             let every = (ttl / REMOVALS_PER_TTL).clamp(*REMOVAL_EVERY.start(), *REMOVAL_EVERY.end());
             let served = served.get(&(*table, JobKind::RemoveExpired)).copied();

@@ -170,8 +170,14 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
     if let Some(parts) = &rows.parts {
         settings.push(format!("PARTS_BY = {}", quoted(&parts.by)));
         settings.push(format!("PARTS_EVERY = '{}'", parts.every));
-        if let Some(keep) = parts.keep {
-            settings.push(format!("PARTS_KEEP = '{}'", format_duration(keep)));
+        for (name, age) in [
+            ("PARTS_KEEP", parts.keep),
+            ("PARTS_HOT", parts.hot),
+            ("PARTS_WRITABLE", parts.writable),
+        ] {
+            if let Some(age) = age {
+                settings.push(format!("{name} = '{}'", format_duration(age)));
+            }
         }
     }
     if spec.durability == Durability::Buffered {

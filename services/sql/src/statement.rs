@@ -256,6 +256,10 @@ pub struct TableOptions {
     pub parts_every: Option<PartPeriod>,
     /// `PARTS_KEEP` in nanoseconds; the inner `None` = parts are kept until they are dropped.
     pub parts_keep: Option<Option<i64>>,
+    /// `PARTS_HOT` in nanoseconds; the inner `None` = parts stay in the hot tier.
+    pub parts_hot: Option<Option<i64>>,
+    /// `PARTS_WRITABLE` in nanoseconds; the inner `None` = rows of every part can be written.
+    pub parts_writable: Option<Option<i64>>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

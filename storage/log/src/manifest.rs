@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest as StoredManifest, ManifestChange, ManifestKind, ManifestRow};
 use tideline_key_codec::table_name;
-use tideline_model::{SequenceNumber, TableId, TableName, TableSpec};
+use tideline_model::{PartsSpec, SequenceNumber, TableId, TableName, TableSpec};
 
 use crate::error::{LogError, Result};
 
@@ -188,8 +188,8 @@ impl Default for Cursor {
     }
 }
 
-/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`] and
-/// [`FORMAT_PARTS`]. This build reads formats 1 to 9.
+/// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
+/// [`FORMAT_PARTS`] and [`FORMAT_PART_AGES`]. This build reads formats 1 to 10.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -208,6 +208,9 @@ pub const FORMAT_SEARCH: u8 = 8;
 /// Format number of the row of a wide table that is divided into parts. A build of format 8 would read one of the parts
 /// only.
 pub const FORMAT_PARTS: u8 = 9;
+/// Format number of the row of a wide table whose parts have ages beside that of their keeping. A build of format 9 would
+/// write to parts that are closed.
+pub const FORMAT_PART_AGES: u8 = 10;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -284,6 +287,7 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let format = match &table.spec.wide {
+        Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::has_ages) => FORMAT_PART_AGES,
         Some(wide) if wide.parts.is_some() => FORMAT_PARTS,
         Some(wide) if !wide.search_indexes.is_empty() => FORMAT_SEARCH,
         Some(wide) if !wide.indexes.is_empty() || wide.ttl.is_some() => FORMAT_INDEXES,
@@ -328,7 +332,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_PARTS).contains(&version.format) {
+    if !(1..=FORMAT_PART_AGES).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

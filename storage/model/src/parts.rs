@@ -20,6 +20,12 @@ pub struct PartsSpec {
     /// parts are hidden, and dropped some time later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<i64>,
+    /// Minimum time in nanoseconds for which a part stays in the hot tier after its end; `None` = for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<i64>,
+    /// Minimum time in nanoseconds for which rows of a part can be written after its end; `None` = always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writable: Option<i64>,
     /// Number of the first part that was not dropped. Rows of earlier parts are refused.
     #[serde(default = "first_of_all", skip_serializing_if = "is_first_of_all")]
     pub first: i32,
@@ -38,10 +44,27 @@ impl PartsSpec {
     /// Returns the number of the first part that is visible at a time: the first one that was not dropped, and whose end
     /// is less than `keep` ago.
     pub fn visible_from(&self, now: i64) -> i32 {
-        let kept = self
-            .keep
-            .map_or(i32::MIN, |keep| self.every.number_of(now.saturating_sub(keep)));
-        kept.max(self.first)
+        self.first_within(self.keep, now).max(self.first)
+    }
+
+    /// Returns true if an age other than `keep` is set.
+    pub fn has_ages(&self) -> bool {
+        self.hot.is_some() || self.writable.is_some()
+    }
+
+    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago.
+    pub fn writable_from(&self, now: i64) -> i32 {
+        self.first_within(self.writable, now)
+    }
+
+    /// Returns the number of the first part that stays in the hot tier at a time, because its end is less than `hot` ago.
+    pub fn hot_from(&self, now: i64) -> i32 {
+        self.first_within(self.hot, now)
+    }
+
+    /// Returns the number of the first part whose end is less than an age ago.
+    fn first_within(&self, age: Option<i64>, now: i64) -> i32 {
+        age.map_or(i32::MIN, |age| self.every.number_of(now.saturating_sub(age)))
     }
 }
 
@@ -224,6 +247,8 @@ mod tests {
             by: "at".to_owned(),
             every: PartPeriod::Month,
             keep: Some(30 * NANOS_PER_DAY),
+            hot: None,
+            writable: None,
             first: i32::MIN,
         };
         let october = spec.every.number_of(nanos("2026-10-15T00:00:00Z"));

@@ -42,7 +42,7 @@ impl WideStore {
     /// The errors of the log.
     pub fn settle_writes(self: &Arc<Self>, threads: &LogThreads, table: TableId) -> Result<()> {
         until_current(|| {
-            let seen = Seen::of_indexes(self.rules(table)?.index_ids().collect());
+            let seen = Seen::of_indexes(self, self.rules(table)?.index_ids().collect());
             let entry = Entry {
                 table,
                 request: None,
@@ -79,7 +79,7 @@ impl WideStore {
             rules.check(table)?;
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;
             let mut step = BuildStep::done();
-            let mut seen = Seen::of_indexes(rules.index_ids().collect());
+            let mut seen = Seen::of_indexes(self, rules.index_ids().collect());
             let mut puts = Vec::with_capacity(page.rows.len());
             for row in page.rows {
                 step.rows += 1;

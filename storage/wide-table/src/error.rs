@@ -2,7 +2,7 @@
 
 use tideline_backend::BackendError;
 use tideline_log::LogError;
-use tideline_model::TableId;
+use tideline_model::{TableId, Timestamp};
 
 /// Reason why stored bytes cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,16 @@ pub enum WideError {
         table: TableId,
         /// Reason, with the name of the index.
         reason: String,
+    },
+    /// A delete reaches into a part whose rows cannot be written any more.
+    #[error(
+        "table {table}: the delete reaches into parts before {before}, which are closed for writes; limit its range to later times"
+    )]
+    PartClosed {
+        /// The table.
+        table: TableId,
+        /// First time of the parts whose rows can be written.
+        before: Timestamp,
     },
     /// The caller ended the operation before it was complete.
     #[error("the operation was ended before it was complete")]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tideline_backend::{
     Direction, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
 };
-use tideline_model::{Durability, KeyRange};
+use tideline_model::KeyRange;
 use tideline_wire::varint;
 
 use crate::codec;
@@ -234,13 +234,7 @@ impl WideStore {
     }
 
     fn change_fragments(&self, part: PartRef, changes: &[RowChange]) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let stamp = self.log.stamps().next()?;
-        let partition = Partition::part(part, FRAGMENTS_BUCKET);
-        let backend = self.log.backend();
-        Ok(backend.write(partition, changes, stamp, Durability::Buffered)?)
+        self.change_part(part, FRAGMENTS_BUCKET, changes)
     }
 
     fn scan_fragments(

@@ -17,6 +17,7 @@ use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, RECORD, WHOLE};
 use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
+use crate::moves::Flushing;
 use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, Place, State};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
@@ -26,7 +27,7 @@ const PARTS_PER_EDIT: usize = 400;
 
 impl WideStore {
     /// Replaces the state with a changed copy.
-    fn change_state(&self, change: impl FnOnce(&mut State)) {
+    pub(crate) fn change_state(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.write();
         let mut changed = State::clone(&state);
         change(&mut changed);
@@ -158,6 +159,7 @@ impl LogModel for WideModel {
 
     fn flush(&self, end: SequenceNumber) -> std::result::Result<Option<Box<dyn Flushed>>, ModelError> {
         let store = &self.0;
+        let flushing = store.begin_flush();
         let state = store.state();
         let (mut parts, mut stale) = (BTreeMap::<Place, Part>::new(), Vec::new());
         let mut unpublished = BTreeSet::new();
@@ -194,6 +196,7 @@ impl LogModel for WideModel {
         let parts = parts.into_values().collect();
         Ok(Some(Box::new(FlushedRows {
             store: Arc::clone(store),
+            _flushing: flushing,
             end,
             parts,
             stale,
@@ -208,10 +211,18 @@ impl LogModel for WideModel {
     }
 
     fn tidy(&self) {
-        if self.0.log.check_not_read_only().is_ok()
-            && let Err(error) = self.0.free_dropped()
-        {
+        if self.0.log.check_not_read_only().is_err() {
+            return;
+        }
+        let dropped = {
+            let _flushing = self.0.begin_flush();
+            self.0.free_dropped()
+        };
+        if let Err(error) = dropped {
             tracing::warn!(%error, "failed to free the rows of a dropped table; it is retried");
+        }
+        if let Err(error) = self.0.free_replaced() {
+            tracing::warn!(%error, "failed to free a part that was moved; it is retried");
         }
     }
 
@@ -259,6 +270,7 @@ impl WideStore {
                 fragments: false,
                 search_end: 0,
                 number,
+                tier: Tier::Hot,
             },
         }
     }
@@ -301,6 +313,7 @@ impl State {
 /// Rows of frozen generations that were written to parts and are not published yet.
 struct FlushedRows {
     store: Arc<WideStore>,
+    _flushing: Flushing,
     end: SequenceNumber,
     parts: Vec<Part>,
     stale: Vec<StaleFragments>,

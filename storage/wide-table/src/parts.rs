@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-use tideline_model::{KeyRange, TableId};
+use tideline_model::{KeyRange, TableId, Tier, Timestamp};
 
 use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, RECORD};
@@ -21,6 +21,10 @@ pub struct StoredPart {
     pub number: i32,
     /// True if reads cover the part. A part that is not visible is too old, and is dropped later.
     pub is_visible: bool,
+    /// True if rows of the part can be written.
+    pub is_writable: bool,
+    /// Tier that stores the part; `None` if its rows are only in the row buffer.
+    pub tier: Option<Tier>,
 }
 
 /// First parts of a divided table.
@@ -73,10 +77,12 @@ impl WideStore {
             numbers.extend(buffered.map_err(|reason| WideError::Damaged { table, reason })?);
         }
         numbers.retain(|number| rules.keeps(*number) && *number != RECORD);
-        let visible = self.visible_parts(&rules);
+        let (visible, writable_from) = (self.visible_parts(&rules), self.writable_from(&rules));
         let part = |number| StoredPart {
             number,
             is_visible: visible.contains(&number),
+            is_writable: visible.contains(&number) && number >= writable_from,
+            tier: state.parts.get(&(table, number)).map(|part| part.at.tier),
         };
         Ok(numbers.into_iter().map(part).collect())
     }
@@ -95,6 +101,25 @@ impl WideStore {
         let parts = self.parts(table)?.into_iter().filter(|part| part.is_visible);
         let read = parts.filter(|part| reached.iter().any(|numbers| numbers.contains(&part.number)));
         Ok(read.map(|part| part.number).collect())
+    }
+
+    /// Returns an error if a range reaches into a part whose rows cannot be written any more.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::PartClosed`] if there is such a part, and the errors of [`parts`](Self::parts).
+    pub(crate) fn check_open(&self, table: TableId, rules: &TableRules, range: &KeyRange) -> Result<()> {
+        let Some(division) = &rules.division else {
+            return Ok(());
+        };
+        let first = self.writable_from(rules);
+        let reached = rules.kept_parts(range, &ALL_PARTS);
+        let is_closed = |number: i32| number < first && reached.contains(&number);
+        if first > i32::MIN && self.parts(table)?.iter().any(|part| is_closed(part.number)) {
+            let before = Timestamp::from_nanos_clamped(division.spec.every.start_of(first));
+            return Err(WideError::PartClosed { table, before });
+        }
+        Ok(())
     }
 
     /// Returns false if a row of a part would exceed the number of parts of its table.

@@ -70,7 +70,8 @@ impl WideStore {
         }
         let options = WriteOptions {
             durability: Durability::Buffered,
-            unchanged: Vec::new(),
+            is_removal: true,
+            ..WriteOptions::default()
         };
         let written = self.write(threads, table, &writes, &options, &|_| None)?;
         let is_written = |outcome: &&RowOutcome| matches!(outcome, RowOutcome::Written(_));

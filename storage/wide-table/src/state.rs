@@ -16,7 +16,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_backend::PartRef;
-use tideline_model::{KeyRange, SequenceNumber, TableId};
+use tideline_model::{KeyRange, SequenceNumber, TableId, Tier};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
@@ -35,8 +35,8 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 4 for one of several parts of a table; otherwise 3 if the part can hold blocks;
-    /// otherwise 2 if it can hold fragments of large rows; otherwise 1.
+    /// Format of the manifest row: 5 for a part in the cold tier; otherwise 4 for one of several parts of a table;
+    /// otherwise 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows; otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
@@ -50,7 +50,7 @@ pub(crate) struct PartDetail {
     /// Newest version of the store at the last flush of the table, in nanoseconds since 1970-01-01T00:00:00Z. Versions
     /// that the server assigns later are higher.
     pub(crate) newest: i64,
-    /// True if a part of format 3 or 4 can hold fragments of large rows.
+    /// True if a part of format 3 or above can hold fragments of large rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fragments: bool,
     /// Position that every search index of the table must have reached: its journal below this sequence is deleted. 0 if
@@ -60,6 +60,14 @@ pub(crate) struct PartDetail {
     /// Number of the part in a table that is divided by time; `None` if the table has one part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<i32>,
+    /// Tier that stores the part: hot or cold.
+    #[serde(default, skip_serializing_if = "is_hot")]
+    pub(crate) tier: Tier,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_hot(tier: &Tier) -> bool {
+    *tier == Tier::Hot
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -76,6 +84,9 @@ pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
 
 /// Format of the [`PartDetail`] of one of several parts of a table. Older builds refuse this format.
 pub(crate) const PART_FORMAT_DIVIDED: u8 = 4;
+
+/// Format of the [`PartDetail`] of a part in the cold tier. Older builds refuse this format.
+pub(crate) const PART_FORMAT_COLD: u8 = 5;
 
 impl Part {
     /// Returns the number of the part in its table.
@@ -135,8 +146,12 @@ pub(crate) struct State {
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
     pub(crate) parts: BTreeMap<Place, Part>,
-    /// Number of flushes published since the start.
+    /// Number of flushes published, and of parts moved, since the start.
     pub(crate) flushes: u64,
+    /// Shared by all states since the last move of a part. Old parts are freed when no older state is left.
+    pub(crate) readers: Arc<()>,
+    /// Number of closings of parts since the start. A write that was decided before the last one is decided again.
+    pub(crate) closings: u64,
 }
 
 impl State {

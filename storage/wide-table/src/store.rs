@@ -12,7 +12,7 @@ use tideline_backend::{ManifestKind, ManifestRow, PartRef};
 use tideline_key_codec::parse_part_name;
 use tideline_log::manifest::parse_row;
 use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, ReplayedEntry};
-use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
+use tideline_model::{SequenceNumber, TableId, Timestamp};
 
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
@@ -20,8 +20,9 @@ use crate::division::PartNumbers;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
+use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_DIVIDED, Part, PartDetail, PendingRows, Place, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_COLD, Part, PartDetail, PendingRows, Place, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -145,6 +146,8 @@ pub struct WideStore {
     pub(crate) generated: Mutex<()>,
     /// Changes that search indexes do not hold yet.
     pub(crate) searches: SearchQueues,
+    /// Move of a part between the tiers, and the flushes that it must not meet.
+    pub(crate) moves: Moves,
 }
 
 impl WideStore {
@@ -168,6 +171,7 @@ impl WideStore {
             committed: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),
+            moves: Moves::default(),
         }
     }
 
@@ -206,6 +210,16 @@ impl WideStore {
             false => 0,
         };
         rules.visible_parts(now)
+    }
+
+    /// Returns the number of the first part of a table whose rows can be written at this moment.
+    pub(crate) fn writable_from(&self, rules: &TableRules) -> i32 {
+        match &rules.division {
+            Some(division) if division.spec.writable.is_some() => {
+                division.spec.writable_from(self.log.trusted_now().now.nanos())
+            }
+            _ => i32::MIN,
+        }
     }
 
     /// Returns the latest time of rows that have expired; `None` if the rows of a table do not expire as a whole.
@@ -258,8 +272,8 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
         if !tables.contains(table) {
             continue;
         }
-        let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_DIVIDED).contains(&detail.format));
+        let named =
+            parse_part_name(&row.name).filter(|_| (PART_FORMAT..=PART_FORMAT_COLD).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(
@@ -270,7 +284,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
         let at = PartRef {
             part,
             table,
-            tier: Tier::Hot,
+            tier: detail.tier,
         };
         let part = Part { at, detail };
         parts.insert(part.place(), part);

@@ -151,6 +151,8 @@ pub enum Refused {
     NotIndexable(String),
     /// The part of the row was dropped, or is older than parts are kept; holds the first time of the parts that are kept.
     PartDropped(Timestamp),
+    /// Rows of the part cannot be written any more; holds the first time of the parts whose rows can be.
+    PartClosed(Timestamp),
     /// The row would begin a part beyond [`PARTS_MAX`](crate::PARTS_MAX).
     TooManyParts,
 }
@@ -162,6 +164,8 @@ pub struct WriteOptions {
     pub durability: Durability,
     /// State that the writes require. If it has changed, nothing is written.
     pub unchanged: Vec<Unchanged>,
+    /// True for the removal of expired data, which the age of a part does not hinder.
+    pub is_removal: bool,
 }
 
 /// Outcomes of a write, in the order of its rows.
@@ -242,7 +246,7 @@ impl WideStore {
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Begun> {
-        let mut seen = Seen::default();
+        let mut seen = Seen::new(self);
         if let Some(changed) = self.first_changed(table, &options.unchanged, &mut seen)? {
             return Ok(Begun {
                 outcomes: writes.iter().map(|_| RowOutcome::NotApplied).collect(),
@@ -255,7 +259,7 @@ impl WideStore {
             changes,
             index_changes,
             partitions,
-        } = self.decide(table, writes, &mut seen)?;
+        } = self.decide(table, writes, options.is_removal, &mut seen)?;
         let request = remember(&outcomes);
         if changes.is_empty() && request.is_none() {
             return Ok(Begun::nothing(outcomes));
@@ -334,8 +338,9 @@ impl WideStore {
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist, [`WideError::Stopped`] if `is_stopped` returns true, and the
-    /// errors of [`write`](Self::write).
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::PartClosed`] if a range reaches into a part whose
+    /// rows cannot be written any more, [`WideError::Stopped`] if `is_stopped` returns true, and the errors of
+    /// [`write`](Self::write).
     pub fn delete_rows(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -345,7 +350,11 @@ impl WideStore {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
         until_current(|| {
+            let seen = Seen::new(self);
             let rules = self.rules(table)?;
+            ranges
+                .iter()
+                .try_for_each(|range| self.check_open(table, &rules, range))?;
             if !rules.indexes.is_empty() {
                 let mut deletes = ranges
                     .iter()
@@ -359,7 +368,7 @@ impl WideStore {
                 index_changes: Vec::new(),
             };
             // The entry is refused if an index was created meanwhile.
-            self.commit(threads, entry, durability, Seen::default())
+            self.commit(threads, entry, durability, seen)
         })
     }
 
@@ -386,7 +395,7 @@ impl WideStore {
     ) -> Result<()> {
         let options = WriteOptions {
             durability,
-            unchanged: Vec::new(),
+            ..WriteOptions::default()
         };
         let mut rest = Some(range.clone());
         while let Some(range) = rest {
@@ -404,7 +413,12 @@ impl WideStore {
                 image: Image::None,
             };
             let writes: Vec<RowWrite<'_>> = page.rows.into_iter().map(delete).collect();
-            self.write(threads, table, &writes, &options, &|_| None)?;
+            let written = self.write(threads, table, &writes, &options, &|_| None)?;
+            for outcome in written.rows {
+                if let RowOutcome::Refused(Refused::PartClosed(before)) = outcome {
+                    return Err(WideError::PartClosed { table, before });
+                }
+            }
             rest = page.next;
         }
         Ok(())
@@ -487,14 +501,24 @@ pub(crate) struct Seen {
     ranges: Vec<SeenRange>,
     /// Indexes whose entries the write maintains.
     indexes: Vec<TableId>,
+    /// Number of closings of parts before the decision.
+    closings: u64,
 }
 
 impl Seen {
-    /// Returns a state without rows.
-    pub(crate) fn of_indexes(indexes: Vec<TableId>) -> Self {
+    /// Returns a state without rows. To be taken before anything is decided.
+    pub(crate) fn new(store: &WideStore) -> Self {
+        Self {
+            closings: store.state().closings,
+            ..Self::default()
+        }
+    }
+
+    /// Returns a state without rows of a table with these indexes.
+    pub(crate) fn of_indexes(store: &WideStore, indexes: Vec<TableId>) -> Self {
         Self {
             indexes,
-            ..Self::default()
+            ..Self::new(store)
         }
     }
 

@@ -303,10 +303,11 @@ fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<S
 
 /// Formats parts as a table.
 fn parts(list: &Value) -> String {
-    let mut grid = Grid::new(["part", "start", "end", "visible"]);
+    let mut grid = Grid::new(["part", "start", "end", "tier", "writable", "visible"]);
     for part in list.as_array().into_iter().flatten() {
         let cell = |name| output::member(part, name);
-        grid.row(vec![cell("name"), cell("start"), cell("end"), cell("visible")]);
+        let members = ["name", "start", "end", "tier", "writable", "visible"];
+        grid.row(members.map(cell).to_vec());
     }
     grid.render()
 }

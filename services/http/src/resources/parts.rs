@@ -6,6 +6,7 @@ use tideline_engine::model::Timestamp;
 use tideline_engine::parts::TablePart;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::part::{DropParts, PartList, PartView, PartsDropped};
+use tideline_openapi::tier::Tier;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -83,6 +84,8 @@ fn views(parts: &[TablePart]) -> Vec<PartView> {
         name: part.name.clone(),
         start: part.start.to_rfc3339(),
         end: part.end.to_rfc3339(),
+        tier: part.tier.map(Tier::from),
+        writable: part.is_writable,
         visible: part.is_visible,
     };
     parts.iter().map(view).collect()

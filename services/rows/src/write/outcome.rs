@@ -135,6 +135,11 @@ pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
         Refused::PartDropped(first) => {
             format!("the part of the row was dropped; the oldest part that is kept begins at {first}")
         }
+        Refused::PartClosed(first) => {
+            format!(
+                "the part of the row is closed for writes; the oldest part that can be written begins at {first}"
+            )
+        }
         Refused::TooManyParts => format!(
             "the row would begin a further part of the table, which has {PARTS_MAX} parts already; drop old parts, or check \
              the time of the row"

@@ -1,7 +1,7 @@
 //! Tables that are divided into parts by time, compared with a naive model.
 //!
-//! Rows are written, updated and deleted at random; parts are dropped and grow too old; the row buffer is flushed, and the
-//! database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
+//! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, and move between
+//! the tiers while they are written; the row buffer is flushed, and the database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
 //! secondary index, and searches.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
-use tideline_engine::model::{PartPeriod, PartsSpec, Timestamp};
+use tideline_engine::model::{PartPeriod, PartsSpec, Tier, Timestamp};
+use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
 use tideline_openapi::row_explain::ExplainRows;
 use tideline_rows::explain::explain;
@@ -45,6 +46,10 @@ impl Model {
 
     fn is_visible(&self, at: i64, now: i64) -> bool {
         self.parts.every.number_of(at) >= self.first(now)
+    }
+
+    fn is_writable(&self, at: i64, now: i64) -> bool {
+        self.parts.every.number_of(at) >= self.parts.writable_from(now)
     }
 
     /// Drops the parts before a number.
@@ -83,6 +88,8 @@ impl Lab {
             by: "at".to_owned(),
             every,
             keep,
+            hot: None,
+            writable: random.is(30).then_some(90 * DAY),
             first: i32::MIN,
         };
         let database = Database::new(
@@ -134,7 +141,7 @@ impl Lab {
                 1 => ("update", None, Some(random.below(9) as i64)),
                 _ => ("put", Some(random.of(&STATES)), Some(random.below(9) as i64)),
             };
-            let is_taken = is_visible || op == "delete";
+            let is_taken = (is_visible || op == "delete") && self.model.is_writable(key.1, now);
             expected.push(match is_taken {
                 true => RowStatus::Written,
                 false => RowStatus::Refused,
@@ -168,7 +175,8 @@ impl Lab {
             assert_eq!(written.rows[0].status, expected, "{:?}", written.rows[0]);
             if expected == RowStatus::Refused {
                 let reason = written.rows[0].reason.as_deref().unwrap_or_default();
-                assert!(reason.contains("oldest part that is kept begins at"), "{reason}");
+                let said = ["oldest part that is kept", "oldest part that can be written"];
+                assert!(said.iter().any(|said| reason.contains(said)), "{reason}");
             }
         }
     }
@@ -215,17 +223,63 @@ impl Lab {
             }
             7 => {
                 let keep = random.of(&[None, Some(60 * DAY), Some(200 * DAY)]);
+                let writable = random.of(&[None, None, Some(50 * DAY)]);
                 let _settings = self.database.engine().lock_settings();
                 let mut spec = self.database.table().table().spec().as_ref().clone();
                 let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
-                parts.expect("it is divided").keep = keep;
+                let parts = parts.expect("it is divided");
+                (parts.keep, parts.writable) = (keep, writable);
                 self.database
                     .engine()
                     .alter_table(TABLE, spec)
                     .expect("it is changed");
-                self.model.parts.keep = keep;
+                (self.model.parts.keep, self.model.parts.writable) = (keep, writable);
             }
+            8 | 9 => self.move_part(random),
             _ => self.write(random),
+        }
+    }
+
+    /// Moves a part to another tier. Rows of all parts are written and flushed meanwhile.
+    fn move_part(&mut self, random: &mut Random) {
+        let (now, every) = (self.now(), self.model.parts.every);
+        let table = self.database.table().table().points().id();
+        let number = every.number_of(self.time(random));
+        let tier = random.of(&[Tier::Hot, Tier::Cold, Tier::Cold]);
+        let mut rows = BTreeMap::new();
+        for _ in 0..random.below(4) * 5 {
+            let key = (random.of(&HOSTS), self.time(random));
+            if self.model.is_visible(key.1, now) && self.model.is_writable(key.1, now) {
+                rows.insert(key, (Some(random.of(&STATES)), Some(random.below(9) as i64)));
+            }
+        }
+        let put = |((host, at), (state, size)): (&Key, &(Option<&str>, Option<i64>))| json!({"op": "put", "key": {"host": host, "at": text(*at)}, "columns": {"state": state, "size": size}});
+        let puts: Vec<Value> = rows.iter().map(put).collect();
+        let (database, stops) = (&self.database, random.is(10));
+        let mut is_written = rows.is_empty();
+        let mut meanwhile = |_: &MoveProgress| {
+            if !std::mem::replace(&mut is_written, true) {
+                database.write(&json!(puts));
+                database.engine().seal().expect("it is flushed");
+            }
+            match stops {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let moved = database
+            .engine()
+            .move_table_part(table, number, tier, &mut meanwhile);
+        let end = moved.expect("it is moved");
+        assert!(stops || end != MoveEnd::Stopped);
+        if is_written {
+            self.model.rows.extend(rows);
+        }
+        if matches!(end, MoveEnd::Moved(_)) {
+            let parts = database.engine().table_parts(&database.table()).expect("parts");
+            let mut parts = parts.into_iter();
+            let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
+            assert_eq!(part.and_then(|part| part.tier), Some(tier));
         }
     }
 
@@ -242,7 +296,21 @@ impl Lab {
         }))
         .expect("a request");
         let engine = self.database.engine();
-        delete(engine, &self.database.table(), &request, None, &|| false).expect("they are deleted");
+        let parts = engine.table_parts(&self.database.table()).expect("parts");
+        let every = self.model.parts.every;
+        let reached = every.number_of(from)..=every.number_of(to.saturating_sub(1));
+        let closed = self.model.parts.writable_from(self.now());
+        let is_closed = parts.iter().any(|part| {
+            let number = every.number_of(part.start.nanos());
+            from < to && reached.contains(&number) && number < closed
+        });
+        let deleted = delete(engine, &self.database.table(), &request, None, &|| false);
+        if is_closed {
+            let error = deleted.expect_err("a part is closed").to_string();
+            assert!(error.contains("closed for writes"), "{error}");
+            return;
+        }
+        deleted.expect("they are deleted");
         self.model
             .rows
             .retain(|(of, at), _| *of != host || !(from..to).contains(at));

@@ -14,7 +14,7 @@ use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::rows::{Action, CellValue, Column, Image, RowPath, RowWrite, RowWriteOptions};
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WideTable, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
-use tideline_model::{JobKind, ManualClock, TableModel, TableName, TableSpec, TimeRange, Timestamp};
+use tideline_model::{JobKind, ManualClock, TableModel, TableName, TableSpec, Tier, TimeRange, Timestamp};
 use tideline_scheduler::{JobFilter, Models, Scheduler};
 use tideline_search_index::FindRequest;
 
@@ -220,7 +220,7 @@ fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidde
 }
 
 #[test]
-fn parts_that_are_older_than_they_are_kept_are_dropped() {
+fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let index = tempfile::tempdir().expect("a temporary folder");
     let settings = Settings::new(index.path().join("index"));
@@ -266,8 +266,21 @@ fn parts_that_are_older_than_they_are_kept_are_dropped() {
     };
     scheduler.run_due();
     assert!(outcomes().is_empty(), "parts are kept for ever by default");
+    engine.seal().expect("the rows are flushed");
     let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
-    parts.expect("it is divided").keep = Some(5 * DAY);
+    parts.expect("it is divided").hot = Some(8 * DAY);
+    engine.alter_table("rows", spec.clone()).expect("it is changed");
+    scheduler.run_due();
+    let tiers = || -> Vec<Option<Tier>> {
+        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
+        parts.expect("parts").iter().map(|part| part.tier).collect()
+    };
+    let (hot, cold) = (Some(Tier::Hot), Some(Tier::Cold));
+    assert_eq!(tiers(), [cold, cold, hot, hot]);
+    assert_eq!(visible(&engine, RowPath::Primary), 4, "cold parts are read");
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    let parts = parts.expect("it is divided");
+    (parts.hot, parts.keep) = (None, Some(5 * DAY));
     engine.alter_table("rows", spec).expect("it is changed");
     assert_eq!(
         visible(&engine, RowPath::Primary),

@@ -222,6 +222,8 @@ fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
             by: by.clone(),
             every,
             keep: options.parts_keep.flatten(),
+            hot: options.parts_hot.flatten(),
+            writable: options.parts_writable.flatten(),
             first: i32::MIN,
         })),
         _ => Err(SqlError::refused(
@@ -326,13 +328,18 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 .find(|every| every.name().eq_ignore_ascii_case(&value));
             options.parts_every = Some(every.ok_or_else(|| wrong("'day', 'week' or 'month'"))?);
         }
-        "PARTS_KEEP" => {
-            options.parts_keep = Some(match value.eq_ignore_ascii_case("none") {
+        "PARTS_KEEP" | "PARTS_HOT" | "PARTS_WRITABLE" => {
+            let age = match value.eq_ignore_ascii_case("none") {
                 true => None,
                 false => Some(
                     parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d', or 'none'"))?,
                 ),
-            });
+            };
+            *match upper.as_str() {
+                "PARTS_KEEP" => &mut options.parts_keep,
+                "PARTS_HOT" => &mut options.parts_hot,
+                _ => &mut options.parts_writable,
+            } = Some(age);
         }
         "TTL_OF" => {
             options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
@@ -346,7 +353,8 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 at,
                 format!(
                     "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
-                     DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY and PARTS_KEEP"
+                     DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
+                     PARTS_HOT and PARTS_WRITABLE"
                 ),
             ));
         }

@@ -139,7 +139,7 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
     Ok(TableChange::Altered)
 }
 
-/// Changes the division into parts, of which only the time of keeping is not fixed.
+/// Changes the division into parts, of which only the ages are not fixed.
 fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let Some(at) = settings.parts_at else {
         return Ok(());
@@ -147,15 +147,21 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let refuse = |reason: &str| Err(SqlError::refused(at, reason));
     if settings.parts_by.is_some() || settings.parts_every.is_some() {
         return refuse(
-            "the division into parts is fixed when a table is created; only PARTS_KEEP can be changed",
+            "the division into parts is fixed when a table is created; only PARTS_KEEP, PARTS_HOT and PARTS_WRITABLE can \
+             be changed",
         );
     }
-    let Some(keep) = settings.parts_keep else {
-        return Ok(());
+    let Some(parts) = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) else {
+        return refuse("the table is not divided into parts");
     };
-    match spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) {
-        Some(parts) => parts.keep = keep,
-        None => return refuse("PARTS_KEEP: the table is not divided into parts"),
+    for (change, setting) in [
+        (settings.parts_keep, &mut parts.keep),
+        (settings.parts_hot, &mut parts.hot),
+        (settings.parts_writable, &mut parts.writable),
+    ] {
+        if let Some(change) = change {
+            *setting = change;
+        }
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 //! A single row that a block contains is removed only after the block is durable, so that no crash loses it.
 
 use bytes::Bytes;
-use tideline_backend::{PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
+use tideline_backend::{PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_log::SHARD;
 use tideline_log::fail_points::around;
-use tideline_model::Durability;
 
 use crate::blocks::BLOCKS_BUCKET;
 use crate::error::Result;
@@ -120,10 +119,7 @@ impl<'f> PartWriter<'f> {
                 let mut groups = blocks.iter();
                 return groups.try_for_each(|group| self.change(BLOCKS_BUCKET, group));
             }
-            let log = &self.store.log;
-            let stamp = log.stamps().next()?;
-            let partition = Partition::part(self.at, BLOCKS_BUCKET);
-            Ok(log.backend().write_sorted(partition, &blocks, stamp)?)
+            self.store.load_part(self.at, BLOCKS_BUCKET, &blocks)
         })
     }
 
@@ -144,15 +140,7 @@ impl<'f> PartWriter<'f> {
     }
 
     fn change(&self, bucket: u16, changes: &[RowChange]) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let log = &self.store.log;
-        let stamp = log.stamps().next()?;
-        let partition = Partition::part(self.at, bucket);
-        Ok(log
-            .backend()
-            .write(partition, changes, stamp, Durability::Buffered)?)
+        self.store.change_part(self.at, bucket, changes)
     }
 }
 

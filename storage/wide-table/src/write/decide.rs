@@ -29,7 +29,13 @@ const SMALL_UPDATE_BYTES: usize = 16 << 10;
 
 impl WideStore {
     /// Reads the rows on which the writes depend, and determines the outcome of each write.
-    pub(super) fn decide(&self, table: TableId, writes: &[RowWrite<'_>], seen: &mut Seen) -> Result<Decided> {
+    pub(super) fn decide(
+        &self,
+        table: TableId,
+        writes: &[RowWrite<'_>],
+        is_removal: bool,
+        seen: &mut Seen,
+    ) -> Result<Decided> {
         let rules = self.rules(table)?;
         rules.check(table)?;
         seen.indexes = rules.index_ids().collect();
@@ -42,6 +48,10 @@ impl WideStore {
             table,
             expiry: self.expiry(&rules),
             visible: self.visible_parts(&rules),
+            writable_from: match is_removal {
+                true => i32::MIN,
+                false => self.writable_from(&rules),
+            },
             rules: &rules,
             largest,
             rows: BTreeMap::new(),
@@ -132,6 +142,8 @@ struct Deciding<'s> {
     rules: &'s TableRules,
     /// Numbers of the parts that are visible at the time of the decision.
     visible: PartNumbers,
+    /// Number of the first part whose rows can be written.
+    writable_from: i32,
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
@@ -142,17 +154,24 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Returns the reason why no row can be written to the part of a key; `None` if rows can be written.
-    fn refused_part(&self, key: &[u8]) -> Result<Option<Refused>> {
+    /// Returns the reason why no row of the part of a key can be written, or deleted; `None` if that is possible.
+    fn refused_part(&self, key: &[u8], is_delete: bool) -> Result<Option<Refused>> {
         let Some(division) = &self.rules.division else {
             return Ok(None);
         };
         let table = self.table;
         let number = division.number_of(key);
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
-        if !self.visible.contains(&number) {
-            let first = division.spec.every.start_of(*self.visible.start());
-            return Ok(Some(Refused::PartDropped(Timestamp::from_nanos_clamped(first))));
+        let start_of = |number| Timestamp::from_nanos_clamped(division.spec.every.start_of(number));
+        // Deletes also reach hidden parts, and change nothing in dropped ones.
+        if !is_delete && !self.visible.contains(&number) {
+            return Ok(Some(Refused::PartDropped(start_of(*self.visible.start()))));
+        }
+        if number < self.writable_from {
+            return Ok(Some(Refused::PartClosed(start_of(self.writable_from))));
+        }
+        if is_delete {
+            return Ok(None);
         }
         let is_open = self.store.open_part(table, self.rules, number)?;
         Ok((!is_open).then_some(Refused::TooManyParts))
@@ -161,9 +180,8 @@ impl Deciding<'_> {
     /// Evaluates one write. Returns its outcome and its changes; `None` instead of changes if the condition fails or
     /// the write is refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<DecidedRow>)> {
-        // Deletes also reach hidden parts, and change nothing in dropped ones.
         let is_delete = matches!(write.action, Action::Delete);
-        if !is_delete && let Some(refused) = self.refused_part(&write.key)? {
+        if let Some(refused) = self.refused_part(&write.key, is_delete)? {
             return Ok((RowOutcome::Refused(refused), None));
         }
         let simple = self.simple(write);

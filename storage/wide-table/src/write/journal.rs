@@ -94,8 +94,11 @@ impl LogEntry for WideEntry {
         if !rules.index_ids().eq(self.seen.indexes.iter().copied()) {
             return Err(Refusal::Outdated);
         }
+        let state = self.store.state();
+        if rules.division.is_some() && state.closings != self.seen.closings {
+            return Err(Refusal::Outdated);
+        }
         if !self.seen.rows.is_empty() || !self.seen.ranges.is_empty() {
-            let state = self.store.state();
             let is_range_current = |seen: &SeenRange| {
                 let partition = &seen.range.start[..seen.partition];
                 !pending.is_partition_pending(table, partition)

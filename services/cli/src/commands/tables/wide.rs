@@ -47,6 +47,12 @@ pub(crate) struct WideArguments {
     /// Minimum time for which a part is kept after its end, such as 365d
     #[arg(help_heading = "Rows", long, value_name = "TIME", requires = "parts")]
     keep_parts: Option<String>,
+    /// Minimum time for which a part stays in the hot tier after its end, such as 30d
+    #[arg(help_heading = "Rows", long, value_name = "TIME", requires = "parts")]
+    hot_parts: Option<String>,
+    /// Minimum time for which rows of a part can be written after its end, such as 60d
+    #[arg(help_heading = "Rows", long, value_name = "TIME", requires = "parts")]
+    writable_parts: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
     #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts"])]
@@ -93,8 +99,14 @@ impl WideArguments {
                 )));
             };
             let mut parts = json!({"by": by.trim(), "every": every});
-            if let Some(keep) = &self.keep_parts {
-                parts["keep"] = keep.as_str().into();
+            for (name, age) in [
+                ("keep", &self.keep_parts),
+                ("hot", &self.hot_parts),
+                ("writable", &self.writable_parts),
+            ] {
+                if let Some(age) = age {
+                    parts[name] = age.as_str().into();
+                }
             }
             settings.insert("parts".into(), parts);
         }

@@ -1,0 +1,443 @@
+//! Moves of parts between the hot and the cold tier, while the rows are read and written.
+//!
+//! A move copies the stored values of a part into a new part of the other tier, and then publishes the new part instead
+//! of the old one, in one edit of the manifest. Flushes go on meanwhile: every change of the old part passes
+//! [`change_part`](WideStore::change_part) or [`load_part`](WideStore::load_part), which record its keys, and the move
+//! copies these again. Only the last of them are copied, synced and published while no flush runs.
+//!
+//! A reader that began before the edit still reads the old part, and then reads again, as after a flush. The old part is
+//! freed when no such reader is left. A move that is interrupted leaves a part that no manifest names, which the next
+//! start frees.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tideline_backend::{
+    Direction, ManifestChange, ManifestKind, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX,
+    WRITE_ROWS_MAX,
+};
+use tideline_key_codec::part_name;
+use tideline_log::fail_points::around;
+use tideline_log::manifest::put_row;
+use tideline_log::{Edit, LogError, Manifest, SHARD};
+use tideline_model::{Durability, KeyRange, TableId, Tier};
+
+use crate::blocks::BLOCKS_BUCKET;
+use crate::division::{ALL_PARTS, RECORD};
+use crate::error::{Result, WideError};
+use crate::fragments::FRAGMENTS_BUCKET;
+use crate::read::ROWS_BUCKET;
+use crate::state::{PART_FORMAT_COLD, PART_FORMAT_DIVIDED, Part};
+use crate::store::WideStore;
+
+/// Buckets of a part. Heads are copied after the fragments that they name.
+const BUCKETS: [u16; 3] = [FRAGMENTS_BUCKET, ROWS_BUCKET, BLOCKS_BUCKET];
+/// Size of the values that are written at once, in bytes.
+const COPY_BYTES: usize = 16 << 20;
+/// Size of the values from which they are written as sorted rows, in bytes.
+const SORTED_BYTES_MIN: usize = 256 << 10;
+/// Number of changed values that are copied while flushes wait.
+const LAST_CHANGES_MAX: usize = 2_000;
+/// Number of changed values at which a move is given up: the part is still written too much.
+const CHANGES_MAX: usize = 200_000;
+/// Limit of one page that is copied.
+const COPY_PAGE: PageLimit = PageLimit {
+    rows_max: WRITE_ROWS_MAX,
+    bytes_max: WRITE_BYTES_MAX / 4,
+};
+
+/// Part that is stored, with its tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartInTier {
+    /// Table or index of the part.
+    pub table: TableId,
+    /// Number of the part.
+    pub number: i32,
+    /// Tier: hot or cold.
+    pub tier: Tier,
+}
+
+/// Work of a move so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MoveProgress {
+    /// Number of stored values that were copied.
+    pub values: u64,
+    /// Bytes that were read, and written again.
+    pub bytes: u64,
+}
+
+/// End of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveEnd {
+    /// The part is in the other tier.
+    Moved(MoveProgress),
+    /// The caller ended the move; nothing has changed.
+    Stopped,
+    /// The part does not exist any more, or is in this tier already.
+    Gone,
+    /// The part was changed faster than it was copied, or another move runs; nothing has changed.
+    Busy,
+}
+
+/// Moves of parts, and the flushes that they exclude.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    state: Mutex<MovesState>,
+    changed: Condvar,
+    /// Parts that were replaced, with what the states share that have them; oldest first.
+    replaced: Mutex<VecDeque<(PartRef, Arc<()>)>>,
+}
+
+#[derive(Debug, Default)]
+struct MovesState {
+    /// True from the begin of a flush until its parts are published.
+    is_flushing: bool,
+    /// True while a move copies its last changes and is published.
+    is_ending: bool,
+    /// Part that is being moved.
+    moved: Option<Moved>,
+}
+
+#[derive(Debug)]
+struct Moved {
+    at: PartRef,
+    /// Values that were changed since they were last copied, with their buckets.
+    changed: BTreeSet<(u16, Bytes)>,
+}
+
+impl Moves {
+    /// Records changes of a part, if it is being moved.
+    fn note<'k>(&self, at: PartRef, bucket: u16, keys: impl Iterator<Item = &'k Bytes>) {
+        if let Some(moved) = self.state.lock().moved.as_mut().filter(|moved| moved.at == at) {
+            // One more than the limit shows that the limit was exceeded.
+            let room = (CHANGES_MAX + 1).saturating_sub(moved.changed.len());
+            let keys = keys.take(room).map(|key| (bucket, Bytes::copy_from_slice(key)));
+            moved.changed.extend(keys);
+        }
+    }
+
+    /// Begins to record the changes of a part. Returns false if another part is being moved.
+    fn begin(&self, at: PartRef) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.moved.is_none();
+        if is_free {
+            let changed = BTreeSet::new();
+            state.moved = Some(Moved { at, changed });
+        }
+        is_free
+    }
+
+    /// Returns the number of recorded changes.
+    fn changes(&self) -> usize {
+        let state = self.state.lock();
+        state.moved.as_ref().map_or(0, |moved| moved.changed.len())
+    }
+
+    /// Takes the recorded changes.
+    fn take_changes(&self) -> BTreeSet<(u16, Bytes)> {
+        let mut state = self.state.lock();
+        let moved = state.moved.as_mut();
+        moved.map_or_else(BTreeSet::new, |moved| std::mem::take(&mut moved.changed))
+    }
+
+    /// Ends the record of changes.
+    fn end(&self) {
+        self.state.lock().moved = None;
+    }
+}
+
+/// Guard of a flush, which no move is published beside. The guard is held until the parts of the flush are published.
+#[derive(Debug)]
+pub(crate) struct Flushing(Arc<WideStore>);
+
+impl Drop for Flushing {
+    fn drop(&mut self) {
+        self.0.moves.state.lock().is_flushing = false;
+        self.0.moves.changed.notify_all();
+    }
+}
+
+/// Guard of the end of a move, which no flush runs beside.
+struct Ending<'m>(&'m Moves);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_ending = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl WideStore {
+    /// Waits for the end of a move, and excludes the ends of others until the guard is dropped. Only the thread that
+    /// flushes calls this, once at a time.
+    pub(crate) fn begin_flush(self: &Arc<Self>) -> Flushing {
+        let mut state = self.moves.state.lock();
+        while state.is_ending {
+            self.moves.changed.wait(&mut state);
+        }
+        state.is_flushing = true;
+        Flushing(Arc::clone(self))
+    }
+
+    /// Changes values of a bucket of a part. They are durable after the next sync.
+    pub(crate) fn change_part(&self, at: PartRef, bucket: u16, changes: &[RowChange]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.moves
+            .note(at, bucket, changes.iter().map(|change| &change.key));
+        let stamp = self.log.stamps().next()?;
+        let partition = Partition::part(at, bucket);
+        let backend = self.log.backend();
+        Ok(backend.write(partition, changes, stamp, Durability::Buffered)?)
+    }
+
+    /// Changes many values of a bucket of a part, in key order. They are durable after the next sync.
+    pub(crate) fn load_part(&self, at: PartRef, bucket: u16, groups: &[Vec<RowChange>]) -> Result<()> {
+        let keys = groups.iter().flatten().map(|change| &change.key);
+        self.moves.note(at, bucket, keys);
+        let stamp = self.log.stamps().next()?;
+        let partition = Partition::part(at, bucket);
+        Ok(self.log.backend().write_sorted(partition, groups, stamp)?)
+    }
+
+    /// Returns the stored parts of a table or index in the order of their numbers, with their tiers.
+    pub fn parts_in_tiers(&self, table: TableId) -> Vec<PartInTier> {
+        let state = self.state();
+        let parts = state
+            .parts_of(table, ALL_PARTS)
+            .filter(|part| part.number() != RECORD);
+        let in_tier = |part: &Part| PartInTier {
+            table,
+            number: part.number(),
+            tier: part.at.tier,
+        };
+        parts.map(in_tier).collect()
+    }
+
+    /// Moves a part of a table or index into the hot or the cold tier. Calls `proceed` after each some megabytes. Takes
+    /// time linear in the bytes of the part; writers wait for a part of a second at its end.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend and of the log; the part is then in one of the tiers. A repeated move begins anew.
+    pub fn move_part(
+        self: &Arc<Self>,
+        PartInTier { table, number, tier }: PartInTier,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<MoveEnd> {
+        let state = self.state();
+        let Some(part) = state
+            .parts
+            .get(&(table, number))
+            .filter(|part| part.at.tier != tier)
+        else {
+            return Ok(MoveEnd::Gone);
+        };
+        let (from, part) = (part.at, self.log.next_part());
+        drop(state);
+        if !self.moves.begin(from) {
+            return Ok(MoveEnd::Busy);
+        }
+        let to = PartRef { part, table, tier };
+        let mut progress = MoveProgress::default();
+        let copied = self.copy_part(from, to, &mut progress, proceed);
+        let end = match copied {
+            Ok(None) => self.end_move(number, from, to, &mut progress),
+            Ok(Some(end)) => Ok(end),
+            Err(error) => Err(error),
+        };
+        self.moves.end();
+        if matches!(end, Ok(MoveEnd::Gone | MoveEnd::Stopped | MoveEnd::Busy)) {
+            // After an error the edit may have been applied; the next start then frees what is not named.
+            self.log.backend().reclaim_part(to)?;
+        }
+        end
+    }
+
+    /// Copies a part, and then what was changed meanwhile, until little is left. Returns an end if the move is not to be
+    /// continued.
+    fn copy_part(
+        &self,
+        from: PartRef,
+        to: PartRef,
+        progress: &mut MoveProgress,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<Option<MoveEnd>> {
+        for bucket in BUCKETS {
+            if self.copy_bucket(from, to, bucket, progress, proceed)?.is_break() {
+                return Ok(Some(MoveEnd::Stopped));
+            }
+        }
+        while self.moves.changes() > LAST_CHANGES_MAX {
+            let changed = self.moves.take_changes();
+            if changed.len() > CHANGES_MAX {
+                return Ok(Some(MoveEnd::Busy));
+            }
+            self.copy_values(from, to, &changed, progress)?;
+            if proceed(progress).is_break() {
+                return Ok(Some(MoveEnd::Stopped));
+            }
+        }
+        Ok(None)
+    }
+
+    fn copy_bucket(
+        &self,
+        from: PartRef,
+        to: PartRef,
+        bucket: u16,
+        progress: &mut MoveProgress,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let (mut groups, mut bytes) = (Vec::new(), 0);
+        let mut rest = Some(KeyRange::ALL);
+        while let Some(range) = rest {
+            let source = Partition::part(from, bucket);
+            let page = self
+                .log
+                .backend()
+                .scan(source, &range, Direction::Ascending, COPY_PAGE)?;
+            rest = page.next;
+            let of_page: usize = page.rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+            progress.values += page.rows.len() as u64;
+            progress.bytes += of_page as u64;
+            bytes += of_page;
+            let copies = page.rows.into_iter().map(|row| RowChange {
+                key: row.key,
+                value: Some(row.value),
+            });
+            groups.push(copies.collect());
+            if bytes >= COPY_BYTES || rest.is_none() {
+                self.put_copies(
+                    to,
+                    bucket,
+                    &std::mem::take(&mut groups),
+                    std::mem::take(&mut bytes),
+                )?;
+                if proceed(progress).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn put_copies(&self, to: PartRef, bucket: u16, groups: &[Vec<RowChange>], bytes: usize) -> Result<()> {
+        around("wide_move", "copy", || {
+            if bytes >= SORTED_BYTES_MIN {
+                return self.load_part(to, bucket, groups);
+            }
+            let mut groups = groups.iter();
+            groups.try_for_each(|group| self.change_part(to, bucket, group))
+        })
+    }
+
+    /// Copies the current values of keys, or deletes them if they have none.
+    fn copy_values(
+        &self,
+        from: PartRef,
+        to: PartRef,
+        keys: &BTreeSet<(u16, Bytes)>,
+        progress: &mut MoveProgress,
+    ) -> Result<()> {
+        for (bucket, key) in keys {
+            let value = self.log.backend().get(Partition::part(from, *bucket), key)?;
+            progress.values += 1;
+            progress.bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
+            let change = RowChange {
+                key: key.clone(),
+                value,
+            };
+            self.change_part(to, *bucket, &[change])?;
+        }
+        Ok(())
+    }
+
+    /// Copies the last changes while no flush runs, and publishes the new part instead of the old one.
+    fn end_move(
+        self: &Arc<Self>,
+        number: i32,
+        from: PartRef,
+        to: PartRef,
+        progress: &mut MoveProgress,
+    ) -> Result<MoveEnd> {
+        let mut state = self.moves.state.lock();
+        while state.is_flushing {
+            self.moves.changed.wait(&mut state);
+        }
+        state.is_ending = true;
+        drop(state);
+        let _ending = Ending(&self.moves);
+        let changed = self.moves.take_changes();
+        if changed.len() > CHANGES_MAX {
+            return Ok(MoveEnd::Busy);
+        }
+        self.copy_values(from, to, &changed, progress)?;
+        around("wide_move", "sync", || {
+            Ok::<_, WideError>(self.log.backend().sync_rows(SHARD)?)
+        })?;
+        // No flush runs, so the row of the part in the manifest does not change before the edit.
+        let state = self.state();
+        let place = (from.table, number);
+        let is_kept = self.tables().keeps(from.table, number);
+        let Some(part) = state.parts.get(&place).filter(|part| part.at == from && is_kept) else {
+            return Ok(MoveEnd::Gone);
+        };
+        let mut moved = Part { at: to, ..*part };
+        drop(state);
+        moved.detail.tier = to.tier;
+        moved.detail.format = match (to.tier, moved.detail.number) {
+            (Tier::Hot, None) => moved.detail.format,
+            (Tier::Hot, Some(_)) => PART_FORMAT_DIVIDED,
+            _ => PART_FORMAT_COLD,
+        };
+        let edit = |current: &Arc<Manifest>| {
+            let old = Bytes::copy_from_slice(&part_name(from.part));
+            Ok::<_, LogError>(Edit {
+                manifest: Manifest::clone(current),
+                changes: vec![
+                    ManifestChange::Remove(ManifestKind::Part, old),
+                    put_row(ManifestKind::Part, &part_name(to.part), &moved.detail),
+                ],
+                adds: Vec::new(),
+            })
+        };
+        around("wide_move", "edit", || {
+            self.log.edit(edit, |_| self.replace_part(from, moved))
+        })?;
+        Ok(MoveEnd::Moved(*progress))
+    }
+
+    /// Makes a moved part visible to readers, and keeps the old one until the readers of earlier states have ended.
+    fn replace_part(&self, from: PartRef, moved: Part) {
+        self.change_state(|state| {
+            state.parts.insert(moved.place(), moved);
+            state.flushes += 1;
+            let readers = std::mem::take(&mut state.readers);
+            self.moves.replaced.lock().push_back((from, readers));
+        });
+        // Its part is not the one of an unpublished flush any more.
+        self.new_parts.lock().retain(|_, at| *at != from);
+    }
+
+    /// Frees the replaced parts that no reader has any more.
+    pub(crate) fn free_replaced(&self) -> Result<()> {
+        loop {
+            let replaced = self.moves.replaced.lock();
+            let is_free = replaced
+                .front()
+                .is_some_and(|(_, readers)| Arc::strong_count(readers) == 1);
+            let Some((part, _)) = replaced.front().filter(|_| is_free) else {
+                return Ok(());
+            };
+            let part = *part;
+            drop(replaced);
+            self.log.backend().reclaim_part(part)?;
+            self.moves.replaced.lock().pop_front();
+        }
+    }
+}
