@@ -3,13 +3,15 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::job::JobView;
 use crate::tier::Tier;
+use crate::time::DurationText;
 
 /// Part of a wide table that is divided by time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "tier": "hot",
-    "writable": true, "visible": true
+    "writable": true, "held_until": null, "visible": true
 }))]
 pub struct PartView {
     /// Name: the day, the ISO week or the month.
@@ -18,10 +20,12 @@ pub struct PartView {
     pub start: String,
     /// First time after the part, RFC 3339.
     pub end: String,
-    /// Tier that stores the part: `hot` or `cold`; `null` if its rows are only in the row buffer.
+    /// Tier that stores the part; `null` if its rows are only in the row buffer.
     pub tier: Option<Tier>,
-    /// False if rows of the part cannot be written any more, because the part is too old.
+    /// False if rows of the part cannot be written any more, because the part is too old or in the archive.
     pub writable: bool,
+    /// Time until which a restored part is not archived again, RFC 3339; `null` for other parts.
+    pub held_until: Option<String>,
     /// False if the part is older than parts are kept: its rows are hidden, and it is dropped later.
     pub visible: bool,
 }
@@ -52,6 +56,34 @@ pub struct DropParts {
 pub struct PartsDropped {
     /// Parts that were dropped, or with `preview` would be dropped, oldest first.
     pub dropped: Vec<PartView>,
+    /// Id of the request.
+    pub request_id: String,
+}
+
+/// Restoring of archived parts of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"from": "2026-08-01T00:00:00Z", "to": "2026-09-01T00:00:00Z", "for": "7d", "wait": true}))]
+pub struct RestoreParts {
+    /// Start of the range in RFC 3339, inclusive. Every part that overlaps the range is restored.
+    pub from: String,
+    /// End of the range in RFC 3339, exclusive.
+    pub to: String,
+    /// Time from now on for which the parts are not archived again.
+    #[serde(rename = "for")]
+    pub hold: DurationText,
+    /// True to answer when the job has ended. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
+}
+
+/// Started restoring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PartsRestored {
+    /// The job; `null` if no archived part overlaps the range.
+    pub job: Option<JobView>,
+    /// Time until which the parts are not archived again, RFC 3339; `null` without a job.
+    pub until: Option<String>,
     /// Id of the request.
     pub request_id: String,
 }

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
-    ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, PartPeriod, PartsSpec, RowTtl, TtlScope, WideSpec,
+    ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, PartPeriod, PartsArchive as ArchiveSpec, PartsSpec,
+    RowTtl, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -82,6 +83,22 @@ pub struct PartsSettings {
     /// rows of every part can be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<DurationText>,
+    /// Archive that old parts move into. Default: parts stay in their tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<PartsArchive>,
+}
+
+/// Archive of the parts of a wide table: a job writes the rows of old parts to Parquet files on an object store. Reads of the
+/// table include them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"target": "default", "after": "90d"}))]
+pub struct PartsArchive {
+    /// Target: `default` for that of the server's configuration, or an address that the configuration allows.
+    pub target: String,
+    /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only after they were
+    /// restored.
+    pub after: DurationText,
 }
 
 /// Changes of the division into parts. Members that are left out stay as they are.
@@ -114,6 +131,14 @@ pub struct PartsChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub writable: Option<Option<DurationText>>,
+    /// Archive that old parts move into; `null` = none. Parts in the archive stay there.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<PartsArchive>)]
+    pub archive: Option<Option<PartsArchive>>,
 }
 
 /// Unit in which data expires.
@@ -399,6 +424,7 @@ impl WideSettings {
                 keep: parts.keep.map(|DurationText(nanos)| nanos),
                 hot: parts.hot.map(|DurationText(nanos)| nanos),
                 writable: parts.writable.map(|DurationText(nanos)| nanos),
+                archive: parts.archive.map(PartsArchive::into_spec),
                 first: i32::MIN,
             }),
         })
@@ -456,6 +482,27 @@ impl PartsChanges {
                 *setting = change.map(|DurationText(nanos)| nanos);
             }
         }
+        if let Some(archive) = self.archive {
+            parts.archive = archive.map(PartsArchive::into_spec);
+        }
+    }
+}
+
+impl PartsArchive {
+    fn into_spec(self) -> ArchiveSpec {
+        ArchiveSpec {
+            target: self.target,
+            after: self.after.0,
+        }
+    }
+}
+
+impl From<&ArchiveSpec> for PartsArchive {
+    fn from(archive: &ArchiveSpec) -> Self {
+        Self {
+            target: archive.target.clone(),
+            after: DurationText(archive.after),
+        }
     }
 }
 
@@ -475,6 +522,7 @@ impl From<&WideSpec> for WideView {
                 keep: parts.keep.map(DurationText),
                 hot: parts.hot.map(DurationText),
                 writable: parts.writable.map(DurationText),
+                archive: parts.archive.as_ref().map(PartsArchive::from),
             }),
         }
     }

@@ -28,6 +28,7 @@ mod prometheus_openapi;
 mod promql_scripts;
 mod real_data;
 mod rebuild;
+mod row_archive;
 mod row_faults;
 mod row_kills;
 mod row_limits;

@@ -13,7 +13,7 @@ use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
 use tideline_model::{Clock, TableId, Tier};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
-use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreError, StoreStats};
+use tideline_series_store::{OtherObjects, Recovery, Replayed, SeriesStore, StoreError, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
 use tideline_wide_table::WideStats;
 use tideline_wide_table::{WideModel, WideReplay, WideStore};
@@ -217,7 +217,9 @@ impl Engine {
         let rows_replay = WideReplay::new(opening.manifest(), opening.rows()).map_err(StoreError::Log)?;
         let rows = OnceLock::new();
         let model = |log: &Arc<Log>| -> Vec<Arc<dyn LogModel>> {
-            let store = rows.get_or_init(|| Arc::new(WideStore::open(log, &rows_replay, settings.rows)));
+            let archive = settings.store.archive.clone();
+            let open = || Arc::new(WideStore::open(log, &rows_replay, archive, settings.rows));
+            let store = rows.get_or_init(open);
             let rows_model = WideModel(Arc::clone(store));
             let (catalogs, log) = (Arc::clone(&catalogs), Arc::clone(log));
             vec![Arc::new(CatalogModel { catalogs, log }), Arc::new(rows_model)]
@@ -228,6 +230,15 @@ impl Engine {
         let rows = rows
             .into_inner()
             .expect("the log creates its models when it opens");
+        let archived = Arc::downgrade(&rows);
+        store.set_other_objects(Box::new(move || {
+            let rows = archived.upgrade().ok_or("the database is closed")?;
+            let objects = rows.archived_objects().map_err(|error| error.to_string())?;
+            Ok(OtherObjects {
+                targets: objects.targets.into_iter().collect(),
+                keys: objects.keys.into_iter().collect(),
+            })
+        }));
         catalogs.replayed(store.stamps());
         if settings.is_copy {
             let segments = store.become_another()?;

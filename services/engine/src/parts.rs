@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 
 use tideline_key_codec::layout::Ranges;
 use tideline_model::{PartPeriod, PartsSpec, TableId, TableName, Tier, Timestamp};
-use tideline_wide_table::{MoveEnd, MoveProgress, PartInTier, PartNumbers, StoredPart};
+use tideline_wide_table::{
+    MoveEnd, MoveProgress, PartInTier, PartNumbers, PartToArchive, StoredPart, WideError,
+};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -32,6 +34,8 @@ pub struct TablePart {
     pub is_writable: bool,
     /// Tier that stores the part; `None` if its rows are only in the row buffer.
     pub tier: Option<Tier>,
+    /// Time until which a restored part is not archived again; `None` for other parts.
+    pub held_until: Option<Timestamp>,
 }
 
 impl TablePart {
@@ -44,11 +48,12 @@ impl TablePart {
             is_visible: part.is_visible,
             is_writable: part.is_writable,
             tier: part.tier,
+            held_until: part.held_until.map(Timestamp::from_nanos_clamped),
         }
     }
 }
 
-/// Part of a table that is old enough for the cold tier.
+/// Part of a table that is old enough for another tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuePart {
     /// Table of the part.
@@ -59,8 +64,10 @@ pub struct DuePart {
     pub number: i32,
     /// Name of the part.
     pub name: String,
-    /// Age at which parts of the table leave the hot tier, in nanoseconds.
-    pub hot: i64,
+    /// The other tier: cold or archive.
+    pub tier: Tier,
+    /// Age at which parts of the table move there, in nanoseconds.
+    pub age: i64,
     /// Time at which the part became due, nanoseconds since the epoch.
     pub since: i64,
 }
@@ -166,32 +173,136 @@ impl Engine {
         Ok(dropped as u64)
     }
 
-    /// Returns the parts in the hot tier that are old enough for the cold one, the oldest part of each table first. A part
+    /// Returns the parts that are old enough for the archive or for the cold tier, the oldest part of each table first. A part
     /// is also due if only its entries in a secondary index are in the hot tier. `now` is the trusted time.
     pub fn due_parts(&self, now: i64) -> Vec<DuePart> {
         let mut due = Vec::new();
         for table in self.tables() {
             let spec = table.spec();
             let Some(wide) = &spec.wide else { continue };
-            let Some((parts, hot)) = wide.parts.as_ref().and_then(|parts| Some((parts, parts.hot?))) else {
-                continue;
-            };
-            let first = parts.hot_from(now);
+            let Some(parts) = &wide.parts else { continue };
             let id = table.points().id();
-            let ids = wide.indexes.iter().map(|index| TableId(index.id));
-            let stored = ids.chain([id]).flat_map(|id| self.rows.parts_in_tiers(id));
-            let is_due = |part: &PartInTier| part.tier == Tier::Hot && part.number < first;
-            let numbers: BTreeSet<i32> = stored.filter(is_due).map(|part| part.number).collect();
-            due.extend(numbers.into_iter().map(|number| DuePart {
-                table: id,
-                table_name: table.name().clone(),
-                number,
-                name: parts.every.part_name(number),
-                hot,
-                since: parts.every.start_of(number.saturating_add(1)).saturating_add(hot),
-            }));
+            let mut add = |number: i32, tier, age| {
+                let end = parts.every.start_of(number.saturating_add(1));
+                due.push(DuePart {
+                    table: id,
+                    table_name: table.name().clone(),
+                    number,
+                    name: parts.every.part_name(number),
+                    tier,
+                    age,
+                    since: end.saturating_add(age),
+                });
+            };
+            let rows = self.rows.parts_in_tiers(id);
+            if let Some(archive) = &parts.archive {
+                let before = parts.archived_before(now);
+                let is_due = |part: &&PartInTier| {
+                    let is_held = part.held_until.is_some_and(|until| now < until);
+                    part.tier != Tier::Archive && part.number < before && !is_held
+                };
+                let archived = rows.iter().filter(is_due);
+                archived.for_each(|part| add(part.number, Tier::Archive, archive.after));
+            }
+            if let Some(hot) = parts.hot {
+                let first = parts.hot_from(now);
+                let ids = wide.indexes.iter().map(|index| TableId(index.id));
+                let entries = ids.flat_map(|id| self.rows.parts_in_tiers(id));
+                let is_due = |part: &PartInTier| part.tier == Tier::Hot && part.number < first;
+                let numbers = entries.chain(rows).filter(is_due).map(|part| part.number);
+                let numbers: BTreeSet<i32> = numbers.collect();
+                numbers
+                    .into_iter()
+                    .for_each(|number| add(number, Tier::Cold, hot));
+            }
         }
         due
+    }
+
+    /// Moves a part of a table into the archive that the settings of the table name. The entries of its rows in secondary
+    /// indexes stay where they are. Calls `proceed` after each group of rows.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Invalid`] if the settings name no archive, [`EngineError::Forbidden`] if its target is not
+    /// allowed any more, and the errors of [`WideStore::archive_part`](tideline_wide_table::WideStore::archive_part).
+    pub fn archive_table_part(
+        &self,
+        table: TableId,
+        number: i32,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<MoveEnd> {
+        let tables = self.tables();
+        let Some(found) = tables.iter().find(|found| found.points().id() == table) else {
+            return Ok(MoveEnd::Gone);
+        };
+        let spec = found.spec();
+        let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+        let Some((parts, archive)) = parts.and_then(|parts| Some((parts, parts.archive.as_ref()?))) else {
+            return Err(EngineError::Invalid(format!(
+                "table {} has no archive; `wide.parts.archive` names one",
+                found.name()
+            )));
+        };
+        self.allow_target(&archive.target)?;
+        let part = PartToArchive {
+            table,
+            number,
+            spec: &spec,
+            origin: self.store.archive_origin()?,
+            names: (found.name().clone(), parts.every.part_name(number)),
+            target: archive.target.clone(),
+        };
+        let threads = self.store.threads();
+        let flush = || -> std::result::Result<(), WideError> { Ok(threads.flush()?) };
+        let end = self.rows.archive_part(&part, &flush, proceed)?;
+        self.store.log().notify_flusher();
+        Ok(end)
+    }
+
+    /// Restores parts of a table from the archive into the cold tier. They can be written, and are not archived again before
+    /// a time. Parts that are restored already are kept until this time, too. Calls `proceed` after each group of rows.
+    /// Returns the number of parts that were restored, and their work; `None` if `proceed` ended it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`WideStore::restore_part`](tideline_wide_table::WideStore::restore_part). Some parts may have
+    /// been restored; a repeated call continues with the others.
+    pub fn restore_parts(
+        &self,
+        table: &WideTable,
+        parts: &[TablePart],
+        until: Timestamp,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<Option<(u64, MoveProgress)>> {
+        let every = divided(table)?.every;
+        let id = table.table().points().id();
+        let (mut count, mut done) = (0, MoveProgress::default());
+        for part in parts {
+            let number = every.number_of(part.start.nanos());
+            let mut step = |work: &MoveProgress| proceed(&done.plus(work));
+            match self.rows.restore_part(id, number, until.nanos(), &mut step)? {
+                MoveEnd::Moved(work) => {
+                    count += 1;
+                    done = done.plus(&work);
+                }
+                MoveEnd::Gone | MoveEnd::Busy => {}
+                MoveEnd::Stopped => return Ok(None),
+            }
+        }
+        self.store.log().notify_flusher();
+        Ok(Some((count, done)))
+    }
+
+    /// Returns true if parts of a table are in the archive, or move there.
+    pub fn has_archived_parts(&self, table: &Table) -> bool {
+        let spec = table.spec();
+        let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+        let is_archived = |part: &PartInTier| part.tier == Tier::Archive;
+        parts.is_some_and(|parts| {
+            let stored = || self.rows.parts_in_tiers(table.points().id());
+            parts.archive.is_some() || stored().iter().any(is_archived)
+        })
     }
 
     /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Reads and
@@ -217,14 +328,10 @@ impl Engine {
         let mut done = MoveProgress::default();
         let mut end = MoveEnd::Gone;
         for table in indexes.map(|index| TableId(index.id)).chain([table]) {
-            let sum = |work: &MoveProgress| MoveProgress {
-                values: done.values + work.values,
-                bytes: done.bytes + work.bytes,
-            };
-            let part = PartInTier { table, number, tier };
-            match self.rows.move_part(part, &mut |work| proceed(&sum(work)))? {
+            let mut step = |work: &MoveProgress| proceed(&done.plus(work));
+            match self.rows.move_part((table, number), tier, &mut step)? {
                 MoveEnd::Moved(work) => {
-                    done = sum(&work);
+                    done = done.plus(&work);
                     end = MoveEnd::Moved(done);
                 }
                 MoveEnd::Gone => {}

@@ -170,7 +170,14 @@ impl Engine {
         if table.spec().source_tags != spec.source_tags {
             table.catalog.set_source_tags(spec.source_tags.clone())?;
         }
-        Ok(self.joined(self.store.alter_table(name, spec)?))
+        let archive = |spec: &TableSpec| spec.wide.as_ref()?.parts.as_ref()?.archive.clone();
+        let is_other_archive = archive(&table.spec()) != archive(&spec);
+        let altered = self.joined(self.store.alter_table(name, spec)?);
+        if is_other_archive {
+            // The parts that are still due are closed again when they are archived.
+            self.rows.open_closed_parts(altered.points().id())?;
+        }
+        Ok(altered)
     }
 
     /// Checks the archive target of a policy if it differs from that of the previous policy. The target itself is not

@@ -218,6 +218,7 @@ impl Engine {
         }
         check_ttl(wide, before)?;
         check_parts(wide, before)?;
+        self.check_parts_archive(wide, before)?;
         if wide.columns.len() > COLUMNS_MAX {
             return Err(EngineError::OverLimit {
                 what: "number of declared columns",
@@ -229,6 +230,20 @@ impl Engine {
         number_columns(wide, before)?;
         check_searches(wide, self.settings.tables.search_indexes_max)?;
         self.check_indexes(wide)
+    }
+}
+
+impl Engine {
+    /// Checks the archive target of the parts of a table if it differs from that before. The target itself is not accessed.
+    fn check_parts_archive(&self, wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
+        let target = |spec: &WideSpec| Some(spec.parts.as_ref()?.archive.as_ref()?.target.clone());
+        let Some(named) = target(wide).filter(|_| before.and_then(target) != target(wide)) else {
+            return Ok(());
+        };
+        self.allow_target(&named).map_err(|error| match error {
+            EngineError::Forbidden(reason) => EngineError::Forbidden(format!("wide.parts.archive: {reason}")),
+            error => EngineError::Invalid(format!("wide.parts.archive: {error}")),
+        })
     }
 }
 
@@ -269,6 +284,11 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
         ("keep", parts.keep, "keep all parts"),
         ("hot", parts.hot, "keep all parts in the hot tier"),
         ("writable", parts.writable, "write to all parts"),
+        (
+            "archive.after",
+            parts.archive.as_ref().map(|archive| archive.after),
+            "archive nothing",
+        ),
     ] {
         if age.is_some_and(|age| age <= 0) {
             return refuse(format!(
@@ -276,7 +296,12 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
             ));
         }
     }
-    for (name, age) in [("hot", parts.hot), ("writable", parts.writable)] {
+    let after = parts.archive.as_ref().map(|archive| archive.after);
+    for (name, age) in [
+        ("hot", parts.hot),
+        ("writable", parts.writable),
+        ("archive.after", after),
+    ] {
         if let (Some(age), Some(keep)) = (age, parts.keep)
             && age >= keep
         {

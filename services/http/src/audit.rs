@@ -19,7 +19,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points and rows: method and route.
-const CHANGES: [(&str, &str); 26] = [
+const CHANGES: [(&str, &str); 27] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -28,6 +28,7 @@ const CHANGES: [(&str, &str); 26] = [
     ("POST", "/v1/tables/{table}/rows/rekey"),
     ("POST", "/v1/tables/{table}/indexes"),
     ("POST", "/v1/tables/{table}/parts/drop"),
+    ("POST", "/v1/tables/{table}/parts/restore"),
     ("POST", "/v1/tables/{table}/search-indexes"),
     ("DELETE", "/v1/tables/{table}/search-indexes/{index}"),
     ("DELETE", "/v1/tables/{table}/indexes/{index}"),

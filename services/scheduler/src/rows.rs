@@ -1,4 +1,5 @@
-//! Maintenance of wide tables: builds of secondary indexes, moves of parts, removal of expired rows.
+//! Maintenance of wide tables: builds of secondary indexes, moves of parts between the tiers, removal of expired rows and of
+//! files that no part has.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -29,8 +30,10 @@ pub struct Rows {
 struct RowsSurvey {
     tables: Vec<TableState>,
     building: Vec<BuildingIndex>,
-    /// Parts that are old enough for the cold tier.
+    /// Parts that are old enough for another tier.
     due: Vec<DuePart>,
+    /// Tables with parts in the archive, or whose parts move there.
+    archived: Vec<TableId>,
     /// Tables whose data expires or whose parts are dropped, with the shorter of these times in nanoseconds.
     expiring: Vec<(TableId, i64)>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
@@ -42,6 +45,8 @@ struct RowsSurvey {
 const REMOVALS_PER_TTL: i64 = 10;
 /// Minimum and maximum interval between two removals, in nanoseconds.
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
+/// Interval between two searches for files that no part has, in nanoseconds.
+const SWEEP_EVERY: i64 = NANOS_PER_DAY;
 
 impl Rows {
     /// Creates the maintenance of the wide tables of a database.
@@ -102,32 +107,52 @@ impl Rows {
 }
 
 impl Rows {
-    /// Moves the part of the work into the cold tier.
-    fn migrate(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+    /// Moves the part of the work into the cold tier or the archive.
+    fn move_part(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let slot = work.slot.and_then(|slot| i32::try_from(slot.index).ok());
         let (Some(table), Some(number)) = (work.table, slot) else {
             return Err(WorkError::Overtaken("the work has no part".to_owned()));
         };
         let mut step = |progress: &MoveProgress| -> ControlFlow<()> { run.step(&cost_of_move(progress)) };
-        match self
-            .engine
-            .move_table_part(table, number, Tier::Cold, &mut step)?
-        {
+        let (moved, what) = match work.tier {
+            Tier::Archive => (self.engine.archive_table_part(table, number, &mut step)?, "rows"),
+            tier => (
+                self.engine.move_table_part(table, number, tier, &mut step)?,
+                "stored values",
+            ),
+        };
+        match moved {
             MoveEnd::Moved(progress) => {
                 run.part_done(&cost_of_move(&progress));
                 Ok(Outcome::done(format!(
-                    "{} stored values with {} bytes moved into the cold tier",
-                    progress.values, progress.bytes
+                    "{} {what} with {} bytes moved into the tier {}",
+                    progress.values,
+                    progress.bytes,
+                    work.tier.name()
                 )))
             }
             MoveEnd::Stopped => Err(WorkError::GivenUp),
             MoveEnd::Gone => Err(WorkError::Overtaken(
-                "the part was dropped, or is in the cold tier already".to_owned(),
+                "the part was dropped, restored or moved already".to_owned(),
             )),
             MoveEnd::Busy => Err(WorkError::Failed(
                 "the part is being written faster than it is copied".to_owned(),
             )),
         }
+    }
+}
+
+impl Rows {
+    /// Removes the files of a table that no part has.
+    fn sweep(&self, work: &Planned) -> Result<Outcome, WorkError> {
+        let Some(table) = work.table else {
+            return Err(WorkError::Overtaken("the work has no table".to_owned()));
+        };
+        let removed = self.engine.store().sweep_archive(table)?;
+        Ok(Outcome::round(
+            removed,
+            format!("{removed} files removed that no part has"),
+        ))
     }
 }
 
@@ -183,6 +208,12 @@ impl Maintenance for Rows {
         Arc::new(RowsSurvey {
             tables: tables.iter().map(state).collect(),
             building: self.engine.building_indexes(),
+            archived: {
+                let archived = tables
+                    .iter()
+                    .filter(|table| self.engine.has_archived_parts(table));
+                archived.map(|table| table.points().id()).collect()
+            },
             expiring: tables.iter().filter_map(expiring).collect(),
             due: match now.doubt {
                 None => self.engine.due_parts(now.now.nanos()),
@@ -195,7 +226,8 @@ impl Maintenance for Rows {
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         match work.kind {
             JobKind::BuildIndex => self.build(work, run),
-            JobKind::Migrate => self.migrate(work, run),
+            JobKind::Migrate | JobKind::Archive => self.move_part(work, run),
+            JobKind::SweepArchive => self.sweep(work),
             JobKind::RemoveExpired => self.remove_expired(work, run),
             kind => Err(WorkError::Overtaken(format!(
                 "wide tables have no jobs of the kind {}",
@@ -205,7 +237,11 @@ impl Maintenance for Rows {
     }
 
     fn while_failing(&self, kind: JobKind) -> Option<&'static str> {
-        (kind == JobKind::BuildIndex).then_some("the index cannot be read")
+        match kind {
+            JobKind::BuildIndex => Some("the index cannot be read"),
+            JobKind::Archive => Some("the rows stay where they are"),
+            _ => None,
+        }
     }
 }
 
@@ -241,20 +277,40 @@ impl Survey for RowsSurvey {
                 level: 1,
                 index: i64::from(part.number),
             }),
-            tier: Tier::Cold,
+            tier: part.tier,
             at: Some(part.since),
             urgency: Urgency::Moves,
             ..Planned::new(
                 TableModel::Wide,
-                JobKind::Migrate,
+                match part.tier {
+                    Tier::Archive => JobKind::Archive,
+                    Tier::Hot | Tier::Cold => JobKind::Migrate,
+                },
                 Some(part.table),
                 format!(
                     "part {} ended more than {} ago",
                     part.name,
-                    format_duration(part.hot)
+                    format_duration(part.age)
                 ),
             )
         }));
+        for table in &self.archived {
+            let served = served.get(&(*table, JobKind::SweepArchive)).copied();
+            let at = self.now.map(|now| match served.filter(|at| *at <= now) {
+                Some(served) => served.saturating_add(SWEEP_EVERY),
+                None => now,
+            });
+            planned.push(Planned {
+                at,
+                urgency: Urgency::Regular,
+                ..Planned::new(
+                    TableModel::Wide,
+                    JobKind::SweepArchive,
+                    Some(*table),
+                    "files that no part has are removed once a day",
+                )
+            });
+        }
         for (table, ttl) in &self.expiring {
             let every = (ttl / REMOVALS_PER_TTL).clamp(*REMOVAL_EVERY.start(), *REMOVAL_EVERY.end());
             let served = served.get(&(*table, JobKind::RemoveExpired)).copied();

@@ -179,6 +179,14 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
                 settings.push(format!("{name} = '{}'", format_duration(age)));
             }
         }
+        if let Some(archive) = &parts.archive {
+            settings.push(format!(
+                "PARTS_ARCHIVE = '{}'",
+                archive.target.replace('\'', "''")
+            ));
+            let after = format_duration(archive.after);
+            settings.push(format!("PARTS_ARCHIVE_AFTER = '{after}'"));
+        }
     }
     if spec.durability == Durability::Buffered {
         settings.push("DURABILITY = 'buffered'".to_owned());

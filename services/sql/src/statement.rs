@@ -260,6 +260,10 @@ pub struct TableOptions {
     pub parts_hot: Option<Option<i64>>,
     /// `PARTS_WRITABLE` in nanoseconds; the inner `None` = rows of every part can be written.
     pub parts_writable: Option<Option<i64>>,
+    /// `PARTS_ARCHIVE`, a target; the inner `None` = no archive.
+    pub parts_archive: Option<Option<String>>,
+    /// `PARTS_ARCHIVE_AFTER` in nanoseconds.
+    pub parts_archive_after: Option<i64>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

@@ -28,6 +28,10 @@ const SEGMENTS: &str = "_segments";
 const SHARED: &str = "_shared";
 /// Folder of table settings.
 const SETTINGS: &str = "_settings";
+/// Folder of descriptions of parts of wide tables.
+const PARTS: &str = "_parts";
+/// First letters of the folder of the files of a part of a wide table.
+const PART: &str = "part=";
 
 /// Segment to be written, and its target.
 #[derive(Debug, Clone)]
@@ -107,6 +111,21 @@ pub(crate) fn sidecar_key(segment_target: &SegmentTarget, sha256: &str) -> Strin
     format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
+/// Returns the name of a file of rows of a part of a wide table.
+pub(crate) fn rows_key(table: &TableName, part: &str, stem: &str) -> String {
+    format!("{table}/{PART}{part}/{stem}.parquet")
+}
+
+/// Returns the name of the description of a part of a wide table.
+pub(crate) fn part_description_key(table: &TableName, stem: &str) -> String {
+    format!("{table}/{PARTS}/{stem}.json")
+}
+
+/// Returns true if an object is the description of a part of a wide table of this target.
+pub(crate) fn is_part_description(key: &str) -> bool {
+    parse_location(key).is_some_and(|(_, folder, name)| folder == PARTS && name.ends_with(".json"))
+}
+
 /// Returns the name of an object with settings of a table. `revision` increases with each write by the database.
 pub(crate) fn settings_key(table: &str, origin: &str, revision: u64, sha256: &str) -> String {
     let digits = &sha256[..DIGITS];
@@ -153,6 +172,10 @@ pub enum ObjectContent {
     Description,
     /// Settings of a table.
     Settings,
+    /// Rows of a part of a wide table.
+    Rows,
+    /// Description of a part of a wide table.
+    PartDescription,
 }
 
 impl ObjectContent {
@@ -163,6 +186,8 @@ impl ObjectContent {
             Self::Timelines => "timelines",
             Self::Description => "description",
             Self::Settings => "settings",
+            Self::Rows => "rows",
+            Self::PartDescription => "part_description",
         }
     }
 }
@@ -176,6 +201,8 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
             None => (name.strip_suffix(".json")?, ObjectContent::Description),
         },
         SETTINGS => (name.strip_suffix(".json")?, ObjectContent::Settings),
+        PARTS => (name.strip_suffix(".json")?, ObjectContent::PartDescription),
+        _ if folder.starts_with(PART) => (name.strip_suffix(".parquet")?, ObjectContent::Rows),
         _ => (name.strip_suffix(".parquet")?, ObjectContent::Points),
     };
     let mut parts = stem.rsplitn(3, '-');
@@ -212,6 +239,8 @@ fn parse_location(key: &str) -> Option<(&str, &str, &str)> {
     match parts.as_slice() {
         [table, SEGMENTS, name] => Some((table, SEGMENTS, name)),
         [table, SETTINGS, name] => Some((table, SETTINGS, name)),
+        [table, PARTS, name] => Some((table, PARTS, name)),
+        [table, folder, name] if folder.starts_with(PART) => Some((table, folder, name)),
         [table, folder, day, name] if is_folder_of_days(folder) && day.starts_with("day=") => {
             Some((table, folder, name))
         }
@@ -225,7 +254,8 @@ fn is_folder_of_days(folder: &str) -> bool {
 
 /// Returns true if a folder contains objects of a table.
 pub(crate) fn is_folder_of_table(folder: &str) -> bool {
-    folder == SEGMENTS || folder == SETTINGS || is_folder_of_days(folder)
+    let is_of_parts = folder == PARTS || folder.starts_with(PART);
+    folder == SEGMENTS || folder == SETTINGS || is_of_parts || is_folder_of_days(folder)
 }
 
 /// Returns the base of an object name: origin, segment and checksum.
@@ -319,6 +349,14 @@ mod tests {
             (
                 settings_key("default", "0a1b", 7, &digits),
                 ObjectContent::Settings,
+            ),
+            (
+                rows_key(&segment_target.table, "2026-11", &format!("0a1b-7-{digits}")),
+                ObjectContent::Rows,
+            ),
+            (
+                part_description_key(&segment_target.table, &format!("0a1b-7-{digits}")),
+                ObjectContent::PartDescription,
             ),
         ] {
             let named = named(&key).expect("it is a name");

@@ -19,6 +19,7 @@
 //! | `file` | columns and writing of files |
 //! | [`mod@write`] | writing of runs to verified files |
 //! | `read` | reading of runs by their extents |
+//! | [`rows`] | parts of wide tables: writing and reading of row groups |
 //! | [`attach`] | reading of files that another database wrote |
 //!
 //! This crate does not depend on the HTTP interface, search or catalog. Metadata of timelines is provided through
@@ -38,6 +39,7 @@ pub mod layout;
 mod list;
 mod objects;
 mod read;
+pub mod rows;
 mod send;
 mod settings;
 mod spool;
@@ -344,11 +346,21 @@ impl Archive {
     /// [`ArchiveError::BadTarget`] if the target of the segment is not valid. Objects that cannot be read are part of
     /// the result.
     pub fn verify(&self, copy: &ArchiveCopy) -> Result<Verified> {
-        let target = self.target(&copy.target)?;
         let files = copy.files.iter().chain([&copy.timelines]);
+        let sidecar = Some(copy.sidecar.as_str()).filter(|key| !key.is_empty());
+        self.verify_objects(&copy.target, files, sidecar)
+    }
+
+    /// Verifies files and a description. Ends after the first error that a retry may fix.
+    fn verify_objects<'f>(
+        &self,
+        target: &str,
+        files: impl Iterator<Item = &'f ArchiveFile>,
+        description: Option<&str>,
+    ) -> Result<Verified> {
+        let target = self.target(target)?;
         let checks = files.map(|file| (file.key.as_str(), Some(file)));
-        let sidecar = Some((copy.sidecar.as_str(), None)).filter(|(key, _)| !key.is_empty());
-        let mut checks = checks.chain(sidecar);
+        let mut checks = checks.chain(description.map(|key| (key, None)));
         let mut verified = Verified::default();
         for (key, file) in checks.by_ref() {
             let outcome = match file {

@@ -62,7 +62,7 @@ pub use job::JobKind;
 pub use measurements::Measurements;
 pub use model_tag::ModelTag;
 pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
-pub use parts::{PartPeriod, PartsSpec};
+pub use parts::{PartPeriod, PartsArchive, PartsSpec};
 pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};

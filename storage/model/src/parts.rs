@@ -26,9 +26,22 @@ pub struct PartsSpec {
     /// Minimum time in nanoseconds for which rows of a part can be written after its end; `None` = always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<i64>,
+    /// Archive that old parts move into; `None` = they stay in their tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<PartsArchive>,
     /// Number of the first part that was not dropped. Rows of earlier parts are refused.
     #[serde(default = "first_of_all", skip_serializing_if = "is_first_of_all")]
     pub first: i32,
+}
+
+/// Archive of the parts of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartsArchive {
+    /// Name or address of the target.
+    pub target: String,
+    /// Minimum time in nanoseconds between the end of a part and its archiving. Rows of older parts cannot be written.
+    pub after: i64,
 }
 
 fn first_of_all() -> i32 {
@@ -49,12 +62,20 @@ impl PartsSpec {
 
     /// Returns true if an age other than `keep` is set.
     pub fn has_ages(&self) -> bool {
-        self.hot.is_some() || self.writable.is_some()
+        self.hot.is_some() || self.writable.is_some() || self.archive.is_some()
     }
 
-    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago.
+    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago, and
+    /// because it is not due to be archived.
     pub fn writable_from(&self, now: i64) -> i32 {
         self.first_within(self.writable, now)
+            .max(self.archived_before(now))
+    }
+
+    /// Returns the number of the first part that is not due to be archived at a time, because its end is less than
+    /// `archive.after` ago.
+    pub fn archived_before(&self, now: i64) -> i32 {
+        self.first_within(self.archive.as_ref().map(|archive| archive.after), now)
     }
 
     /// Returns the number of the first part that stays in the hot tier at a time, because its end is less than `hot` ago.
@@ -249,6 +270,7 @@ mod tests {
             keep: Some(30 * NANOS_PER_DAY),
             hot: None,
             writable: None,
+            archive: None,
             first: i32::MIN,
         };
         let october = spec.every.number_of(nanos("2026-10-15T00:00:00Z"));

@@ -54,6 +54,7 @@ use crate::segment_writer::SegmentWriter;
 use crate::shared::{Shared, group_window};
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window, cold_boundary, tiles};
 pub use copy::Evicted;
+pub use gc::{OtherObjects, OtherObjectsOf};
 pub use orphans::{Orphan, OrphanSearch, Orphans};
 pub(crate) use settings::SettingsWritten;
 use stream::{Output, Stream};

@@ -59,7 +59,8 @@ mod writes;
 
 pub use attach::TimelineSlots;
 pub use compaction::{
-    Evicted, Orphan, OrphanSearch, Orphans, Rewrite, RewriteCause, RewriteCost, Rewritten, Throttle,
+    Evicted, Orphan, OrphanSearch, Orphans, OtherObjects, OtherObjectsOf, Rewrite, RewriteCause, RewriteCost,
+    Rewritten, Throttle,
 };
 pub use error::{Result, StoreError};
 pub use head::HeadBudget;

@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use tideline_chunk::Delta;
 use tideline_log::{Edit, Log, Refusal, Retired};
 use tideline_model::{Durability, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
 
-use crate::compaction::SettingsWritten;
+use crate::compaction::{OtherObjectsOf, SettingsWritten};
 use crate::deletes::{self, Deletes, TableDeletes};
 use crate::error::{Result, StoreError};
 use crate::head::Head;
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) files_to_remove: FilesToRemove,
     /// Loads whose edit has an unknown outcome. A later edit resolves the outcome.
     pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
+    /// Returns the objects at targets that other models use.
+    pub(crate) other_objects: OnceLock<OtherObjectsOf>,
     /// Segments whose files are being written.
     pub(crate) archiving: Mutex<HashSet<SegmentId>>,
     pub(crate) file_lists: FileLists,
@@ -133,6 +135,7 @@ impl Shared {
             retired: Retired::new(orphans.into_iter().map(gone).collect()),
             files_to_remove: FilesToRemove::default(),
             in_doubt: Mutex::default(),
+            other_objects: OnceLock::new(),
             archiving: Mutex::default(),
             file_lists: FileLists::default(),
             settings_written: Mutex::default(),

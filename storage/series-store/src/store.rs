@@ -15,7 +15,7 @@ use tideline_log::{Log, LogModel, LogThreads, ModelTag, RecentError, RecentPage,
 use tideline_model::{FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId};
 use tideline_runtime::ThreadFailure;
 
-use crate::compaction::{Evicted, OrphanSearch, Orphans, Rewrite, Rewritten, Throttle};
+use crate::compaction::{Evicted, OrphanSearch, Orphans, OtherObjectsOf, Rewrite, Rewritten, Throttle};
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
 use crate::manifest::{put_cursor, put_table};
@@ -395,6 +395,22 @@ impl SeriesStore {
     /// targets are written nevertheless.
     pub fn write_settings(&self, table: TableId) -> Result<u64> {
         self.shared.write_settings(table)
+    }
+
+    /// Returns the digits that identify the objects of this database at shared targets. Chosen at the first call, and stored.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Log::edit`].
+    pub fn archive_origin(&self) -> Result<String> {
+        Ok(format!("{:016x}", self.shared.origin()?))
+    }
+
+    /// Sets the function that returns the objects at targets which other models of the database use. It is called whenever
+    /// unreferenced objects are searched or removed, and must be set before.
+    pub fn set_other_objects(&self, objects: OtherObjectsOf) {
+        // Only the first call has an effect; the engine makes one.
+        let _ = self.shared.other_objects.set(objects);
     }
 
     /// Searches a target for unreferenced objects. Changes nothing.

@@ -1,6 +1,9 @@
 //! Offline check: reads every row of a part, joins the fragments of large rows, decodes everything, and compares indexes
 //! with their rows.
 //!
+//! Of a part in the archive, it reads the list of the files and the locations of the rows, but not the files themselves:
+//! `tideline archive verify` does. Index entries of archived rows are decoded, and not compared with the rows.
+//!
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
@@ -9,14 +12,16 @@ use std::fmt::Display;
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Direction, Partition, Row};
+use tideline_key_codec::part_name;
 use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{KeyRange, TableId};
 
+use crate::archived::archived_rows;
 use crate::block::Block;
 use crate::blocks::{BLOCKS_BUCKET, BlockError, Blocks};
 use crate::codec;
 use crate::entry::{Change, Entry};
-use crate::error::Damage;
+use crate::error::{Damage, WideError};
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::index::{Index, IndexEntry};
 use crate::read::{ROWS_BUCKET, STEP_PAGE};
@@ -62,7 +67,7 @@ impl StoredParts {
     }
 }
 
-/// Checks the flushed rows of a table. `check_key` returns a description of the damage if a stored key is not valid for
+/// Checks the flushed rows of a table, and what is stored of its parts in the archive. `check_key` returns a description of the damage if a stored key is not valid for
 /// the table. The result is empty if the table has no part.
 ///
 /// # Errors
@@ -87,6 +92,7 @@ pub fn check_rows(
         }
         Ok(checked.may_go_on("rows"))
     })?;
+    parts.check_archived(backend, table, &mut checked)?;
     Ok(checked)
 }
 
@@ -120,7 +126,8 @@ pub fn check_index(
         let is_expired = value
             .as_ref()
             .is_ok_and(|value| codec::time_of(value).is_ok_and(expired));
-        if !is_expired && !journal.changes(table, &row_key) {
+        let is_compared = !is_expired && !parts.is_archived(table, &row_key);
+        if is_compared && !journal.changes(table, &row_key) {
             let expected = entry_of(index, &row_key, parts.row(backend, table, &row_key)?);
             match (expected, value) {
                 (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
@@ -232,7 +239,34 @@ impl CheckedRows {
 type TakeStored<'t> = dyn FnMut(&[u8], Result<Bytes, Damage>) -> Result<bool, LogError> + 't;
 
 impl StoredParts {
-    /// Passes each row of all parts of a table or index to `take`, part by part.
+    /// Returns true if the row of a key is in the archive.
+    fn is_archived(&self, table: TableId, key: &[u8]) -> bool {
+        let number = self.tables.get(table).map(|rules| rules.part_of(key));
+        let Some(Ok(number)) = number else {
+            return false;
+        };
+        self.parts.get(&(table, number)).is_some_and(Part::is_archived)
+    }
+
+    /// Checks what is stored of the parts of a table that are in the archive.
+    fn check_archived(
+        &self,
+        backend: &dyn Backend,
+        table: TableId,
+        checked: &mut CheckedRows,
+    ) -> Result<(), LogError> {
+        let parts = self.parts.range((table, i32::MIN)..=(table, i32::MAX));
+        for (_, part) in parts.filter(|(_, part)| part.is_archived()) {
+            match archived_rows(backend, part.at) {
+                Ok(rows) => checked.rows += rows,
+                Err(WideError::Backend(error)) => return Err(error.into()),
+                Err(error) => checked.find("archived part", &part_name(part.at.part), &error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes each row of the parts of a table or index to `take`, part by part, except for parts in the archive.
     fn each_row(
         &self,
         backend: &dyn Backend,
@@ -245,6 +279,9 @@ impl StoredParts {
             .range((table, i32::MIN)..=(table, i32::MAX))
             .map(|(_, part)| part)
         {
+            if part.is_archived() {
+                continue;
+            }
             let mut is_ended = false;
             each_row_of(backend, part, &mut |key, row| {
                 let number = rules.map_or(Ok(part.number()), |rules| rules.part_of(key));

@@ -1,5 +1,6 @@
 //! Errors of wide tables, with one variant for each way in which a caller can react.
 
+use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
 use tideline_log::LogError;
 use tideline_model::{TableId, Timestamp};
@@ -53,6 +54,17 @@ pub enum WideError {
         /// First time of the parts whose rows can be written.
         before: Timestamp,
     },
+    /// A delete reaches into a part that is in the archive.
+    #[error(
+        "table {0}: the delete reaches into parts in the archive; restore them first, or limit its range"
+    )]
+    PartArchived(TableId),
+    /// The archive is switched off.
+    #[error("the archive is switched off, so rows in it can be neither read nor written")]
+    NoArchive,
+    /// An archive file could not be read or written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// The caller ended the operation before it was complete.
     #[error("the operation was ended before it was complete")]
     Stopped,

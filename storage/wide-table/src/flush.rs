@@ -11,6 +11,7 @@ mod changes;
 mod delete;
 mod join;
 mod merge;
+mod packed_part;
 mod packer;
 mod part_writer;
 
@@ -36,6 +37,7 @@ use crate::tables::TableRules;
 use changes::{Changes, Waiting};
 pub(crate) use changes::{PartRows, rows_by_part};
 use merge::{MergedRow, MergedRows};
+pub(crate) use packed_part::PackedPart;
 use packer::{Packer, RowsToPack};
 use part_writer::PartWriter;
 

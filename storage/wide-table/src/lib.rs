@@ -27,6 +27,7 @@
 //! names, types, filters and formats.
 #![doc = include_str!("../FORMAT.md")]
 
+mod archived;
 mod block;
 mod blocks;
 mod buffer;
@@ -56,6 +57,7 @@ pub mod unchanged;
 pub mod value;
 mod write;
 
+pub use archived::{ArchivedObjects, PartToArchive};
 pub use build::BuildStep;
 pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tideline_backend::{ManifestChange, ManifestKind, ManifestRow, PartRef, SegmentRef};
 use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
-use tideline_log::manifest::put_row;
+use tideline_log::manifest::{put_cursor, put_row};
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
 use tideline_model::{SequenceNumber, TableId, Tier};
 
@@ -52,11 +52,8 @@ impl WideStore {
         let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         self.log.edit::<LogError>(
             |current| {
-                Ok(Edit {
-                    manifest: Manifest::clone(current),
-                    changes: dropped.iter().map(remove).chain(heirs.iter().map(put)).collect(),
-                    adds: Vec::new(),
-                })
+                let changes = dropped.iter().map(remove).chain(heirs.iter().map(put));
+                Ok(self.edit_with_ids(current, changes.collect()))
             },
             |_| {
                 self.change_state(|state| {
@@ -71,6 +68,7 @@ impl WideStore {
             },
         )?;
         for part in dropped {
+            self.archived.forget(part.at.part);
             self.log.backend().reclaim_part(part.at)?;
         }
         self.free_dropped()
@@ -79,16 +77,23 @@ impl WideStore {
     /// Publishes parts.
     fn publish(&self, parts: &[Part]) -> std::result::Result<(), LogError> {
         self.log.edit::<LogError>(
-            |current| {
-                Ok(Edit {
-                    manifest: Manifest::clone(current),
-                    changes: self.puts(parts, current),
-                    adds: Vec::new(),
-                })
-            },
+            |current| Ok(self.edit_with_ids(current, self.puts(parts, current))),
             |_| self.follow_parts(parts, |_| {}),
         )?;
         Ok(())
+    }
+
+    /// Returns an edit that changes rows of parts. It also stores the next id, so that a restart does not assign the id of a
+    /// new part again.
+    pub(crate) fn edit_with_ids(&self, current: &Arc<Manifest>, mut changes: Vec<ManifestChange>) -> Edit {
+        let mut manifest = Manifest::clone(current);
+        manifest.cursor = self.log.cursor(manifest.cursor, manifest.cursor.sealed_to);
+        changes.push(put_cursor(&manifest.cursor));
+        Edit {
+            manifest,
+            changes,
+            adds: Vec::new(),
+        }
     }
 
     /// Returns the manifest rows of parts. A part that was dropped meanwhile, alone or with its table, gets none: it is
@@ -271,6 +276,8 @@ impl WideStore {
                 search_end: 0,
                 number,
                 tier: Tier::Hot,
+                closed: false,
+                held_until: None,
             },
         }
     }
@@ -293,8 +300,14 @@ fn changed_parts(
     let rows = rows_by_part(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
     let mut parts: BTreeMap<i32, PartRows> = rows;
     if !buffer.deleted_ranges().is_empty() {
-        let stored = state.parts_of(table, ALL_PARTS).map(Part::number);
-        for number in stored.filter(|number| rules.keeps(*number) && *number != RECORD) {
+        // Deletes of ranges do not reach into the archive.
+        let stored = state
+            .parts_of(table, ALL_PARTS)
+            .filter(|part| !part.is_archived());
+        for number in stored
+            .map(Part::number)
+            .filter(|number| rules.keeps(*number) && *number != RECORD)
+        {
             parts.entry(number).or_default();
         }
     }

@@ -22,7 +22,7 @@ use tideline_backend::{
 use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
 use tideline_log::manifest::put_row;
-use tideline_log::{Edit, LogError, Manifest, SHARD};
+use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{Durability, KeyRange, TableId, Tier};
 
 use crate::blocks::BLOCKS_BUCKET;
@@ -30,7 +30,7 @@ use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Result, WideError};
 use crate::fragments::FRAGMENTS_BUCKET;
 use crate::read::ROWS_BUCKET;
-use crate::state::{PART_FORMAT_COLD, PART_FORMAT_DIVIDED, Part};
+use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
 
 /// Buckets of a part. Heads are copied after the fragments that they name.
@@ -56,8 +56,12 @@ pub struct PartInTier {
     pub table: TableId,
     /// Number of the part.
     pub number: i32,
-    /// Tier: hot or cold.
+    /// Tier.
     pub tier: Tier,
+    /// True if the part is in the archive, or is being archived.
+    pub is_closed: bool,
+    /// Time until which a restored part is not archived again, in nanoseconds since 1970-01-01T00:00:00Z.
+    pub held_until: Option<i64>,
 }
 
 /// Work of a move so far.
@@ -67,6 +71,17 @@ pub struct MoveProgress {
     pub values: u64,
     /// Bytes that were read, and written again.
     pub bytes: u64,
+}
+
+impl MoveProgress {
+    /// Returns the sum of two works.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            values: self.values + other.values,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// End of a move.
@@ -213,7 +228,9 @@ impl WideStore {
         let in_tier = |part: &Part| PartInTier {
             table,
             number: part.number(),
-            tier: part.at.tier,
+            tier: part.detail.tier,
+            is_closed: part.is_closed(),
+            held_until: part.detail.held_until,
         };
         parts.map(in_tier).collect()
     }
@@ -226,14 +243,15 @@ impl WideStore {
     /// The errors of the backend and of the log; the part is then in one of the tiers. A repeated move begins anew.
     pub fn move_part(
         self: &Arc<Self>,
-        PartInTier { table, number, tier }: PartInTier,
+        (table, number): (TableId, i32),
+        tier: Tier,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
     ) -> Result<MoveEnd> {
         let state = self.state();
         let Some(part) = state
             .parts
             .get(&(table, number))
-            .filter(|part| part.at.tier != tier)
+            .filter(|part| !part.is_archived() && part.at.tier != tier)
         else {
             return Ok(MoveEnd::Gone);
         };
@@ -365,51 +383,145 @@ impl WideStore {
         to: PartRef,
         progress: &mut MoveProgress,
     ) -> Result<MoveEnd> {
+        let mut is_busy = false;
+        let mut copy_last = |_: &Part| {
+            let changed = self.moves.take_changes();
+            is_busy = changed.len() > CHANGES_MAX;
+            if !is_busy {
+                self.copy_values(from, to, &changed, progress)?;
+            }
+            Ok(!is_busy)
+        };
+        let change = |detail: &mut PartDetail| detail.set_tier(to.tier);
+        let is_moved = self.put_instead(number, (from, to), &mut copy_last, &change)?;
+        Ok(match is_moved {
+            true => MoveEnd::Moved(*progress),
+            false if is_busy => MoveEnd::Busy,
+            false => MoveEnd::Gone,
+        })
+    }
+
+    /// Waits until no flush runs, and excludes further ones until the guard is dropped.
+    fn begin_end(&self) -> Ending<'_> {
         let mut state = self.moves.state.lock();
-        while state.is_flushing {
+        while state.is_flushing || state.is_ending {
             self.moves.changed.wait(&mut state);
         }
         state.is_ending = true;
-        drop(state);
-        let _ending = Ending(&self.moves);
-        let changed = self.moves.take_changes();
-        if changed.len() > CHANGES_MAX {
-            return Ok(MoveEnd::Busy);
+        Ending(&self.moves)
+    }
+
+    /// Publishes the part `to` instead of the part `from`, while no flush runs. `prepare` is called before, with the part
+    /// that is replaced. Returns false if `prepare` does, or if the part was dropped or replaced meanwhile.
+    pub(crate) fn put_instead(
+        self: &Arc<Self>,
+        number: i32,
+        (from, to): (PartRef, PartRef),
+        prepare: &mut dyn FnMut(&Part) -> Result<bool>,
+        change: &dyn Fn(&mut PartDetail),
+    ) -> Result<bool> {
+        let _ending = self.begin_end();
+        let part = self.state().parts.get(&(from.table, number)).copied();
+        let is_kept = self.tables().keeps(from.table, number);
+        let Some(mut part) = part.filter(|part| part.at == from && is_kept) else {
+            return Ok(false);
+        };
+        if !prepare(&part)? {
+            return Ok(false);
         }
-        self.copy_values(from, to, &changed, progress)?;
         around("wide_move", "sync", || {
             Ok::<_, WideError>(self.log.backend().sync_rows(SHARD)?)
         })?;
-        // No flush runs, so the row of the part in the manifest does not change before the edit.
-        let state = self.state();
-        let place = (from.table, number);
-        let is_kept = self.tables().keeps(from.table, number);
-        let Some(part) = state.parts.get(&place).filter(|part| part.at == from && is_kept) else {
-            return Ok(MoveEnd::Gone);
-        };
-        let mut moved = Part { at: to, ..*part };
-        drop(state);
-        moved.detail.tier = to.tier;
-        moved.detail.format = match (to.tier, moved.detail.number) {
-            (Tier::Hot, None) => moved.detail.format,
-            (Tier::Hot, Some(_)) => PART_FORMAT_DIVIDED,
-            _ => PART_FORMAT_COLD,
-        };
-        let edit = |current: &Arc<Manifest>| {
-            let old = Bytes::copy_from_slice(&part_name(from.part));
-            Ok::<_, LogError>(Edit {
-                manifest: Manifest::clone(current),
-                changes: vec![
-                    ManifestChange::Remove(ManifestKind::Part, old),
-                    put_row(ManifestKind::Part, &part_name(to.part), &moved.detail),
-                ],
-                adds: Vec::new(),
-            })
-        };
+        part.at = to;
+        change(&mut part.detail);
+        let old = Bytes::copy_from_slice(&part_name(from.part));
+        let changes = vec![
+            ManifestChange::Remove(ManifestKind::Part, old),
+            put_row(ManifestKind::Part, &part_name(to.part), &part.detail),
+        ];
+        let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
         around("wide_move", "edit", || {
-            self.log.edit(edit, |_| self.replace_part(from, moved))
+            self.log.edit(edit, |_| self.replace_part(from, part))
         })?;
-        Ok(MoveEnd::Moved(*progress))
+        Ok(true)
+    }
+
+    /// Changes what the manifest records about a stored part, while no flush runs. Returns false if the part does not exist,
+    /// or `change` returns false.
+    fn change_detail(
+        &self,
+        table: TableId,
+        number: i32,
+        change: &dyn Fn(&mut PartDetail) -> bool,
+    ) -> Result<bool> {
+        let _ending = self.begin_end();
+        let part = self.state().parts.get(&(table, number)).copied();
+        let Some(mut part) = part.filter(|_| self.tables().keeps(table, number)) else {
+            return Ok(false);
+        };
+        let before = part.detail;
+        if !change(&mut part.detail) {
+            return Ok(false);
+        }
+        if part.detail == before {
+            return Ok(true);
+        }
+        let name = part_name(part.at.part);
+        let changes = vec![put_row(ManifestKind::Part, &name, &part.detail)];
+        let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
+        around("wide_move", "detail", || {
+            self.log.edit(edit, |_| {
+                self.change_state(|state| {
+                    state.parts.insert(part.place(), part);
+                    state.closings += 1;
+                });
+            })
+        })?;
+        Ok(true)
+    }
+
+    /// Closes a part for writes, so that it can be archived. Returns false if there is no such part, or it is in the archive.
+    pub(crate) fn close_part(&self, table: TableId, number: i32) -> Result<bool> {
+        self.change_detail(table, number, &|detail| {
+            let is_stored = detail.tier != Tier::Archive;
+            if is_stored {
+                detail.set_closed(true);
+            }
+            is_stored
+        })
+    }
+
+    /// Keeps a stored part out of the archive until a time, and opens it for writes.
+    pub(crate) fn hold_part(&self, table: TableId, number: i32, until: i64) -> Result<bool> {
+        self.change_detail(table, number, &|detail| {
+            let is_stored = detail.tier != Tier::Archive;
+            if is_stored {
+                detail.set_held(until);
+            }
+            is_stored
+        })
+    }
+
+    /// Opens the parts of a table for writes that were closed for an archiving, which has not taken place.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the log.
+    pub fn open_closed_parts(&self, table: TableId) -> Result<()> {
+        let state = self.state();
+        let closed = state
+            .parts_of(table, ALL_PARTS)
+            .filter(|part| part.is_closed() && !part.is_archived());
+        for number in closed.map(Part::number) {
+            self.change_detail(table, number, &|detail| {
+                let is_stored = detail.tier != Tier::Archive;
+                if is_stored {
+                    detail.set_closed(false);
+                }
+                is_stored
+            })?;
+        }
+        Ok(())
     }
 
     /// Makes a moved part visible to readers, and keeps the old one until the readers of earlier states have ended.
@@ -436,6 +548,7 @@ impl WideStore {
             };
             let part = *part;
             drop(replaced);
+            self.archived.forget(part.part);
             self.log.backend().reclaim_part(part)?;
             self.moves.replaced.lock().pop_front();
         }

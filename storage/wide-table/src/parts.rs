@@ -25,6 +25,9 @@ pub struct StoredPart {
     pub is_writable: bool,
     /// Tier that stores the part; `None` if its rows are only in the row buffer.
     pub tier: Option<Tier>,
+    /// Time until which a restored part is not archived again, in nanoseconds since 1970-01-01T00:00:00Z; `None` for other
+    /// parts.
+    pub held_until: Option<i64>,
 }
 
 /// First parts of a divided table.
@@ -78,11 +81,19 @@ impl WideStore {
         }
         numbers.retain(|number| rules.keeps(*number) && *number != RECORD);
         let (visible, writable_from) = (self.visible_parts(&rules), self.writable_from(&rules));
-        let part = |number| StoredPart {
-            number,
-            is_visible: visible.contains(&number),
-            is_writable: visible.contains(&number) && number >= writable_from,
-            tier: state.parts.get(&(table, number)).map(|part| part.at.tier),
+        let now = self.log.trusted_now().now.nanos();
+        let part = |number| {
+            let stored = state.parts.get(&(table, number));
+            let is_open = number >= writable_from || stored.is_some_and(|part| part.is_held(now));
+            StoredPart {
+                number,
+                is_visible: visible.contains(&number),
+                is_writable: visible.contains(&number) && is_open && !stored.is_some_and(Part::is_closed),
+                tier: stored.map(|part| part.detail.tier),
+                held_until: stored
+                    .and_then(|part| part.detail.held_until)
+                    .filter(|until| now < *until),
+            }
         };
         Ok(numbers.into_iter().map(part).collect())
     }
@@ -107,15 +118,30 @@ impl WideStore {
     ///
     /// # Errors
     ///
-    /// [`WideError::PartClosed`] if there is such a part, and the errors of [`parts`](Self::parts).
+    /// [`WideError::PartClosed`] or [`WideError::PartArchived`] if there is such a part, and the errors of
+    /// [`parts`](Self::parts).
     pub(crate) fn check_open(&self, table: TableId, rules: &TableRules, range: &KeyRange) -> Result<()> {
         let Some(division) = &rules.division else {
             return Ok(());
         };
         let first = self.writable_from(rules);
         let reached = rules.kept_parts(range, &ALL_PARTS);
-        let is_closed = |number: i32| number < first && reached.contains(&number);
-        if first > i32::MIN && self.parts(table)?.iter().any(|part| is_closed(part.number)) {
+        let state = self.state();
+        if state.parts_of(table, reached.clone()).any(Part::is_closed) {
+            return Err(WideError::PartArchived(table));
+        }
+        if first == i32::MIN {
+            return Ok(());
+        }
+        let now = self.log.trusted_now().now.nanos();
+        let is_held = |number| {
+            state
+                .parts
+                .get(&(table, number))
+                .is_some_and(|part| part.is_held(now))
+        };
+        let is_closed = |number: i32| number < first && reached.contains(&number) && !is_held(number);
+        if self.parts(table)?.iter().any(|part| is_closed(part.number)) {
             let before = Timestamp::from_nanos_clamped(division.spec.every.start_of(first));
             return Err(WideError::PartClosed { table, before });
         }

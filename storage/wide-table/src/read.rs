@@ -39,6 +39,21 @@ const FEED_GROWTH: usize = 4;
 /// Range, direction and limit of a page.
 type Wanted<'r> = (&'r KeyRange, Direction, PageLimit);
 
+/// Parts that a read concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All parts.
+    All,
+    /// Parts whose rows can be written.
+    Open,
+}
+
+impl Scope {
+    fn has(self, part: &Part) -> bool {
+        self == Self::All || !part.is_closed()
+    }
+}
+
 /// Stored row: its key and its encoded columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
@@ -217,6 +232,9 @@ impl WideStore {
 
     /// Returns a stored row, or the head of a large row; `None` if the part does not have the row.
     pub(crate) fn stored_raw(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+        if part.is_archived() {
+            return self.archived_row(part, key);
+        }
         let partition = Partition::part(part.at, ROWS_BUCKET);
         let backend = self.log.backend().as_ref();
         match backend.get(partition, key)? {
@@ -291,7 +309,7 @@ impl WideStore {
         wanted: Wanted<'_>,
     ) -> Result<RowPage> {
         let expiry = self.expiry(rules);
-        let page = self.stored_page(table, rules, parts, wanted)?;
+        let page = self.stored_page(table, rules, parts, Scope::All, wanted)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let row = expiry.visible_stored(row);
@@ -306,6 +324,7 @@ impl WideStore {
         table: TableId,
         rules: &TableRules,
         parts: &PartNumbers,
+        scope: Scope,
         wanted: Wanted<'_>,
     ) -> Result<RowPage> {
         let (range, direction, limit) = wanted;
@@ -313,7 +332,7 @@ impl WideStore {
         self.log.check_lease()?;
         let merge = loop {
             let state = self.state();
-            let merge = self.merged(&state, table, rules, &numbers, wanted)?;
+            let merge = self.merged(&state, table, rules, (&numbers, scope), wanted)?;
             if !self.was_flushed_since(&state) {
                 break merge;
             }
@@ -339,7 +358,7 @@ impl WideStore {
         state: &State,
         table: TableId,
         rules: &TableRules,
-        numbers: &PartNumbers,
+        (numbers, scope): (&PartNumbers, Scope),
         (range, direction, limit): Wanted<'_>,
     ) -> Result<Merge> {
         let damaged = |reason| WideError::Damaged { table, reason };
@@ -354,7 +373,8 @@ impl WideStore {
             }
             sources.push(source);
         }
-        let parts: Vec<&Part> = state.parts_of(table, numbers.clone()).collect();
+        let parts = state.parts_of(table, numbers.clone());
+        let parts: Vec<&Part> = parts.filter(|part| scope.has(part)).collect();
         // Of several parts, most have no or few rows of a page, so their first rows are read first.
         let first = match parts.len() {
             0 | 1 => limit,
@@ -542,6 +562,10 @@ impl WideStore {
         limit: PageLimit,
     ) -> Result<Source> {
         let backend = self.log.backend().as_ref();
+        if part.is_archived() {
+            let rows = self.archived_page(part, range, direction, limit)?;
+            return Ok(Source::of_blocks(rows));
+        }
         if is_packed {
             let packed = Blocks::new(backend, part.at).page(range, direction, limit);
             return Ok(Source::of_blocks(

@@ -14,7 +14,7 @@ use crate::division::ALL_PARTS;
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::mutation::{ColumnName, Mutation};
-use crate::read::{STEP_PAGE, StoredRow};
+use crate::read::{STEP_PAGE, Scope, StoredRow};
 use crate::store::WideStore;
 use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WriteOptions};
 
@@ -32,7 +32,7 @@ pub struct RemovalStep {
 }
 
 impl WideStore {
-    /// Reads up to 500 rows, beginning with the key `from`, and removes the rows and cells among them that expired at
+    /// Reads up to 500 rows of parts that are not archived, beginning with the key `from`, and removes the rows and cells among them that expired at
     /// least `delay` nanoseconds ago.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl WideStore {
         let rules = self.rules(table)?;
         let expiry = Expiry::new(rules.ttl, now.saturating_sub(delay));
         let wanted = (&rest, Direction::Ascending, STEP_PAGE);
-        let page = self.stored_page(table, &rules, &ALL_PARTS, wanted)?;
+        let page = self.stored_page(table, &rules, &ALL_PARTS, Scope::Open, wanted)?;
         let mut step = RemovalStep {
             rows: page.rows.len() as u64,
             bytes_read: page.rows.iter().map(|row| row.bytes() as u64).sum(),

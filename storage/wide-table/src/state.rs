@@ -35,7 +35,8 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 5 for a part in the cold tier; otherwise 4 for one of several parts of a table;
+    /// Format of the manifest row: 6 for a part that is closed, archived or restored; otherwise 5 for a part in the cold
+    /// tier; otherwise 4 for one of several parts of a table;
     /// otherwise 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows; otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
@@ -60,9 +61,16 @@ pub(crate) struct PartDetail {
     /// Number of the part in a table that is divided by time; `None` if the table has one part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<i32>,
-    /// Tier that stores the part: hot or cold.
+    /// Tier of the rows.
     #[serde(default, skip_serializing_if = "is_hot")]
     pub(crate) tier: Tier,
+    /// True if rows of the part cannot be written, because the part is being archived, or is in the archive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) closed: bool,
+    /// Time until which a restored part is not archived again, in nanoseconds since 1970-01-01T00:00:00Z; `None` if the
+    /// part was never restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) held_until: Option<i64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -86,12 +94,30 @@ pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
 pub(crate) const PART_FORMAT_DIVIDED: u8 = 4;
 
 /// Format of the [`PartDetail`] of a part in the cold tier. Older builds refuse this format.
-pub(crate) const PART_FORMAT_COLD: u8 = 5;
+const PART_FORMAT_COLD: u8 = 5;
+
+/// Format of the [`PartDetail`] of a part that is closed, archived or restored. Older builds refuse this format.
+pub(crate) const PART_FORMAT_ARCHIVED: u8 = 6;
 
 impl Part {
     /// Returns the number of the part in its table.
     pub(crate) fn number(&self) -> i32 {
         self.detail.number.unwrap_or(WHOLE)
+    }
+
+    /// Returns true if the rows are in the archive.
+    pub(crate) fn is_archived(&self) -> bool {
+        self.detail.tier == Tier::Archive
+    }
+
+    /// Returns true if the part is in the archive, or is being archived.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.detail.closed
+    }
+
+    /// Returns true if the part was restored for a time that has not passed.
+    pub(crate) fn is_held(&self, now: i64) -> bool {
+        self.detail.held_until.is_some_and(|until| now < until)
     }
 
     /// Returns the place of the part among all parts.
@@ -108,7 +134,7 @@ impl PartDetail {
 
     /// Returns true if the part can hold blocks.
     pub(crate) fn has_blocks(&self) -> bool {
-        self.format >= PART_FORMAT_BLOCKS
+        self.format >= PART_FORMAT_BLOCKS && self.tier != Tier::Archive
     }
 
     /// Returns the sizes of the largest stored row and column, in bytes.
@@ -130,6 +156,46 @@ impl PartDetail {
             true => self.fragments = true,
             false => (self.format, self.buckets) = (PART_FORMAT_FRAGMENTS, 2),
         }
+    }
+
+    /// Records the tier that stores the part: hot or cold.
+    pub(crate) fn set_tier(&mut self, tier: Tier) {
+        self.tier = tier;
+        self.set_format();
+    }
+
+    /// Records that the rows are in the archive.
+    pub(crate) fn set_archived(&mut self) {
+        (self.tier, self.closed, self.held_until) = (Tier::Archive, true, None);
+        self.set_format();
+    }
+
+    /// Records that rows can be written, and that the part is not archived again before a time.
+    pub(crate) fn set_held(&mut self, until: i64) {
+        self.closed = false;
+        self.held_until = self.held_until.max(Some(until));
+        self.set_format();
+    }
+
+    /// Records that the rows are in the cold tier again, until a time.
+    pub(crate) fn set_restored(&mut self, until: i64) {
+        self.tier = Tier::Cold;
+        self.set_held(until);
+    }
+
+    /// Records whether rows can be written.
+    pub(crate) fn set_closed(&mut self, is_closed: bool) {
+        self.closed = is_closed;
+        self.set_format();
+    }
+
+    /// Chooses the format of a part of a divided table that has blocks.
+    fn set_format(&mut self) {
+        self.format = match self.tier {
+            _ if self.closed || self.held_until.is_some() => PART_FORMAT_ARCHIVED,
+            Tier::Hot => PART_FORMAT_DIVIDED,
+            Tier::Cold | Tier::Archive => PART_FORMAT_COLD,
+        };
     }
 
     /// Records that the part holds blocks.

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use tideline_archive::Archive;
 use tideline_backend::{ManifestKind, ManifestRow, PartRef};
 use tideline_key_codec::parse_part_name;
 use tideline_log::manifest::parse_row;
 use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, ReplayedEntry};
-use tideline_model::{SequenceNumber, TableId, Timestamp};
+use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
+use crate::archived::ArchivedParts;
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
 use crate::division::PartNumbers;
@@ -22,7 +24,7 @@ use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_COLD, Part, PartDetail, PendingRows, Place, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_ARCHIVED, Part, PartDetail, PendingRows, Place, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -36,6 +38,8 @@ pub struct Settings {
     pub fragment_bytes: usize,
     /// Size of a block of rows before its encoding, in bytes. Default 8 KiB.
     pub block_bytes: usize,
+    /// Memory of archived rows that were read last, in bytes. Default 32 MiB.
+    pub archive_cache_bytes: usize,
 }
 
 /// Default of [`Settings::block_bytes`].
@@ -47,6 +51,7 @@ impl Default for Settings {
             buffer_bytes: 64 << 20,
             fragment_bytes: FRAGMENT_BYTES,
             block_bytes: BLOCK_BYTES,
+            archive_cache_bytes: 32 << 20,
         }
     }
 }
@@ -146,13 +151,21 @@ pub struct WideStore {
     pub(crate) generated: Mutex<()>,
     /// Changes that search indexes do not hold yet.
     pub(crate) searches: SearchQueues,
+    /// Parts in the archive.
+    pub(crate) archived: ArchivedParts,
     /// Move of a part between the tiers, and the flushes that it must not meet.
     pub(crate) moves: Moves,
 }
 
 impl WideStore {
     /// Opens the store with the state that a replay has collected. Called once per replay.
-    pub fn open(log: &Arc<Log>, replay: &WideReplay, settings: Settings) -> Self {
+    /// `archive` is `None` if the archive is switched off; rows in it cannot be read then.
+    pub fn open(
+        log: &Arc<Log>,
+        replay: &WideReplay,
+        archive: Option<Arc<Archive>>,
+        settings: Settings,
+    ) -> Self {
         let replayed = &mut *replay.0.lock();
         let state = State {
             active: Arc::new(std::mem::take(&mut replayed.active)),
@@ -171,6 +184,7 @@ impl WideStore {
             committed: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),
+            archived: ArchivedParts::new(archive, settings.archive_cache_bytes),
             moves: Moves::default(),
         }
     }
@@ -215,7 +229,7 @@ impl WideStore {
     /// Returns the number of the first part of a table whose rows can be written at this moment.
     pub(crate) fn writable_from(&self, rules: &TableRules) -> i32 {
         match &rules.division {
-            Some(division) if division.spec.writable.is_some() => {
+            Some(division) if division.spec.writable.is_some() || division.spec.archive.is_some() => {
                 division.spec.writable_from(self.log.trusted_now().now.nanos())
             }
             _ => i32::MIN,
@@ -272,8 +286,8 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
         if !tables.contains(table) {
             continue;
         }
-        let named =
-            parse_part_name(&row.name).filter(|_| (PART_FORMAT..=PART_FORMAT_COLD).contains(&detail.format));
+        let named = parse_part_name(&row.name)
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_ARCHIVED).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(
@@ -284,7 +298,11 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
         let at = PartRef {
             part,
             table,
-            tier: detail.tier,
+            // The engine keeps the locations of archived rows in its cold tier.
+            tier: match detail.tier {
+                Tier::Hot => Tier::Hot,
+                Tier::Cold | Tier::Archive => Tier::Cold,
+            },
         };
         let part = Part { at, detail };
         parts.insert(part.place(), part);

@@ -153,6 +153,8 @@ pub enum Refused {
     PartDropped(Timestamp),
     /// Rows of the part cannot be written any more; holds the first time of the parts whose rows can be.
     PartClosed(Timestamp),
+    /// The part of the row is in the archive, or is being archived.
+    PartArchived,
     /// The row would begin a part beyond [`PARTS_MAX`](crate::PARTS_MAX).
     TooManyParts,
 }
@@ -338,8 +340,8 @@ impl WideStore {
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist, [`WideError::PartClosed`] if a range reaches into a part whose
-    /// rows cannot be written any more, [`WideError::Stopped`] if `is_stopped` returns true, and the errors of
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::PartClosed`] or [`WideError::PartArchived`] if a
+    /// range reaches into a part whose rows cannot be written any more, [`WideError::Stopped`] if `is_stopped` returns true, and the errors of
     /// [`write`](Self::write).
     pub fn delete_rows(
         self: &Arc<Self>,
@@ -415,8 +417,12 @@ impl WideStore {
             let writes: Vec<RowWrite<'_>> = page.rows.into_iter().map(delete).collect();
             let written = self.write(threads, table, &writes, &options, &|_| None)?;
             for outcome in written.rows {
-                if let RowOutcome::Refused(Refused::PartClosed(before)) = outcome {
-                    return Err(WideError::PartClosed { table, before });
+                match outcome {
+                    RowOutcome::Refused(Refused::PartClosed(before)) => {
+                        return Err(WideError::PartClosed { table, before });
+                    }
+                    RowOutcome::Refused(Refused::PartArchived) => return Err(WideError::PartArchived(table)),
+                    _ => {}
                 }
             }
             rest = page.next;

@@ -246,7 +246,10 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
         ["tags" | "facets"] => Some(NameKind::Tags),
         ["fields"] => Some(NameKind::Measurements),
         ["find"] => Some(NameKind::Condition),
-        ["tables", "show" | "policy" | "parts" | "drop-parts" | "drop"] => Some(NameKind::Tables),
+        [
+            "tables",
+            "show" | "policy" | "parts" | "drop-parts" | "restore-parts" | "drop",
+        ] => Some(NameKind::Tables),
         ["searches", "run" | "delete"] => Some(NameKind::Searches),
         _ => None,
     }
@@ -412,6 +415,7 @@ mod tests {
                 Some(NameKind::SearchIndexes),
             ),
             ("tideline tables drop-parts ", Some(NameKind::Tables)),
+            ("tideline tables restore-parts ", Some(NameKind::Tables)),
             ("tideline rows scan orders --index ", Some(NameKind::Indexes)),
             ("tideline rows scan orders --where ", None),
             ("tideline rows rekey orders ", Some(NameKind::Tables)),

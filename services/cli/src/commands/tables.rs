@@ -13,6 +13,7 @@ use tideline_openapi::model::TableModel;
 use self::wide::WideArguments;
 use super::selection::{self, confirm};
 use crate::client::{Client, ConnectionArguments, encoded};
+use crate::commands::jobs;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
@@ -51,6 +52,11 @@ Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move
 Example:
   tideline tables drop-parts orders --before 2026-09-01T00:00:00Z --preview")]
     DropParts(DropPartsArguments),
+    /// Restore archived parts of a wide table into the cold tier, as a job
+    #[command(after_help = "\
+Example:
+  tideline tables restore-parts orders --from 2026-08-01T00:00:00Z --to 2026-09-01T00:00:00Z --for 7d --wait")]
+    RestoreParts(RestorePartsArguments),
     /// Drop a table with all its points or rows
     Drop(DropArguments),
 }
@@ -143,6 +149,26 @@ pub(crate) struct DropPartsArguments {
     yes: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct RestorePartsArguments {
+    /// Name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Start of the range in RFC 3339; every part that overlaps the range is restored
+    #[arg(long, value_name = "TIME")]
+    from: String,
+    /// End of the range in RFC 3339, exclusive
+    #[arg(long, value_name = "TIME")]
+    to: String,
+    /// Time for which the parts are not archived again
+    #[arg(long = "for", value_name = "DURATION", default_value = "7d")]
+    hold: String,
+    /// Show the progress until the job has ended
+    #[arg(long)]
+    wait: bool,
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(command: &TablesCommand) -> Result<()> {
     match command {
@@ -166,6 +192,7 @@ pub(crate) fn run(command: &TablesCommand) -> Result<()> {
             }
         }
         TablesCommand::DropParts(arguments) => drop_parts(arguments),
+        TablesCommand::RestoreParts(arguments) => restore_parts(arguments),
         TablesCommand::Drop(arguments) => drop_table(arguments),
     }
 }
@@ -310,6 +337,19 @@ fn parts(list: &Value) -> String {
         grid.row(members.map(cell).to_vec());
     }
     grid.render()
+}
+
+fn restore_parts(arguments: &RestorePartsArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let body = json!({"from": arguments.from, "to": arguments.to, "for": arguments.hold});
+    let text = client.post(&format!("{}/parts/restore", path(&arguments.name)), &body)?;
+    let response = client.parse(&text)?;
+    match response["job"]["id"].as_u64() {
+        Some(job) if arguments.wait => jobs::watch(&client, &arguments.connection, job),
+        _ if arguments.connection.json => output::print(&text),
+        Some(_) => output::print(&jobs::table(&Value::Array(vec![response["job"].clone()]))),
+        None => output::print("the archive has no parts of that range"),
+    }
 }
 
 fn drop_parts(arguments: &DropPartsArguments) -> Result<()> {

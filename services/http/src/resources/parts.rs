@@ -1,25 +1,37 @@
-//! `/v1/tables/{table}/parts`: lists the parts of a wide table, and drops old ones.
+//! `/v1/tables/{table}/parts`: lists the parts of a wide table, drops old ones, and restores archived ones.
+//!
+//! A restoring is a job, which holds a permit of requested jobs and runs in the background.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use tideline_engine::model::Timestamp;
+use axum::http::StatusCode;
+use tideline_engine::WideTable;
+use tideline_engine::model::{JobKind, Tier as ModelTier, Timestamp};
 use tideline_engine::parts::TablePart;
+use tideline_engine::rows::MoveProgress;
 use tideline_openapi::ErrorCode;
-use tideline_openapi::part::{DropParts, PartList, PartView, PartsDropped};
+use tideline_openapi::part::{DropParts, PartList, PartView, PartsDropped, PartsRestored, RestoreParts};
 use tideline_openapi::tier::Tier;
+use tideline_scheduler::requested::{JobEnding, RequestedJob};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::requested;
+use crate::resources::jobs::{done, view};
 use crate::resources::{Failures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(drop_parts))
+        .routes(routes!(restore_parts))
 }
 
 /// List the parts of a wide table
@@ -63,20 +75,114 @@ async fn drop_parts(
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<DropParts>,
 ) -> Result<Json<PartsDropped>> {
-    let before = Timestamp::parse_rfc3339(&body.before).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::Invalid,
-            format!(
-                "before: expected a time in RFC 3339 such as 2026-09-01T00:00:00Z, found {:?}",
-                body.before
-            ),
-        )
-    })?;
+    let before = time("before", &body.before)?;
     let dropped = app.change(move |engine| Ok(engine.drop_parts(&table, before, body.preview)?));
     Ok(Json(PartsDropped {
         dropped: views(&dropped.await?),
         request_id: id.into(),
     }))
+}
+
+/// Restore archived parts of a wide table
+///
+/// Starts the job `restore`, which copies the rows of archived parts into the cold tier. Reads need no files then, and rows of
+/// these parts can be written and deleted. After the time `for` the parts are archived again, into new files. Parts that are
+/// restored already stay as long, too. `job` is `null` if no part overlaps the range.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/parts/restore", tag = "rows", operation_id = "restore_parts",
+    params(WideTablePath),
+    request_body = RestoreParts,
+    responses(
+        (status = 200, description = "The job, which has ended, or no job", body = PartsRestored),
+        (status = 202, description = "The job, which is running", body = PartsRestored),
+        Failures
+    )
+)]
+async fn restore_parts(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    JsonBody(body): JsonBody<RestoreParts>,
+) -> Result<(StatusCode, Json<PartsRestored>)> {
+    let (from, to) = (time("from", &body.from)?, time("to", &body.to)?);
+    let hold = body.hold.0;
+    if hold <= 0 {
+        return Err(Failure::new(ErrorCode::Invalid, "for must be longer than 0s"));
+    }
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        let mut parts = engine.table_parts(&table)?;
+        parts.retain(|part| {
+            let is_restorable = part.tier == Some(ModelTier::Archive) || part.held_until.is_some();
+            is_restorable && part.start < to && from < part.end
+        });
+        let until = Timestamp::from_nanos_clamped(engine.now().nanos().saturating_add(hold));
+        Ok((table, parts, until))
+    });
+    let (table, parts, until) = found.await?;
+    let mut restored = PartsRestored {
+        job: None,
+        until: None,
+        request_id: id.into(),
+    };
+    if parts.is_empty() {
+        return Ok((StatusCode::OK, Json(restored)));
+    }
+    let permit = app.requested_jobs.take(current_client()).await?;
+    let (running, begun) = (app.clone(), app.clone());
+    let begin = move || {
+        let of = (table.table().points().id(), table.table().name().as_str());
+        let reason = format!("requested restoring of {} parts until {until}", parts.len());
+        let job = begun.scheduler.begin(JobKind::Restore, Some(of), reason, 0);
+        Ok((job, table, parts))
+    };
+    let shown = |work: &Restoring| work.0.job();
+    let started = requested::in_background(permit, begin, shown, move |(job, table, parts)| {
+        restore(&running, job, &table, (&parts, until));
+    });
+    let mut job = started.await?;
+    if body.wait
+        && let Some(ended) = done(&app, vec![job.id]).await?.pop()
+    {
+        job = ended;
+    }
+    let status = match job.state.is_final() {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    restored.until = Some(until.to_rfc3339());
+    restored.job = Some(view(job));
+    Ok((status, Json(restored)))
+}
+
+/// Job of a restoring, with its table and its parts.
+type Restoring = (RequestedJob, Arc<WideTable>, Vec<TablePart>);
+
+/// Restores parts and records the ending of the job.
+fn restore(app: &App, job: RequestedJob, table: &WideTable, (parts, until): (&[TablePart], Timestamp)) {
+    let mut step = |work: &MoveProgress| match job.step(work.values) && !app.is_draining() {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    };
+    let ending = match app.engine.restore_parts(table, parts, until, &mut step) {
+        Ok(Some((count, work))) => JobEnding::Done(format!(
+            "{count} parts restored: {} rows with {} bytes",
+            work.values, work.bytes
+        )),
+        Ok(None) => job.cut_short("the other parts stay in the archive", app.is_draining()),
+        Err(error) => JobEnding::Failed(error.to_string()),
+    };
+    job.end(ending);
+}
+
+/// Parses a time of a request.
+fn time(member: &str, text: &str) -> Result<Timestamp> {
+    Timestamp::parse_rfc3339(text).ok_or_else(|| {
+        Failure::new(
+            ErrorCode::Invalid,
+            format!("{member}: expected a time in RFC 3339 such as 2026-09-01T00:00:00Z, found {text:?}"),
+        )
+    })
 }
 
 fn views(parts: &[TablePart]) -> Vec<PartView> {
@@ -86,6 +192,7 @@ fn views(parts: &[TablePart]) -> Vec<PartView> {
         end: part.end.to_rfc3339(),
         tier: part.tier.map(Tier::from),
         writable: part.is_writable,
+        held_until: part.held_until.map(Timestamp::to_rfc3339),
         visible: part.is_visible,
     };
     parts.iter().map(view).collect()

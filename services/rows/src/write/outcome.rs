@@ -140,6 +140,9 @@ pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
                 "the part of the row is closed for writes; the oldest part that can be written begins at {first}"
             )
         }
+        Refused::PartArchived => {
+            "the part of the row is in the archive; restore it before its rows are written".to_owned()
+        }
         Refused::TooManyParts => format!(
             "the row would begin a further part of the table, which has {PARTS_MAX} parts already; drop old parts, or check \
              the time of the row"

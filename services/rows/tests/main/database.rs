@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_engine::archive::{Archive, ArchiveSettings};
 use tideline_engine::backend::Backend;
 use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::model::{
@@ -79,8 +80,22 @@ impl Database {
     pub(crate) fn open(&mut self) {
         let mut settings = Settings::new(self.index_folder());
         settings.rows.buffer_bytes = 32 << 10;
+        settings.store.archive = Some(Arc::new(self.archive()));
         let engine = Engine::open((self.open_backend)(), Arc::new(self.clock.clone()), settings);
         self.engine = Some(engine.expect("the engine opens"));
+    }
+
+    /// Returns the archive of the database, which writes below [`Self::target`].
+    pub(crate) fn archive(&self) -> Archive {
+        let temporary = self.folder.path().join("temporary");
+        Archive::open(ArchiveSettings::new(temporary)).expect("the archive opens")
+    }
+
+    /// Returns the address of a target.
+    pub(crate) fn target(&self) -> String {
+        let target = self.folder.path().join("target");
+        std::fs::create_dir_all(&target).expect("a folder");
+        format!("file://{}", target.display())
     }
 
     pub(crate) fn index_folder(&self) -> std::path::PathBuf {

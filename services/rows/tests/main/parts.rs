@@ -1,7 +1,7 @@
 //! Tables that are divided into parts by time, compared with a naive model.
 //!
-//! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, and move between
-//! the tiers while they are written; the row buffer is flushed, and the database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
+//! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, move between the
+//! tiers while they are written, and into and out of the archive; the row buffer is flushed, and the database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
 //! secondary index, and searches.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
-use tideline_engine::model::{PartPeriod, PartsSpec, Tier, Timestamp};
+use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, Tier, Timestamp};
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
 use tideline_openapi::row_explain::ExplainRows;
@@ -37,6 +37,10 @@ type Key = (&'static str, i64);
 struct Model {
     rows: BTreeMap<Key, (Option<&'static str>, Option<i64>)>,
     parts: PartsSpec,
+    /// Numbers of the parts in the archive.
+    archived: BTreeSet<i32>,
+    /// Times until which parts are restored.
+    held: BTreeMap<i32, i64>,
 }
 
 impl Model {
@@ -49,7 +53,9 @@ impl Model {
     }
 
     fn is_writable(&self, at: i64, now: i64) -> bool {
-        self.parts.every.number_of(at) >= self.parts.writable_from(now)
+        let number = self.parts.every.number_of(at);
+        let is_held = self.held.get(&number).is_some_and(|until| now < *until);
+        !self.archived.contains(&number) && (is_held || number >= self.parts.writable_from(now))
     }
 
     /// Drops the parts before a number.
@@ -57,6 +63,8 @@ impl Model {
         self.parts.first = self.parts.first.max(first);
         let (every, first) = (self.parts.every, self.parts.first);
         self.rows.retain(|(_, at), _| every.number_of(*at) >= first);
+        self.archived.retain(|number| *number >= first);
+        self.held.retain(|number, _| *number >= first);
     }
 }
 
@@ -64,6 +72,11 @@ struct Lab {
     database: Database,
     model: Model,
     is_descending: bool,
+}
+
+/// Returns an age at which parts are archived, which is below that at which they are dropped.
+fn archived_after(keep: Option<i64>) -> i64 {
+    keep.map_or(2 * SPAN, |keep| keep - DAY)
 }
 
 fn text(at: i64) -> String {
@@ -90,6 +103,7 @@ impl Lab {
             keep,
             hot: None,
             writable: random.is(30).then_some(90 * DAY),
+            archive: None,
             first: i32::MIN,
         };
         let database = Database::new(
@@ -107,7 +121,19 @@ impl Lab {
         let model = Model {
             rows: BTreeMap::new(),
             parts,
+            archived: BTreeSet::new(),
+            held: BTreeMap::new(),
         };
+        let mut spec = database.table().table().spec().as_ref().clone();
+        let settings = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+        let archive = PartsArchive {
+            target: database.target(),
+            after: archived_after(keep),
+        };
+        settings.expect("it is divided").archive = Some(archive.clone());
+        database.engine().alter_table(TABLE, spec).expect("it is changed");
+        let mut model = model;
+        model.parts.archive = Some(archive);
         Self {
             database,
             model,
@@ -175,7 +201,11 @@ impl Lab {
             assert_eq!(written.rows[0].status, expected, "{:?}", written.rows[0]);
             if expected == RowStatus::Refused {
                 let reason = written.rows[0].reason.as_deref().unwrap_or_default();
-                let said = ["oldest part that is kept", "oldest part that can be written"];
+                let said = [
+                    "oldest part that is kept",
+                    "oldest part that can be written",
+                    "is in the archive",
+                ];
                 assert!(said.iter().any(|said| reason.contains(said)), "{reason}");
             }
         }
@@ -229,13 +259,20 @@ impl Lab {
                 let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
                 let parts = parts.expect("it is divided");
                 (parts.keep, parts.writable) = (keep, writable);
+                let archive = parts.archive.as_mut().expect("it has an archive");
+                archive.after = archived_after(keep);
                 self.database
                     .engine()
                     .alter_table(TABLE, spec)
                     .expect("it is changed");
-                (self.model.parts.keep, self.model.parts.writable) = (keep, writable);
+                let parts = &mut self.model.parts;
+                (parts.keep, parts.writable) = (keep, writable);
+                let archive = parts.archive.as_mut().expect("it has an archive");
+                archive.after = archived_after(keep);
             }
             8 | 9 => self.move_part(random),
+            10 | 11 => self.archive_part(random),
+            12 => self.restore_parts(random),
             _ => self.write(random),
         }
     }
@@ -279,7 +316,93 @@ impl Lab {
             let parts = database.engine().table_parts(&database.table()).expect("parts");
             let mut parts = parts.into_iter();
             let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
+            let tier = match self.model.archived.contains(&number) {
+                // Only the entries in secondary indexes have moved.
+                true => Tier::Archive,
+                false => tier,
+            };
             assert_eq!(part.and_then(|part| part.tier), Some(tier));
+        }
+    }
+
+    /// Moves a part into the archive.
+    fn archive_part(&mut self, random: &mut Random) {
+        let every = self.model.parts.every;
+        let engine = self.database.engine();
+        engine.seal().expect("it is flushed");
+        let stored = engine.table_parts(&self.database.table()).expect("parts");
+        if stored.is_empty() {
+            return;
+        }
+        let part = &stored[random.below(stored.len() as u64) as usize];
+        let number = every.number_of(part.start.nanos());
+        let table = self.database.table().table().points().id();
+        let stops = random.is(10);
+        let mut step = |_: &MoveProgress| match stops {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let moved = engine.archive_table_part(table, number, &mut step);
+        let end = moved.expect("it is archived");
+        assert!(stops || end != MoveEnd::Stopped);
+        let parts = engine.table_parts(&self.database.table()).expect("parts");
+        let mut parts = parts.into_iter();
+        let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
+        let is_archived = part.is_some_and(|part| part.tier == Some(Tier::Archive));
+        assert_eq!(
+            is_archived,
+            matches!(end, MoveEnd::Moved(_)) || self.model.archived.contains(&number)
+        );
+        if is_archived {
+            self.model.archived.insert(number);
+            self.model.held.remove(&number);
+            self.check_files();
+        } else {
+            // A part whose archiving was ended is opened again.
+            let id = self.database.table().table().spec();
+            let mut spec = id.as_ref().clone();
+            let settings = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+            let archive = settings.and_then(|parts| parts.archive.as_mut());
+            archive.expect("it has an archive").after -= SECOND;
+            let after = self.model.parts.archive.as_mut();
+            after.expect("it has an archive").after -= SECOND;
+            engine.alter_table(TABLE, spec).expect("it is changed");
+        }
+    }
+
+    /// Verifies all files that are described at the target.
+    fn check_files(&self) {
+        let (archive, target) = (self.database.archive(), self.database.target());
+        for (key, described) in archive.described_rows(&target).expect("it is listed") {
+            let files = described.expect("it is read").files;
+            let verified = archive.verify_rows(&target, &key, &files).expect("it is read");
+            assert!(verified.is_sound(), "{verified:?}");
+        }
+    }
+
+    /// Restores the archived parts of a time.
+    fn restore_parts(&mut self, random: &mut Random) {
+        let every = self.model.parts.every;
+        let from = self.time(random);
+        let until = self.now() + 30 * DAY;
+        let engine = self.database.engine();
+        let parts = engine.table_parts(&self.database.table()).expect("parts");
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.retain(|part| {
+            let is_restorable = part.tier == Some(Tier::Archive) || part.held_until.is_some();
+            is_restorable && part.end.nanos() > from
+        });
+        let restored = engine.restore_parts(
+            &self.database.table(),
+            &parts,
+            Timestamp::from_nanos_clamped(until),
+            &mut |_| ControlFlow::Continue(()),
+        );
+        restored.expect("they are restored");
+        for part in parts {
+            let number = every.number_of(part.start.nanos());
+            self.model.archived.remove(&number);
+            self.model.held.insert(number, until);
         }
     }
 
@@ -302,12 +425,20 @@ impl Lab {
         let closed = self.model.parts.writable_from(self.now());
         let is_closed = parts.iter().any(|part| {
             let number = every.number_of(part.start.nanos());
-            from < to && reached.contains(&number) && number < closed
+            let is_held = self
+                .model
+                .held
+                .get(&number)
+                .is_some_and(|until| self.now() < *until);
+            let is_open = number >= closed || is_held;
+            let is_archived = self.model.archived.contains(&number);
+            from < to && reached.contains(&number) && (!is_open || is_archived)
         });
         let deleted = delete(engine, &self.database.table(), &request, None, &|| false);
         if is_closed {
             let error = deleted.expect_err("a part is closed").to_string();
-            assert!(error.contains("closed for writes"), "{error}");
+            let said = ["closed for writes", "in the archive"];
+            assert!(said.iter().any(|said| error.contains(said)), "{error}");
             return;
         }
         deleted.expect("they are deleted");

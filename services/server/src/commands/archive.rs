@@ -103,7 +103,7 @@ fn verify(of: &TargetArguments) -> Result<()> {
     let failed = |error: ArchiveError| CliError::Incomplete(error.to_string());
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
     let archive = open(of, scratch.path())?;
-    let (mut segments, mut files, mut bytes) = (0u64, 0, 0);
+    let (mut segments, mut parts, mut files, mut bytes) = (0u64, 0u64, 0, 0);
     let mut found = Verified::default();
     for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
         segments += 1;
@@ -118,10 +118,25 @@ fn verify(of: &TargetArguments) -> Result<()> {
             Err(error) => found.wrong.push(error.to_string()),
         }
     }
+    for (key, described) in archive.described_rows(DEFAULT_TARGET).map_err(failed)? {
+        parts += 1;
+        match described {
+            Ok(part) => {
+                files += part.files.len() as u64;
+                bytes += part.files.iter().map(|file| file.bytes).sum::<u64>();
+                let of_part = archive.verify_rows(DEFAULT_TARGET, &key, &part.files);
+                let of_part = of_part.map_err(failed)?;
+                found.wrong.extend(of_part.wrong);
+                found.unread.extend(of_part.unread);
+            }
+            Err(error) => found.wrong.push(error.to_string()),
+        }
+    }
+    let is_empty = segments + parts == 0;
     let Verified { wrong, unread } = &found;
     if of.json {
         let response = json!({
-            "target": of.target, "is_sound": found.is_sound() && segments > 0, "segments": segments, "files": files, "bytes": bytes,
+            "target": of.target, "is_sound": found.is_sound() && !is_empty, "segments": segments, "parts": parts, "files": files, "bytes": bytes,
             "findings": wrong, "unread": unread,
         });
         output::print(&response.to_string())?;
@@ -131,7 +146,11 @@ fn verify(of: &TargetArguments) -> Result<()> {
         let mut text: String = damaged.chain(unread).collect();
         let (segments, files) = (output::count(segments), output::count(files));
         let size = output::bytes(bytes);
-        text.push_str(&format!("{segments} segments, {files} files, {size}\n"));
+        let parts = match parts {
+            0 => String::new(),
+            parts => format!("{} parts of wide tables, ", output::count(parts)),
+        };
+        text.push_str(&format!("{segments} segments, {parts}{files} files, {size}\n"));
         output::print(&text)?;
     }
     let damaged = |count: usize| match count {
@@ -139,8 +158,8 @@ fn verify(of: &TargetArguments) -> Result<()> {
         count => format!("{count} things are damaged"),
     };
     let said = match (wrong.len(), unread.len()) {
-        (0, 0) if segments == 0 => format!(
-            "{} contains no archive: it has no description of a segment",
+        (0, 0) if is_empty => format!(
+            "{} contains no archive: it has no description of a segment or part",
             of.target
         ),
         (0, 0) => return Ok(()),

@@ -526,6 +526,12 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(MIB, u64::MAX),
     Key::new(
+        "archive.row_cache_bytes",
+        "Memory cache of archived rows of wide tables, in groups of about 1 MiB.",
+        |config| Slot::Bytes(&mut config.engine.rows.archive_cache_bytes),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
         "archive.disk_cache_bytes",
         "Disk cache for page indexes, footers and checksums of archived files, in server.data_dir, so that\n\
          a restart need not read them again. 0: no cache.",

@@ -19,7 +19,7 @@ const REQUESTS_BYTES_MIN: u64 = 8 << 20;
 /// Budgets, each with the denominator of its largest share: a budget that is not set is lowered to this share of
 /// `memory.max`, but not below the minimum of its key. Together with the heads, which take at most 5/12, and the newest
 /// journal entries, the budgets leave at least a sixth to requests.
-const SHARES: [(&str, u64); 9] = [
+const SHARES: [(&str, u64); 10] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
     ("http.body_bytes_max", 32),
@@ -29,6 +29,7 @@ const SHARES: [(&str, u64); 9] = [
     ("storage.cold_cache_bytes", 32),
     ("storage.series_cache_bytes", 16),
     ("archive.cache_bytes", 32),
+    ("archive.row_cache_bytes", 64),
 ];
 /// Denominator of the largest share of `memory.max` for the newest journal entries.
 const RECENT_PART: u64 = 32;
@@ -106,6 +107,10 @@ impl Config {
                     bytes(self.engine.raw_key_cache_bytes),
                 ),
                 ("archive.cache_bytes", bytes(self.archive.cache_bytes)),
+                (
+                    "archive.row_cache_bytes",
+                    bytes(self.engine.rows.archive_cache_bytes),
+                ),
             ],
         }
     }

@@ -5,13 +5,14 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
 use tideline_engine::model::{
-    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, PartPeriod, PartsSpec, RowTtl, TtlScope,
-    WideSpec,
+    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, PartPeriod, PartsArchive, PartsSpec,
+    RowTtl, TtlScope, WideSpec,
 };
 
 use super::cursor::Cursor;
 use super::index;
 use super::key::{KeyPart, parts};
+use crate::Position;
 use crate::definition::type_of;
 use crate::error::{Result, SqlError};
 use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
@@ -224,11 +225,27 @@ fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
             keep: options.parts_keep.flatten(),
             hot: options.parts_hot.flatten(),
             writable: options.parts_writable.flatten(),
+            archive: archive_of(options, at)?,
             first: i32::MIN,
         })),
         _ => Err(SqlError::refused(
             at,
             "a table that is divided into parts needs both PARTS_BY and PARTS_EVERY",
+        )),
+    }
+}
+
+/// Returns the archive of the parts that the settings name; `None` if they name none.
+fn archive_of(options: &TableOptions, at: Position) -> Result<Option<PartsArchive>> {
+    match (
+        options.parts_archive.clone().flatten(),
+        options.parts_archive_after,
+    ) {
+        (Some(target), Some(after)) => Ok(Some(PartsArchive { target, after })),
+        (None, None) => Ok(None),
+        _ => Err(SqlError::refused(
+            at,
+            "an archive of parts needs both PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER",
         )),
     }
 }
@@ -341,6 +358,13 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 _ => &mut options.parts_writable,
             } = Some(age);
         }
+        "PARTS_ARCHIVE" => {
+            options.parts_archive = Some((!value.eq_ignore_ascii_case("none")).then_some(value));
+        }
+        "PARTS_ARCHIVE_AFTER" => {
+            let after = parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d'"))?;
+            options.parts_archive_after = Some(after);
+        }
         "TTL_OF" => {
             options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
                 "row" => TtlScope::Row,
@@ -354,7 +378,7 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 format!(
                     "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
                      DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                     PARTS_HOT and PARTS_WRITABLE"
+                     PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER"
                 ),
             ));
         }

@@ -6,7 +6,7 @@ mod index;
 
 use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
-use tideline_engine::model::{RowTtl, TableModel, TableName, TableSpec};
+use tideline_engine::model::{PartsArchive, RowTtl, TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, ErrorKind};
 
 use crate::definition::{create_table, key_columns, type_name};
@@ -147,8 +147,8 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let refuse = |reason: &str| Err(SqlError::refused(at, reason));
     if settings.parts_by.is_some() || settings.parts_every.is_some() {
         return refuse(
-            "the division into parts is fixed when a table is created; only PARTS_KEEP, PARTS_HOT and PARTS_WRITABLE can \
-             be changed",
+            "the division into parts is fixed when a table is created; only PARTS_KEEP, PARTS_HOT, PARTS_WRITABLE, \
+             PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER can be changed",
         );
     }
     let Some(parts) = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) else {
@@ -163,6 +163,16 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
             *setting = change;
         }
     }
+    let kept = parts.archive.take();
+    let (target, after) = (settings.parts_archive.clone(), settings.parts_archive_after);
+    parts.archive = match (target, after, kept) {
+        (Some(None), None, _) | (None, None, None) => None,
+        (Some(Some(target)), Some(after), _) => Some(PartsArchive { target, after }),
+        (Some(Some(target)), None, Some(kept)) => Some(PartsArchive { target, ..kept }),
+        (None, Some(after), Some(kept)) => Some(PartsArchive { after, ..kept }),
+        (None, None, kept) => kept,
+        _ => return refuse("an archive of parts needs both PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER"),
+    };
     Ok(())
 }
 

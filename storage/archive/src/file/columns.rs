@@ -154,10 +154,11 @@ impl Columns {
 
 /// Column names in use, in lower case, because some readers ignore case.
 #[derive(Default)]
-struct Names(std::collections::HashSet<String>);
+pub(crate) struct Names(std::collections::HashSet<String>);
 
 impl Names {
-    fn take(&mut self, name: &str, instead: &str) -> String {
+    /// Returns the name, or with the prefix `instead` and a number if it is empty or in use.
+    pub(crate) fn take(&mut self, name: &str, instead: &str) -> String {
         let mut candidate = name.to_owned();
         let mut number = 1;
         while candidate.is_empty() || !self.0.insert(candidate.to_lowercase()) {

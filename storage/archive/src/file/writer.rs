@@ -220,7 +220,7 @@ fn properties(
     builder.build()
 }
 
-fn failed(error: ParquetError) -> ArchiveError {
+pub(crate) fn failed(error: ParquetError) -> ArchiveError {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(source) => ArchiveError::Local {

@@ -242,7 +242,7 @@ impl Shared {
 
     /// Returns the id that distinguishes this database from others in the same target. Generates and stores it if
     /// it is missing.
-    fn origin(&self) -> Result<u64> {
+    pub(crate) fn origin(&self) -> Result<u64> {
         let known = self.state.read().manifest.common.cursor.origin;
         if let Some(origin) = known {
             return Ok(origin);

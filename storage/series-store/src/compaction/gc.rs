@@ -92,6 +92,11 @@ impl Shared {
             let copy = self.read_files(place, &files)?;
             names.take(&copy);
         }
+        if let Some(others) = self.other_objects.get() {
+            let others = others().map_err(StoreError::OtherObjects)?;
+            others.keys.iter().for_each(|key| names.add(key));
+            names.targets.extend(others.targets);
+        }
         for objects in self.files_to_remove.all() {
             names.targets.insert(objects.target.clone());
             objects.keys.iter().for_each(|key| names.add(key));
@@ -99,6 +104,18 @@ impl Shared {
         Ok((names, state))
     }
 }
+
+/// Objects at targets that another model of the database uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtherObjects {
+    /// Targets, by name or address.
+    pub targets: Vec<String>,
+    /// Object names.
+    pub keys: Vec<String>,
+}
+
+/// Function that returns the objects of another model, or the reason why they are not known.
+pub type OtherObjectsOf = Box<dyn Fn() -> std::result::Result<OtherObjects, String> + Send + Sync>;
 
 /// Referenced objects.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{TableId, Timestamp};
@@ -19,6 +20,7 @@ use crate::error::{Result, WideError};
 use crate::expiry::Expiry;
 use crate::index::changes_of;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
+use crate::state::{Part, State};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 use crate::value::CellValue;
@@ -43,15 +45,21 @@ impl WideStore {
         let parts = state.parts_of(table, ALL_PARTS);
         let sizes = parts.map(|part| part.detail.largest());
         let largest = sizes.fold((0, 0), |one, other| (one.0.max(other.0), one.1.max(other.1)));
+        let writable_from = match is_removal {
+            true => i32::MIN,
+            false => self.writable_from(&rules),
+        };
         let mut deciding = Deciding {
             store: self,
             table,
             expiry: self.expiry(&rules),
             visible: self.visible_parts(&rules),
-            writable_from: match is_removal {
-                true => i32::MIN,
-                false => self.writable_from(&rules),
+            writable_from,
+            now: match writable_from {
+                i32::MIN => 0,
+                _ => self.log.trusted_now().now.nanos(),
             },
+            state,
             rules: &rules,
             largest,
             rows: BTreeMap::new(),
@@ -142,8 +150,11 @@ struct Deciding<'s> {
     rules: &'s TableRules,
     /// Numbers of the parts that are visible at the time of the decision.
     visible: PartNumbers,
-    /// Number of the first part whose rows can be written.
+    /// Number of the first part whose rows can be written, because of its age.
     writable_from: i32,
+    state: Arc<State>,
+    /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if no part is closed by its age.
+    now: i64,
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
@@ -167,7 +178,13 @@ impl Deciding<'_> {
         if !is_delete && !self.visible.contains(&number) {
             return Ok(Some(Refused::PartDropped(start_of(*self.visible.start()))));
         }
-        if number < self.writable_from {
+        // A dropped part may not be freed yet.
+        let part = self.state.parts.get(&(table, number));
+        let part = part.filter(|_| self.rules.keeps(number));
+        if part.is_some_and(Part::is_closed) {
+            return Ok(Some(Refused::PartArchived));
+        }
+        if number < self.writable_from && !part.is_some_and(|part| part.is_held(self.now)) {
             return Ok(Some(Refused::PartClosed(start_of(self.writable_from))));
         }
         if is_delete {

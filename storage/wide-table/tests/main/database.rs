@@ -53,7 +53,7 @@ impl Database {
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
-        let store = Arc::new(WideStore::open(&log, &replay, settings));
+        let store = Arc::new(WideStore::open(&log, &replay, None, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
         let database = Self { store, threads };

@@ -53,6 +53,9 @@ pub(crate) struct WideArguments {
     /// Minimum time for which rows of a part can be written after its end, such as 60d
     #[arg(help_heading = "Rows", long, value_name = "TIME", requires = "parts")]
     writable_parts: Option<String>,
+    /// Target and minimum time after the end of a part at which it is archived, such as 'default 90d'
+    #[arg(help_heading = "Rows", long, value_name = "ARCHIVE", requires = "parts")]
+    archive_parts: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
     #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts"])]
@@ -107,6 +110,14 @@ impl WideArguments {
                 if let Some(age) = age {
                     parts[name] = age.as_str().into();
                 }
+            }
+            if let Some(archive) = &self.archive_parts {
+                let Some((target, after)) = archive.trim().rsplit_once(char::is_whitespace) else {
+                    return Err(CliError::usage(format!(
+                        "--archive-parts {archive:?}: expected a target and a time, such as 'default 90d'"
+                    )));
+                };
+                parts["archive"] = json!({"target": target.trim(), "after": after});
             }
             settings.insert("parts".into(), parts);
         }

@@ -1,0 +1,177 @@
+//! Archived rows of wide tables: one part of a table as Parquet files, whose row groups are read one by one.
+//!
+//! The rows of a part are in the order of their stored keys, over all files. The database stores the [location](GroupPlace)
+//! of each row group under its last key, so a read needs one request per group and no footer. Every group is verified with
+//! its checksum before it is decoded.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`schema`] | columns of the files |
+//! | [`group`] | rows of a group, column by column |
+//! | [`write`] | writing of groups to verified files |
+//! | `read` | reading of groups |
+//! | [`description`] | description of a part, stored with its files |
+
+pub mod description;
+pub mod group;
+mod read;
+pub mod schema;
+pub mod write;
+
+use serde::{Deserialize, Serialize};
+use tideline_model::TableName;
+
+use crate::error::{ArchiveError, Result};
+use crate::layout::{self, DIGITS};
+use crate::{Archive, SentObjects, Verified};
+
+pub use description::{DescribedGroup, RowsDescription};
+pub use group::{GroupColumn, GroupValues, JoinedBytes, RowGroup};
+pub use schema::{RowColumn, RowColumnKind, RowSchema};
+pub use write::{RowsWriter, WrittenRows};
+
+/// Part of a wide table to be written, and its target.
+#[derive(Debug, Clone)]
+pub struct PartTarget {
+    /// Digits that identify the writing database, because several databases may share a target.
+    pub origin: String,
+    /// Table of the part.
+    pub table: TableName,
+    /// Name of the part, such as `2026-11`.
+    pub name: String,
+    /// Number of this copy of the part, unique in the database.
+    pub part: u64,
+    /// Name or address of the target.
+    pub target: String,
+}
+
+impl PartTarget {
+    fn stem(&self, sha256: &str) -> String {
+        format!("{}-{}-{}", self.origin, self.part, &sha256[..DIGITS])
+    }
+
+    /// Returns the name of a file of rows.
+    pub(crate) fn file_key(&self, sha256: &str) -> String {
+        layout::rows_key(&self.table, &self.name, &self.stem(sha256))
+    }
+
+    /// Returns the name of the description.
+    pub(crate) fn description_key(&self, sha256: &str) -> String {
+        layout::part_description_key(&self.table, &self.stem(sha256))
+    }
+}
+
+/// Location of a row group in a file, with everything that is needed to decode it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupPlace {
+    /// Index of the file.
+    pub file: u32,
+    /// Number of rows.
+    pub rows: u32,
+    /// Offset of the group in the file, in bytes.
+    pub start: u64,
+    /// Size in bytes.
+    pub bytes: u32,
+    /// CRC-32 of the bytes.
+    pub checksum: u32,
+    /// Location of each column of the schema.
+    pub columns: Vec<ColumnPlace>,
+}
+
+/// Location of a column within its row group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnPlace {
+    /// Offset of the dictionary page from the start of the group; `None` without a dictionary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dictionary: Option<u32>,
+    /// Offset of the first data page from the start of the group.
+    pub data: u32,
+    /// Size in bytes.
+    pub bytes: u32,
+}
+
+impl Archive {
+    /// Starts writing the files of a part.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or not allowed, or the local disk fails.
+    pub fn rows_writer(&self, place: PartTarget, schema: RowSchema) -> Result<RowsWriter> {
+        self.check_allowed(&place.target)?;
+        let target = self.target(&place.target)?;
+        let directory = self.settings.temporary.clone();
+        std::fs::create_dir_all(&directory).map_err(ArchiveError::local("making"))?;
+        RowsWriter::new(place, target, directory, schema)
+    }
+
+    /// Writes the description of a part and returns its object name. This is the last step, after which the files are
+    /// valid. The name is recorded in `sent` before the object is put.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or fails, and if the description is larger than 128 MiB.
+    pub fn describe_rows(
+        &self,
+        place: &PartTarget,
+        described: &RowsDescription,
+        sent: &SentObjects,
+    ) -> Result<String> {
+        let content = described.encode()?;
+        let key = place.description_key(&crate::digest::sha256_hex(&content));
+        sent.note(&key);
+        self.target(&place.target)?.put_new(&key, &content)?;
+        Ok(key)
+    }
+
+    /// Reads the description of a part and verifies it with the checksum in its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`] if the object is not the
+    /// description that was written.
+    pub fn rows_description(&self, target: &str, key: &str) -> Result<RowsDescription> {
+        let opened = self.target(target)?;
+        let content = opened.get(key, layout::DESCRIPTION_BYTES_MAX)?;
+        if !layout::file_name(key).contains(&crate::digest::sha256_hex(&content)[..DIGITS]) {
+            return Err(opened.damaged(key, "its checksum does not match"));
+        }
+        RowsDescription::decode(&content).map_err(|reason| opened.damaged(key, reason))
+    }
+
+    /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions. Needs no
+    /// database. The entry of a damaged description is an error.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or cannot be reached.
+    pub fn described_rows(&self, target: &str) -> Result<Vec<(String, Result<RowsDescription>)>> {
+        let keys = self
+            .target(target)?
+            .list("")?
+            .into_iter()
+            .map(|object| object.key);
+        let mut keys: Vec<String> = keys.filter(|key| layout::is_part_description(key)).collect();
+        keys.sort_unstable();
+        let read = |key: String| match self.rows_description(target, &key) {
+            Err(error) if error.is_retryable() => Err(error),
+            described => Ok((key, described)),
+        };
+        keys.into_iter().map(read).collect()
+    }
+
+    /// Reads every file of a part and compares it with its recorded size, checksum and number of rows. Compares the
+    /// description with the checksum in its name. Ends after the first error that a retry may fix; the remaining objects
+    /// count as unread.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::BadTarget`] if the target is not valid. Objects that cannot be read are part of the result.
+    pub fn verify_rows(
+        &self,
+        target: &str,
+        description: &str,
+        files: &[crate::ArchiveFile],
+    ) -> Result<Verified> {
+        self.verify_objects(target, files.iter(), Some(description))
+    }
+}

@@ -1,0 +1,91 @@
+//! Description of an archived part, stored with its files. It has all data that another database needs to read them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tideline_model::{TableName, TableSpec};
+
+use super::GroupPlace;
+use super::schema::RowColumn;
+use crate::copy::ArchiveFile;
+use crate::error::{ArchiveError, Result};
+use crate::layout::DESCRIPTION_BYTES_MAX;
+
+/// Description of a part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RowsDescription {
+    /// Format number; must be [`FORMAT`](crate::FORMAT).
+    pub format: u32,
+    /// Table of the part.
+    pub table: TableName,
+    /// Settings of the table when the files were written.
+    pub spec: TableSpec,
+    /// Number of the part in its table.
+    pub number: i32,
+    /// Name of the part.
+    pub name: String,
+    /// Data of the store about the part.
+    pub detail: serde_json::Value,
+    /// Columns of the files.
+    pub columns: Vec<RowColumn>,
+    /// Files in the order of their keys.
+    pub files: Vec<ArchiveFile>,
+    /// Row groups in the order of their keys.
+    pub groups: Vec<DescribedGroup>,
+}
+
+/// Row group of a part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DescribedGroup {
+    /// Last key of the group, in base64.
+    pub last: String,
+    /// Location.
+    #[serde(flatten)]
+    pub place: GroupPlace,
+}
+
+impl DescribedGroup {
+    /// Creates a group with the last key of its rows.
+    pub fn new(last: &[u8], place: GroupPlace) -> Self {
+        Self {
+            last: STANDARD.encode(last),
+            place,
+        }
+    }
+
+    /// Returns the last key; `None` if it is not valid.
+    pub fn last_key(&self) -> Option<Vec<u8>> {
+        STANDARD.decode(&self.last).ok()
+    }
+}
+
+impl RowsDescription {
+    pub(super) fn encode(&self) -> Result<Bytes> {
+        let content = serde_json::to_vec(self)
+            .map_err(|error| ArchiveError::format("the description of a part", error))?;
+        match content.len() as u64 > DESCRIPTION_BYTES_MAX {
+            true => Err(ArchiveError::format(
+                "the description of a part",
+                format!(
+                    "it has {} bytes; the limit is {DESCRIPTION_BYTES_MAX}",
+                    content.len()
+                ),
+            )),
+            false => Ok(content.into()),
+        }
+    }
+
+    /// Decodes a description; on error, returns a human-readable reason.
+    pub(super) fn decode(content: &[u8]) -> std::result::Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+        if version.format != crate::FORMAT {
+            return Err(format!("format {} is not known to this build", version.format));
+        }
+        serde_json::from_slice(content).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,146 @@
+//! Rows of a group, column by column.
+//!
+//! Writing and reading use the same form, in which no value has an allocation of its own.
+
+use super::schema::{RowColumnKind, RowSchema};
+
+/// Texts or bytes, one after the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JoinedBytes {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl JoinedBytes {
+    /// Appends a value.
+    pub fn push(&mut self, value: &[u8]) {
+        self.data.extend_from_slice(value);
+        self.ends.push(self.data.len());
+    }
+
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Returns a value; `None` beyond the last one.
+    pub fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.data.get(start..end)
+    }
+
+    /// Returns the bytes of all values, and the end of each.
+    pub(super) fn into_parts(self) -> (Vec<u8>, Vec<usize>) {
+        (self.data, self.ends)
+    }
+}
+
+/// Values of one column, without slots for rows that have no value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GroupValues {
+    /// Texts, JSON or bytes.
+    Bytes(JoinedBytes),
+    /// Doubles.
+    Floats(Vec<f64>),
+    /// Integers, unsigned ones by their bits, or times.
+    Integers(Vec<i64>),
+    /// Booleans.
+    Booleans(Vec<bool>),
+}
+
+/// Column of a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupColumn {
+    /// Definition level of each row: 1 if the row has a value, otherwise 0. `None` if every row has a value.
+    pub levels: Option<Vec<i16>>,
+    /// Values.
+    pub values: GroupValues,
+}
+
+impl GroupColumn {
+    /// Appends a row with a text or bytes. A column of another type gets a row without a value.
+    pub fn push_bytes(&mut self, value: &[u8]) {
+        match &mut self.values {
+            GroupValues::Bytes(values) => values.push(value),
+            _ => return self.push_absent(),
+        }
+        self.note(1);
+    }
+
+    /// Appends a row with an integer or time. A column of another type gets a row without a value.
+    pub fn push_integer(&mut self, value: i64) {
+        match &mut self.values {
+            GroupValues::Integers(values) => values.push(value),
+            _ => return self.push_absent(),
+        }
+        self.note(1);
+    }
+
+    /// Appends a row with a double. A column of another type gets a row without a value.
+    pub fn push_float(&mut self, value: f64) {
+        match &mut self.values {
+            GroupValues::Floats(values) => values.push(value),
+            _ => return self.push_absent(),
+        }
+        self.note(1);
+    }
+
+    /// Appends a row with a boolean. A column of another type gets a row without a value.
+    pub fn push_boolean(&mut self, value: bool) {
+        match &mut self.values {
+            GroupValues::Booleans(values) => values.push(value),
+            _ => return self.push_absent(),
+        }
+        self.note(1);
+    }
+
+    /// Appends a row without a value.
+    pub fn push_absent(&mut self) {
+        self.note(0);
+    }
+
+    fn note(&mut self, level: i16) {
+        if let Some(levels) = &mut self.levels {
+            levels.push(level);
+        }
+    }
+}
+
+/// Rows, column by column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowGroup {
+    /// Columns in the order of the schema.
+    pub columns: Vec<GroupColumn>,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+impl RowGroup {
+    /// Returns a group without rows.
+    pub fn new(schema: &RowSchema) -> Self {
+        let values = |kind| match kind {
+            RowColumnKind::Float => GroupValues::Floats(Vec::new()),
+            RowColumnKind::Signed | RowColumnKind::Unsigned | RowColumnKind::Time => {
+                GroupValues::Integers(Vec::new())
+            }
+            RowColumnKind::Boolean => GroupValues::Booleans(Vec::new()),
+            RowColumnKind::Text | RowColumnKind::Json | RowColumnKind::Bytes | RowColumnKind::Sorted => {
+                GroupValues::Bytes(JoinedBytes::default())
+            }
+        };
+        let column = |of: &super::RowColumn| GroupColumn {
+            levels: (!of.required).then(Vec::new),
+            values: values(of.kind),
+        };
+        Self {
+            columns: schema.columns().iter().map(column).collect(),
+            rows: 0,
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Parts in the archive: their rows are in Parquet files on an object store, and are read from there.
+//!
+//! The storage engine keeps two things of such a part: the location of each row group under its last key, in bucket 0, and the
+//! list of the files with their columns, in bucket 1. A read of a row or a page looks up the groups of its keys, fetches each
+//! with one request, and decodes it as a whole. The groups that were read last stay in memory, decoded.
+//!
+//! No row of such a part can be written, so nothing else is stored for it.
+
+mod form;
+mod restore;
+mod write;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use serde::{Deserialize, Serialize};
+use tideline_archive::rows::{GroupPlace, RowColumn};
+use tideline_archive::{Archive, ArchiveFile};
+use tideline_backend::{Backend, Direction, PageLimit, PartRef, Partition, Row};
+use tideline_model::{KeyRange, PartId};
+
+use crate::blocks::PackedRows;
+use crate::error::{Damage, Result, WideError};
+use crate::read::STEP_PAGE;
+use crate::state::Part;
+use crate::store::WideStore;
+use form::{DeclaredColumn, RowForm};
+pub use write::{ArchivedObjects, PartToArchive};
+
+/// Bucket with the locations of the row groups.
+const GROUPS_BUCKET: u16 = 0;
+/// Bucket with the list of the files, under [`FILES_KEY`].
+const FILES_BUCKET: u16 = 1;
+const FILES_KEY: &[u8] = b"files";
+/// Maximum size of the list of the files, in bytes: the limit of one write to the engine.
+const FILES_BYTES_MAX: usize = 3 << 20;
+/// Limit of a scan that returns one value.
+const ONE: PageLimit = PageLimit {
+    rows_max: 1,
+    bytes_max: 1,
+};
+
+/// Files of an archived part, as stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ArchivedFiles {
+    /// Name or address of the target.
+    target: String,
+    /// Object name of the description.
+    description: String,
+    files: Vec<ArchiveFile>,
+    columns: Vec<RowColumn>,
+    declared: Vec<DeclaredColumn>,
+}
+
+/// Archived part that was opened.
+#[derive(Debug)]
+struct OpenPart {
+    files: ArchivedFiles,
+    form: RowForm,
+}
+
+/// Rows of a group, in the order of their keys.
+type GroupRows = Arc<Vec<(Bytes, Bytes)>>;
+
+/// Memory of a decoded group.
+#[derive(Debug, Clone)]
+struct GroupBytes;
+
+impl Weighter<(PartId, Bytes), GroupRows> for GroupBytes {
+    fn weight(&self, (_, last): &(PartId, Bytes), rows: &GroupRows) -> u64 {
+        let row = |(key, row): &(Bytes, Bytes)| key.len() + row.len() + size_of::<(Bytes, Bytes)>();
+        (last.len() + rows.iter().map(row).sum::<usize>()) as u64
+    }
+}
+
+/// Archived parts of a store: the open ones, and the groups that were read last.
+#[derive(Debug)]
+pub(crate) struct ArchivedParts {
+    archive: Option<Arc<Archive>>,
+    open: Mutex<HashMap<PartId, Arc<OpenPart>>>,
+    groups: Cache<(PartId, Bytes), GroupRows, GroupBytes>,
+}
+
+impl ArchivedParts {
+    /// Creates the reader of archived parts. `cache_bytes` limits the memory of decoded groups.
+    pub(crate) fn new(archive: Option<Arc<Archive>>, cache_bytes: usize) -> Self {
+        let items = cache_bytes >> 20;
+        Self {
+            archive,
+            open: Mutex::default(),
+            groups: Cache::with_weighter(items.max(4), cache_bytes as u64, GroupBytes),
+        }
+    }
+
+    /// Returns the archive.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoArchive`] if it is switched off.
+    pub(crate) fn archive(&self) -> Result<&Arc<Archive>> {
+        self.archive.as_ref().ok_or(WideError::NoArchive)
+    }
+
+    /// Forgets what is known of a part, which was freed.
+    pub(crate) fn forget(&self, part: PartId) {
+        self.open.lock().remove(&part);
+    }
+
+    fn open(&self, backend: &dyn Backend, at: PartRef) -> Result<Arc<OpenPart>> {
+        if let Some(open) = self.open.lock().get(&at.part) {
+            return Ok(Arc::clone(open));
+        }
+        let files = stored_files(backend, at)?;
+        let form = RowForm::of_columns(files.columns.clone(), files.declared.clone())?;
+        let open = Arc::new(OpenPart { files, form });
+        self.open.lock().insert(at.part, Arc::clone(&open));
+        Ok(open)
+    }
+
+    /// Returns the rows of the group that is stored under `last`, its last key.
+    fn rows(&self, backend: &dyn Backend, at: PartRef, group: &Row) -> Result<GroupRows> {
+        let damaged = |reason| WideError::Damaged {
+            table: at.table,
+            reason,
+        };
+        let name = (at.part, group.key.clone());
+        if let Some(rows) = self.groups.get(&name) {
+            return Ok(rows);
+        }
+        let open = self.open(backend, at)?;
+        let place: GroupPlace = serde_json::from_slice(&group.value)
+            .map_err(|_| damaged(Damage("the location of archived rows cannot be read")))?;
+        let file = open.files.files.get(place.file as usize);
+        let file = file.ok_or_else(|| damaged(Damage("an archived part has no such file")))?;
+        let read = self
+            .archive()?
+            .row_group(&open.files.target, file, &open.form.schema, &place)?;
+        let rows = Arc::new(open.form.rows_of(&read).map_err(damaged)?);
+        self.groups.insert(name, Arc::clone(&rows));
+        Ok(rows)
+    }
+}
+
+/// Reads the list of the files of an archived part.
+pub(crate) fn stored_files(backend: &dyn Backend, at: PartRef) -> Result<ArchivedFiles> {
+    let damaged = |reason| WideError::Damaged {
+        table: at.table,
+        reason,
+    };
+    let stored = backend.get(Partition::part(at, FILES_BUCKET), FILES_KEY)?;
+    let stored = stored.ok_or_else(|| damaged(Damage("the files of an archived part are not listed")))?;
+    serde_json::from_slice(&stored)
+        .map_err(|_| damaged(Damage("the list of the files of an archived part cannot be read")))
+}
+
+/// Reads everything that is stored of an archived part. Returns its number of rows.
+///
+/// # Errors
+///
+/// [`WideError::Damaged`] if it cannot be used, and the errors of the backend.
+pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
+    let damaged = |reason| WideError::Damaged {
+        table: at.table,
+        reason,
+    };
+    let files = stored_files(backend, at)?;
+    RowForm::of_columns(files.columns.clone(), files.declared.clone())?;
+    let (mut rows, mut rest) = (0, Some(KeyRange::ALL));
+    while let Some(range) = rest {
+        let groups = Partition::part(at, GROUPS_BUCKET);
+        let page = backend.scan(groups, &range, Direction::Ascending, STEP_PAGE)?;
+        for group in page.rows {
+            let place: GroupPlace = serde_json::from_slice(&group.value)
+                .map_err(|_| damaged(Damage("the location of archived rows cannot be read")))?;
+            let file = files.files.get(place.file as usize);
+            let end = place.start.saturating_add(u64::from(place.bytes));
+            if file.is_none_or(|file| end > file.bytes) {
+                return Err(damaged(Damage(
+                    "the location of archived rows is outside of the files",
+                )));
+            }
+            rows += u64::from(place.rows);
+        }
+        rest = page.next;
+    }
+    let recorded: u64 = files.files.iter().map(|file| file.rows).sum();
+    match rows == recorded {
+        true => Ok(rows),
+        false => Err(damaged(Damage("the locations of archived rows are not complete"))),
+    }
+}
+
+impl WideStore {
+    /// Returns the group of an archived part that can contain a key; `None` if no group can.
+    fn group_of(&self, part: &Part, key: &[u8]) -> Result<Option<Row>> {
+        let range = KeyRange {
+            start: key.to_vec(),
+            end: None,
+        };
+        let groups = Partition::part(part.at, GROUPS_BUCKET);
+        let found = self
+            .log
+            .backend()
+            .scan(groups, &range, Direction::Ascending, ONE)?;
+        Ok(found.rows.into_iter().next())
+    }
+
+    fn rows_of_group(&self, part: &Part, group: &Row) -> Result<GroupRows> {
+        self.archived.rows(self.log.backend().as_ref(), part.at, group)
+    }
+
+    /// Returns a row of an archived part; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Archive`] if the file cannot be read, and the errors of the backend.
+    pub(crate) fn archived_row(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+        let Some(group) = self.group_of(part, key)? else {
+            return Ok(None);
+        };
+        let rows = self.rows_of_group(part, &group)?;
+        let found = rows.binary_search_by(|(other, _)| other[..].cmp(key));
+        Ok(found.ok().map(|at| rows[at].1.clone()))
+    }
+
+    /// Returns the first rows of a range of an archived part in scan order: at most `limit.rows_max`, ending after the
+    /// first row that makes them exceed `limit.bytes_max`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`archived_row`](Self::archived_row).
+    pub(crate) fn archived_page(
+        &self,
+        part: &Part,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<PackedRows> {
+        let mut found = VecDeque::new();
+        let mut bytes = 0;
+        let mut rest = Some(range.clone());
+        while let Some(wanted) = rest {
+            let Some(group) = self.next_group(part, &wanted, direction)? else {
+                break;
+            };
+            let rows = self.rows_of_group(part, &group)?;
+            let start = rows.partition_point(|(key, _)| key[..] < wanted.start[..]);
+            let end = match &wanted.end {
+                Some(end) => rows.partition_point(|(key, _)| key[..] < end[..]),
+                None => rows.len(),
+            };
+            let mut within = rows.get(start..end).unwrap_or_default().iter();
+            let mut next = || match direction {
+                Direction::Ascending => within.next(),
+                Direction::Descending => within.next_back(),
+            };
+            while let Some((key, row)) = next() {
+                bytes += key.len() + row.len();
+                found.push_back((key.clone(), row.clone()));
+                if found.len() >= limit.rows_max || bytes > limit.bytes_max {
+                    return Ok(PackedRows {
+                        rows: found,
+                        more_after: Some(key.clone()),
+                    });
+                }
+            }
+            rest = match direction {
+                Direction::Ascending => wanted.above(&group.key),
+                // The rows of the group before are below the first row of this one.
+                Direction::Descending => rows.first().and_then(|(first, _)| wanted.below(first)),
+            };
+        }
+        Ok(PackedRows {
+            rows: found,
+            more_after: None,
+        })
+    }
+
+    /// Returns the first group in scan order that can contain rows of a range; `None` if none can.
+    fn next_group(&self, part: &Part, range: &KeyRange, direction: Direction) -> Result<Option<Row>> {
+        let Direction::Descending = direction else {
+            return self.group_of(part, &range.start);
+        };
+        // The last row of the range can be in the first group that ends at or above the end of the range.
+        if let Some(end) = &range.end
+            && let Some(group) = self.group_of(part, end)?
+        {
+            let rows = self.rows_of_group(part, &group)?;
+            if rows.first().is_some_and(|(first, _)| first[..] < end[..]) {
+                return Ok(Some(group));
+            }
+        }
+        let groups = Partition::part(part.at, GROUPS_BUCKET);
+        let found = self
+            .log
+            .backend()
+            .scan(groups, range, Direction::Descending, ONE)?;
+        Ok(found.rows.into_iter().next())
+    }
+}

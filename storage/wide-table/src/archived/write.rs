@@ -1,0 +1,337 @@
+//! Archiving of a part: its rows become Parquet files, which are verified before the stored rows are freed.
+//!
+//! The part is *closed* first: the committer refuses further changes of its rows. After a flush, all of its rows are stored, and
+//! they do not change any more. A crash leaves a part that is closed, and files that no part has. The next run archives the
+//! part again, and the files are removed with the other orphans.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_archive::rows::{DescribedGroup, PartTarget, RowsDescription, WrittenRows};
+use tideline_archive::{Archive, ArchiveError, SentObjects};
+use tideline_backend::{Direction, PageLimit, PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
+use tideline_key_codec::layout::KeyLayout;
+use tideline_log::fail_points::around;
+use tideline_model::{KeyRange, TableId, TableName, TableSpec, Tier};
+
+use super::form::{GroupBuilder, RowForm};
+use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
+use crate::error::{Result, WideError};
+use crate::moves::{MoveEnd, MoveProgress};
+use crate::read::Scope;
+use crate::state::{Part, PartDetail};
+use crate::store::WideStore;
+
+/// Size of the rows of a group, in bytes before their encoding. A read of one row decodes a group.
+const GROUP_BYTES: usize = 1 << 20;
+/// Maximum number of rows of a group.
+const GROUP_ROWS_MAX: usize = 16_384;
+/// Limit of one page that is read.
+const PAGE: PageLimit = PageLimit {
+    rows_max: 5_000,
+    bytes_max: 1 << 20,
+};
+/// Number of flushes after which rows of a closed part are no longer expected in the row buffer.
+const FLUSHES_MAX: usize = 3;
+
+/// Part of a table to be archived.
+#[derive(Debug)]
+pub struct PartToArchive<'a> {
+    /// Table of the part.
+    pub table: TableId,
+    /// Number of the part.
+    pub number: i32,
+    /// Settings of the table, which are stored with the files.
+    pub spec: &'a TableSpec,
+    /// Digits that identify this database.
+    pub origin: String,
+    /// Name of the table, and name of the part.
+    pub names: (TableName, String),
+    /// Name or address of the target.
+    pub target: String,
+}
+
+/// Object names of the archived parts of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArchivedObjects {
+    /// Targets, by name or address.
+    pub targets: HashSet<String>,
+    /// Object names of the files and descriptions.
+    pub keys: HashSet<String>,
+}
+
+/// What a part needs to be read from files.
+struct Written {
+    files: ArchivedFiles,
+    groups: Vec<RowChange>,
+}
+
+impl WideStore {
+    /// Moves a part into the archive. `flush` must write all rows of the row buffer that were committed before the call.
+    /// Calls `proceed` after each group of rows. Takes time linear in the rows of the part.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if the target fails, and the errors of
+    /// `flush`, of the backend and of the log. The part then stays closed, with its rows; objects that were sent are removed
+    /// if that is possible.
+    pub fn archive_part(
+        self: &Arc<Self>,
+        part: &PartToArchive<'_>,
+        flush: &dyn Fn() -> Result<()>,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<MoveEnd> {
+        let (table, number) = (part.table, part.number);
+        let archive = Arc::clone(self.archived.archive()?);
+        if !self.close_part(table, number)? || !self.flush_closed(table, number, flush)? {
+            return Ok(MoveEnd::Gone);
+        }
+        let Some(from) = self.state().parts.get(&(table, number)).copied() else {
+            return Ok(MoveEnd::Gone);
+        };
+        let to = PartRef {
+            part: self.log.next_part(),
+            table,
+            tier: Tier::Cold,
+        };
+        let place = PartTarget {
+            origin: part.origin.clone(),
+            table: part.names.0.clone(),
+            name: part.names.1.clone(),
+            part: to.part.0,
+            target: part.target.clone(),
+        };
+        let mut progress = MoveProgress::default();
+        let mut sent = SentObjects::default();
+        let written = self.write_files(&archive, part, (&from, &place), &mut sent, &mut progress, proceed);
+        let end = match written {
+            Ok(Some(written)) => self
+                .put_archived(to, &written)
+                .and_then(|()| self.end_archiving(number, (from.at, to), progress)),
+            Ok(None) => Ok(MoveEnd::Stopped),
+            Err(error) => Err(error),
+        };
+        if !matches!(end, Ok(MoveEnd::Moved(_))) {
+            self.give_up_files(&archive, &part.target, &sent, to, end.is_err());
+        }
+        end
+    }
+
+    /// Publishes an archived part instead of the stored one, unless the part was opened again meanwhile.
+    fn end_archiving(
+        self: &Arc<Self>,
+        number: i32,
+        parts: (PartRef, PartRef),
+        progress: MoveProgress,
+    ) -> Result<MoveEnd> {
+        let is_moved = self.put_instead(
+            number,
+            parts,
+            &mut |part| Ok(part.is_closed()),
+            &PartDetail::set_archived,
+        )?;
+        Ok(match is_moved {
+            true => MoveEnd::Moved(progress),
+            false => MoveEnd::Gone,
+        })
+    }
+
+    /// Removes what an archiving has written that did not succeed. After an error, its edit may have been applied, so only
+    /// what is certainly unused is removed.
+    fn give_up_files(
+        &self,
+        archive: &Archive,
+        target: &str,
+        sent: &SentObjects,
+        to: PartRef,
+        is_unknown: bool,
+    ) {
+        let state = self.state();
+        let is_used = state.parts.values().any(|part| part.at == to);
+        if is_used || is_unknown && self.log.settle().is_err() {
+            return;
+        }
+        let keys = sent.newest_first();
+        let removed = archive.remove_objects(target, keys.iter().map(String::as_str));
+        if let Err(error) = removed {
+            tracing::warn!(%error, "the files of an archiving that failed stay until orphans are removed");
+        }
+        if let Err(error) = self.log.backend().reclaim_part(to) {
+            tracing::warn!(%error, "a part that was not used is freed at the next start");
+        }
+    }
+
+    /// Flushes until no row of a closed part is in the row buffer. Returns false if some stay.
+    fn flush_closed(&self, table: TableId, number: i32, flush: &dyn Fn() -> Result<()>) -> Result<bool> {
+        for _ in 0..FLUSHES_MAX {
+            flush()?;
+            let rules = self.rules(table)?;
+            let mut is_buffered = false;
+            for buffer in self.state().buffers(table) {
+                let each = buffer.each_row(&mut |key, _| {
+                    is_buffered |= rules.part_of(key)? == number;
+                    Ok(())
+                });
+                each.map_err(|reason| WideError::Damaged { table, reason })?;
+            }
+            if !is_buffered {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes all rows of a part to files, and describes them. Returns `None` if the caller ended the work.
+    fn write_files(
+        &self,
+        archive: &Archive,
+        part: &PartToArchive<'_>,
+        (from, place): (&Part, &PartTarget),
+        sent: &mut SentObjects,
+        progress: &mut MoveProgress,
+        proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+    ) -> Result<Option<Written>> {
+        let table = part.table;
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let settings = |reason: String| WideError::Settings { table, reason };
+        let wide = part.spec.wide.as_deref();
+        let wide = wide.ok_or_else(|| settings("they have no key".to_owned()))?;
+        let layout = KeyLayout::new(&wide.key, true).map_err(|error| settings(error.to_string()))?;
+        let form = RowForm::new(wide, &layout)?;
+        let mut writer = archive.rows_writer(place.clone(), form.schema.clone())?;
+        *sent = writer.sent();
+        let mut lasts: Vec<Bytes> = Vec::new();
+        let mut builder = GroupBuilder::new(&form, &layout);
+        let (rules, mut rest) = (self.rules(table)?, Some(KeyRange::ALL));
+        let (mut rows, mut last) = (0, None);
+        while let Some(range) = rest {
+            let wanted = (&range, Direction::Ascending, PAGE);
+            let numbers = part.number..=part.number;
+            let page = self.stored_page(table, &rules, &numbers, Scope::All, wanted)?;
+            rest = page.next;
+            for row in page.rows {
+                builder.push(&row).map_err(damaged)?;
+                rows += 1;
+                progress.values += 1;
+                progress.bytes += row.bytes() as u64;
+                last = Some(row.key);
+                if builder.bytes() >= GROUP_BYTES || rows >= GROUP_ROWS_MAX {
+                    rows = 0;
+                    lasts.extend(last.take());
+                    writer.add(builder.take())?;
+                    if proceed(progress).is_break() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        if let Some(last) = last {
+            lasts.push(last);
+            writer.add(builder.take())?;
+        }
+        let written = around("wide_archive", "files", || Ok::<_, WideError>(writer.finish()?))?;
+        self.describe(archive, part, (from, place), (&form, written, lasts), sent)
+            .map(Some)
+    }
+
+    /// Describes written files at the target, for other databases, and for this one.
+    fn describe(
+        &self,
+        archive: &Archive,
+        part: &PartToArchive<'_>,
+        (from, place): (&Part, &PartTarget),
+        (form, written, lasts): (&RowForm, WrittenRows, Vec<Bytes>),
+        sent: &SentObjects,
+    ) -> Result<Written> {
+        let groups = std::iter::zip(&lasts, &written.groups);
+        let description = RowsDescription {
+            format: tideline_archive::FORMAT,
+            table: part.names.0.clone(),
+            spec: part.spec.clone(),
+            number: part.number,
+            name: part.names.1.clone(),
+            detail: serde_json::to_value(from.detail).map_err(unwritable)?,
+            columns: form.schema.columns().to_vec(),
+            files: written.files.clone(),
+            groups: groups
+                .map(|(last, place)| DescribedGroup::new(last, place.clone()))
+                .collect(),
+        };
+        let key = around("wide_archive", "describe", || {
+            Ok::<_, WideError>(archive.describe_rows(place, &description, sent)?)
+        })?;
+        let groups = std::iter::zip(lasts, written.groups).map(|(last, place)| {
+            let value = serde_json::to_vec(&place).map_err(unwritable)?;
+            Ok(RowChange {
+                key: last,
+                value: Some(value.into()),
+            })
+        });
+        Ok(Written {
+            groups: groups.collect::<Result<_>>()?,
+            files: ArchivedFiles {
+                target: place.target.clone(),
+                description: key,
+                files: written.files,
+                columns: form.schema.columns().to_vec(),
+                declared: form.declared().to_vec(),
+            },
+        })
+    }
+
+    /// Stores where the rows of an archived part are.
+    fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
+        let files = serde_json::to_vec(&written.files).map_err(unwritable)?;
+        if files.len() > FILES_BYTES_MAX {
+            return Err(WideError::TooLarge {
+                what: "the list of the files of an archived part in bytes",
+                limit: FILES_BYTES_MAX as u64,
+                actual: files.len() as u64,
+            });
+        }
+        around("wide_archive", "index", || {
+            let mut rest = &written.groups[..];
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fits = rest.iter().take(WRITE_ROWS_MAX).take_while(|group| {
+                    bytes += group.key.len() + group.value.as_ref().map_or(0, Bytes::len);
+                    bytes <= WRITE_BYTES_MAX / 2
+                });
+                let count = fits.count().max(1);
+                self.change_part(to, GROUPS_BUCKET, &rest[..count])?;
+                rest = &rest[count..];
+            }
+            let list = RowChange {
+                key: Bytes::from_static(FILES_KEY),
+                value: Some(files.into()),
+            };
+            self.change_part(to, FILES_BUCKET, &[list])
+        })
+    }
+
+    /// Returns the object names of the archived parts of all tables. The parts that are written at the moment have none
+    /// yet.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, and [`WideError::Damaged`] if a list cannot be read.
+    pub fn archived_objects(&self) -> Result<ArchivedObjects> {
+        let mut objects = ArchivedObjects::default();
+        for part in self.state().parts.values().filter(|part| part.is_archived()) {
+            let files = stored_files(self.log.backend().as_ref(), part.at)?;
+            objects.keys.extend(files.files.into_iter().map(|file| file.key));
+            objects.keys.insert(files.description);
+            objects.targets.insert(files.target);
+        }
+        Ok(objects)
+    }
+}
+
+fn unwritable(error: serde_json::Error) -> WideError {
+    WideError::Archive(ArchiveError::Format {
+        what: "the description of a part".to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,69 @@
+//! Writing of all rows of a part at once, in key order, into blocks that are full.
+
+use bytes::Bytes;
+use tideline_backend::PartRef;
+
+use super::packer::{Packer, RowsToPack};
+use super::part_writer::PartWriter;
+use crate::error::{Result, WideError};
+use crate::store::WideStore;
+
+/// Number of blocks that are packed together.
+const BLOCKS_TOGETHER: usize = 64;
+
+/// Part to which rows are added in key order. Nothing reads it until it is published.
+pub(crate) struct PackedPart<'f> {
+    store: &'f WideStore,
+    at: PartRef,
+    writer: PartWriter<'f>,
+    packer: Packer,
+    rows: RowsToPack,
+    bytes: usize,
+    has_fragments: bool,
+}
+
+impl<'f> PackedPart<'f> {
+    pub(crate) fn new(store: &'f WideStore, at: PartRef) -> Self {
+        Self {
+            store,
+            at,
+            writer: PartWriter::new(store, at),
+            packer: Packer::new(store.settings.block_bytes),
+            rows: RowsToPack::default(),
+            bytes: 0,
+            has_fragments: false,
+        }
+    }
+
+    /// Adds a whole row, whose key is above all earlier ones.
+    pub(crate) fn push(&mut self, key: Bytes, row: Bytes) -> Result<()> {
+        let bytes = key.len() + row.len();
+        if bytes > self.store.settings.fragment_bytes {
+            let (head, _) = self.store.write_fragments(self.at, &key, &row, None)?;
+            self.has_fragments = true;
+            return self.writer.put_single(key, Some(head.encode().into()));
+        }
+        self.bytes += bytes;
+        self.rows.push((key, row), false, usize::MAX);
+        if self.bytes >= BLOCKS_TOGETHER * self.store.settings.block_bytes {
+            self.pack()?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that waits. Returns true if some rows are stored in fragments.
+    pub(crate) fn finish(mut self) -> Result<bool> {
+        self.pack()?;
+        self.writer.finish()?;
+        Ok(self.has_fragments)
+    }
+
+    fn pack(&mut self) -> Result<()> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        let table = self.at.table;
+        let blocks = self.packer.blocks(&rows);
+        let blocks = blocks.map_err(|reason| WideError::Damaged { table, reason })?;
+        self.writer.put_blocks(blocks)
+    }
+}

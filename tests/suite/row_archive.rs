@@ -1,0 +1,414 @@
+//! Parts of wide tables on their way through the tiers: kills before and after every step of a move to the cold tier, of an
+//! archiving and of a restoring; files that are damaged or missing; and `pyarrow` as another reader of the files.
+//!
+//! After each kill every row is there once, with its last values, and the same work succeeds when it is repeated. The
+//! offline check and `tideline archive verify` find no damage.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_model::{Clock, SystemClock};
+use tideline_tests::python::Environment;
+use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::{Client, Launch, skip};
+
+/// Steps of the moves of parts.
+pub(super) const STEPS: [&str; 8] = [
+    "wide_move.copy",
+    "wide_move.sync",
+    "wide_move.edit",
+    "wide_move.detail",
+    "wide_archive.files",
+    "wide_archive.describe",
+    "wide_archive.index",
+    "wide_restore.rows",
+];
+/// Time limit for the end of a killed process.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Number of old rows, in two parts.
+const ROWS: u64 = 3_000;
+/// Package that reads the files, and the script that does so.
+const PACKAGE: &str = "pyarrow==26.0.1";
+const SCRIPT: &str = include_str!("row_archive.py");
+
+/// Kind of work on parts.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Migrate,
+    Archive,
+    Restore,
+}
+
+impl Work {
+    /// Returns the tier of the old parts after the work.
+    fn tier(self) -> &'static str {
+        match self {
+            Self::Migrate | Self::Restore => "cold",
+            Self::Archive => "archive",
+        }
+    }
+
+    /// Changes the settings of the table so that the work can be started. A server that starts with due work begins it
+    /// before it listens.
+    fn prepare(self, client: &Client) {
+        let parts = match self {
+            Self::Migrate => json!({"hot": "1d"}),
+            Self::Archive | Self::Restore => json!({"archive": {"target": "default", "after": "30d"}}),
+        };
+        alter(client, &json!({"wide": {"parts": parts}}));
+    }
+
+    fn start(self, client: &Client) -> bool {
+        let headers = [("content-type", "application/json")];
+        let (path, body) = match self {
+            Self::Restore => (
+                "/v1/tables/orders/parts/restore",
+                json!({"from": "2024-01-01T00:00:00Z", "to": "2024-03-01T00:00:00Z", "for": "1d", "wait": true}),
+            ),
+            Self::Migrate => (
+                "/v1/jobs",
+                json!({"kind": "migrate", "table": "orders", "wait": true}),
+            ),
+            Self::Archive => (
+                "/v1/jobs",
+                json!({"kind": "archive", "table": "orders", "wait": true}),
+            ),
+        };
+        let sent = client.send("POST", path, &headers, body.to_string().as_bytes());
+        sent.is_ok_and(|response| response.is_success())
+    }
+}
+
+/// Database with its archive.
+struct Lab {
+    folder: DataFolder,
+    files: PathBuf,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let folder = DataFolder::new();
+        let files = folder.beside("archive");
+        fs::create_dir_all(&files).expect("a folder");
+        Self { folder, files }
+    }
+
+    /// Returns options under which moves start only on request: the scheduler searches for work once an hour.
+    fn launch(&self) -> Launch {
+        let target = format!("file://{}", self.files.display());
+        Launch::default()
+            .environment("TIDELINE__ARCHIVE__TARGET", &target)
+            .environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
+    }
+
+    fn verify(&self) -> Value {
+        let verified = Command::new(binary())
+            .args(["archive", "verify", "--json"])
+            .arg(format!("file://{}", self.files.display()))
+            .output()
+            .expect("the command runs");
+        serde_json::from_slice(&verified.stdout).expect("a report")
+    }
+
+    fn check(&self) -> Value {
+        let checked = Command::new(binary())
+            .args(["check", "--json"])
+            .arg(self.folder.path())
+            .output()
+            .expect("the check runs");
+        serde_json::from_slice(&checked.stdout).expect("a report")
+    }
+}
+
+/// Creates a table with old rows in two parts, which are stored, and some new rows.
+fn create(client: &Client) {
+    let table = json!({"name": "orders", "model": "wide", "wide": {
+        "key": [{"name": "n", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+        "columns": [
+            {"name": "state", "type": "string"}, {"name": "total", "type": "decimal"}, {"name": "rate", "type": "f64"},
+            {"name": "paid", "type": "bool"}, {"name": "doc", "type": "json"}, {"name": "raw", "type": "binary"}
+        ],
+        "parts": {"by": "at", "every": "month"}
+    }});
+    client.post_json("/v1/tables", &table).expect_status(201);
+    let index = json!({"name": "by_state", "key": [{"name": "state"}]});
+    client
+        .post_json("/v1/tables/orders/indexes", &index)
+        .expect_status(201);
+    let build = json!({"kind": "build_index", "wait": true});
+    client.post_json("/v1/jobs", &build).expect_status(200);
+    for first in (0..ROWS).step_by(500) {
+        let rows: Vec<Value> = (first..first + 500).map(row).collect();
+        client
+            .post_json("/v1/tables/orders/rows", &json!({"rows": rows}))
+            .expect_status(200);
+    }
+    let new = json!({"rows": [{"op": "put", "key": {"n": ROWS, "at": SystemClock.now().to_rfc3339()}, "columns": {"state": "new"}}]});
+    client
+        .post_json("/v1/tables/orders/rows", &new)
+        .expect_status(200);
+    client
+        .post_json("/v1/jobs", &json!({"kind": "seal"}))
+        .expect_status(200);
+}
+
+fn alter(client: &Client, change: &Value) {
+    let headers = [("content-type", "application/json")];
+    let body = change.to_string();
+    let sent = client.send("PATCH", "/v1/tables/orders", &headers, body.as_bytes());
+    sent.expect("an answer").expect_status(200);
+}
+
+/// Returns the write of an old row. Some rows have columns that are not declared, some are large.
+fn row(n: u64) -> Value {
+    let mut columns = json!({
+        "state": (if n % 3 == 0 { "open" } else { "done" }), "total": format!("{n}.05"), "rate": n as f64 / 4.0,
+        "paid": n % 2 == 0, "doc": {"n": [n]}, "raw": "AP8=",
+    });
+    if n % 100 == 7 {
+        columns["color"] = json!("red");
+    }
+    if n == 1_234 {
+        columns["text"] = json!("x".repeat(400 << 10));
+    }
+    let month = 1 + n % 2;
+    json!({"op": "put", "key": {"n": n, "at": format!("2024-{month:02}-07T08:00:00Z")}, "columns": columns})
+}
+
+/// Checks all rows by scans in both directions, single reads, and the index.
+fn check_rows(client: &Client, context: &str) {
+    let mut expected: Vec<Value> = (0..ROWS)
+        .map(|n| {
+            let row = row(n);
+            json!({"key": row["key"], "columns": row["columns"]})
+        })
+        .collect();
+    for direction in ["forward", "backward"] {
+        let mut found = Vec::new();
+        let mut token = Value::Null;
+        loop {
+            let mut scan = json!({"allow_scan": true, "direction": direction, "limit": 700,
+                "where": {"column": "at", "lt": "2025-01-01T00:00:00Z"}});
+            if !token.is_null() {
+                scan["page_token"] = token;
+            }
+            let page = client.post_json("/v1/tables/orders/rows/scan", &scan);
+            let page = page.expect_status(200).json();
+            found.extend(page["rows"].as_array().expect("a list").clone());
+            token = page["next"].clone();
+            if token.is_null() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), expected.len(), "{context}, {direction}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found["key"], expected["key"], "{context}, {direction}");
+            assert_eq!(found["columns"], expected["columns"], "{context}, {direction}");
+        }
+        expected.reverse();
+    }
+    for n in [0, 7, 1_234, 2_999] {
+        let expected = row(n);
+        let get = json!({"keys": [expected["key"]]});
+        let got = client.post_json("/v1/tables/orders/rows/get", &get);
+        let got = got.expect_status(200).json();
+        assert_eq!(
+            got["rows"][0]["columns"], expected["columns"],
+            "{context}: row {n}"
+        );
+    }
+    let count = json!({"index": "by_state", "prefix": {"state": "open"}});
+    let counted = client.post_json("/v1/tables/orders/rows/count", &count);
+    assert_eq!(counted.expect_status(200).json()["count"], ROWS / 3, "{context}");
+}
+
+/// Returns the tiers of the old parts.
+fn tiers(client: &Client) -> Vec<String> {
+    let parts = client.get("/v1/tables/orders/parts").expect_status(200).json();
+    let old = parts["parts"].as_array().expect("a list").iter().take(2);
+    old.map(|part| part["tier"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn kill_at(step: &str, side: &str, work: Work) {
+    let point = format!("{step}.{side}");
+    let context = format!("{point} of {}", work.tier());
+    let lab = Lab::new();
+    let server = lab.folder.start(&lab.launch());
+    let client = server.client();
+    create(&client);
+    if work == Work::Restore {
+        work.prepare(&client);
+        assert!(Work::Archive.start(&client), "{context}");
+    }
+    assert!(server.terminate().status.success());
+
+    let server = lab
+        .folder
+        .start(&lab.launch().environment("TIDELINE_KILL_AT", &point));
+    work.prepare(&server.client());
+    assert!(!work.start(&server.client()), "{context}: never reached");
+    let gone = server.wait_gone(PATIENCE);
+    assert!(
+        gone.is_ok_and(|status| status.code().is_none()),
+        "{context}: it was killed"
+    );
+
+    let server = lab.folder.start(&lab.launch());
+    let client = server.client();
+    check_rows(&client, &format!("{context}, after the kill"));
+    // The scheduler may have repeated the work already.
+    let _repeated = work.start(&client);
+    let is_there = |client: &Client| tiers(client).iter().all(|tier| tier == work.tier());
+    let ended = tideline_tests::wait::until(PATIENCE, || {
+        let is_done = is_there(&client) || work.start(&client) && is_there(&client);
+        is_done.then_some(())
+    });
+    assert!(ended.is_some(), "{context}: {:?}", tiers(&client));
+    check_rows(&client, &format!("{context}, repeated"));
+    assert!(server.terminate().status.success());
+    let report = lab.check();
+    assert_eq!(report["is_sound"], true, "{context}: {report}");
+    if work != Work::Migrate {
+        let verified = lab.verify();
+        assert_eq!(verified["is_sound"], true, "{context}: {verified}");
+    }
+}
+
+#[test]
+fn every_row_is_there_whatever_step_of_a_move_is_cut() {
+    for step in &STEPS[..3] {
+        for side in ["before", "after"] {
+            kill_at(step, side, Work::Migrate);
+        }
+    }
+}
+
+#[test]
+fn every_row_is_there_whatever_step_of_an_archiving_is_cut() {
+    for step in &STEPS[2..7] {
+        for side in ["before", "after"] {
+            kill_at(step, side, Work::Archive);
+        }
+    }
+}
+
+#[test]
+fn every_row_is_there_whatever_step_of_a_restoring_is_cut() {
+    for (step, side) in [
+        ("wide_restore.rows", "before"),
+        ("wide_restore.rows", "after"),
+        ("wide_move.edit", "before"),
+        ("wide_move.edit", "after"),
+    ] {
+        kill_at(step, side, Work::Restore);
+    }
+}
+
+/// Returns all files below a folder whose names end with an extension.
+fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files_below(&path, extension));
+        } else if path.extension().is_some_and(|other| other == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn archived_rows_are_read_and_restored_and_damage_is_found() {
+    let lab = Lab::new();
+    let server = lab.folder.start(&lab.launch());
+    let client = server.client();
+    create(&client);
+    Work::Archive.prepare(&client);
+    let preview = client.get("/v1/jobs?state=planned").expect_status(200).json();
+    assert!(
+        preview["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()),
+        "{preview}"
+    );
+    assert!(Work::Archive.start(&client));
+    assert_eq!(tiers(&client), ["archive", "archive"]);
+    check_rows(&client, "archived");
+    let verified = lab.verify();
+    assert_eq!(verified["is_sound"], true, "{verified}");
+    assert_eq!(verified["parts"], 2, "{verified}");
+
+    // Rows in the archive can be neither written nor deleted.
+    let refused = client.post_json("/v1/tables/orders/rows", &json!({"rows": [row(7)]}));
+    assert!(refused.text().contains("in the archive"), "{}", refused.text());
+    let delete = json!({"prefix": {"n": 7}});
+    let refused = client.post_json("/v1/tables/orders/rows/delete", &delete);
+    assert!(
+        refused.text().contains("restore them first"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(refused.json()["retryable"], false);
+
+    // A flipped bit is found by the read and by the verification.
+    let files = files_below(&lab.files, "parquet");
+    assert!(!files.is_empty());
+    let sound = fs::read(&files[0]).expect("it is read");
+    let mut flipped = sound.clone();
+    flipped[sound.len() / 3] ^= 4;
+    fs::write(&files[0], &flipped).expect("it is written");
+    assert!(server.terminate().status.success());
+    let server = lab.folder.start(&lab.launch());
+    let client = server.client();
+    let scan = json!({"allow_scan": true, "limit": 10_000});
+    let failed = client.post_json("/v1/tables/orders/rows/scan", &scan);
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    assert!(failed.text().contains("put the file back"), "{}", failed.text());
+    assert_eq!(failed.json()["retryable"], false);
+    assert_eq!(lab.verify()["is_sound"], false);
+    fs::write(&files[0], &sound).expect("it is written");
+    check_rows(&client, "put back");
+
+    // Restored rows can be written, and are archived again after their time.
+    assert!(Work::Restore.start(&client));
+    assert_eq!(tiers(&client), ["cold", "cold"]);
+    check_rows(&client, "restored");
+    let update = json!({"rows": [{"op": "update", "key": row(8)["key"], "columns": {"state": "open"}}]});
+    client
+        .post_json("/v1/tables/orders/rows", &update)
+        .expect_status(200);
+    let parts = client.get("/v1/tables/orders/parts").expect_status(200).json();
+    assert_eq!(parts["parts"][0]["writable"], true, "{parts}");
+    assert!(parts["parts"][0]["held_until"].is_string(), "{parts}");
+    let none = json!({"from": "2030-01-01T00:00:00Z", "to": "2031-01-01T00:00:00Z", "for": "1d"});
+    let none = client.post_json("/v1/tables/orders/parts/restore", &none);
+    assert!(none.expect_status(200).json()["job"].is_null());
+    assert!(server.terminate().status.success());
+}
+
+#[test]
+fn pyarrow_reads_the_files_of_archived_parts() {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyarrow");
+    let python = match Environment::with(&home, PACKAGE) {
+        Ok(python) => python,
+        Err(reason) => {
+            skip(&reason);
+            return;
+        }
+    };
+    let lab = Lab::new();
+    let server = lab.folder.start(&lab.launch());
+    create(&server.client());
+    Work::Archive.prepare(&server.client());
+    assert!(Work::Archive.start(&server.client()));
+    let script = lab.folder.beside("files.py");
+    fs::write(&script, SCRIPT).expect("the folder can be written");
+    let files = lab.files.join("orders");
+    let ended = python.run("python", &[&script.to_string_lossy(), &files.to_string_lossy()]);
+    println!("{PACKAGE}: {}", ended.unwrap_or_else(|reason| panic!("{reason}")));
+    assert!(server.terminate().status.success());
+}
