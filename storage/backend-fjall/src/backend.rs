@@ -374,6 +374,28 @@ fn last_of_each(table: Table, changes: impl Iterator<Item = (Vec<u8>, Option<Byt
     changes.map(|(key, value)| Change { table, key, value }).collect()
 }
 
+impl FjallBackend {
+    /// Writes sorted groups: few bytes as batches, many as tables of their own, which are durable in any case.
+    fn write_groups(
+        &self,
+        partition: Partition,
+        groups: &[Vec<RowChange>],
+        stamp: Stamp,
+        durability: Durability,
+    ) -> Result<()> {
+        check_sorted(groups)?;
+        let size = |change: &RowChange| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
+        let bytes: usize = groups.iter().flatten().map(size).sum();
+        let is_part = matches!(partition.unit, Unit::Part(_)) && partition.unit.tier() == Tier::Hot;
+        if is_part && bytes >= LOADED_BYTES_MIN {
+            return self.inner.load_part(partition, groups);
+        }
+        groups
+            .iter()
+            .try_for_each(|group| self.write(partition, group, stamp, durability))
+    }
+}
+
 impl Backend for FjallBackend {
     fn capabilities(&self) -> &Capabilities {
         &self.inner.capabilities
@@ -418,16 +440,17 @@ impl Backend for FjallBackend {
     }
 
     fn write_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
-        check_sorted(groups)?;
-        let size = |change: &RowChange| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
-        let bytes: usize = groups.iter().flatten().map(size).sum();
-        let is_part = matches!(partition.unit, Unit::Part(_)) && partition.unit.tier() == Tier::Hot;
-        if is_part && bytes >= LOADED_BYTES_MIN {
-            return self.inner.load_part(partition, groups);
-        }
-        groups
-            .iter()
-            .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
+        self.write_groups(partition, groups, stamp, Durability::Buffered)
+    }
+
+    fn load_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        self.write_groups(partition, groups, stamp, Durability::Synced)
+    }
+
+    fn remove_rows(&self, partition: Partition, range: &KeyRange, _stamp: Stamp) -> Result<()> {
+        let tier = partition.unit.tier();
+        self.inner.check_writable(tier, SpaceDemand::Little)?;
+        self.inner.store(tier).remove_rows(partition, range)
     }
 
     fn sync_rows(&self, _shard: Shard) -> Result<()> {

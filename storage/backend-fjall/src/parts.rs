@@ -6,11 +6,11 @@
 
 use std::ops::Bound;
 
-use tideline_backend::{BackendError, PartRef, Partition, Result, RowChange};
+use tideline_backend::{BackendError, KeyRange, PartRef, Partition, Result, RowChange};
 
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
-use crate::keys::{COMMITS, part_bounds, part_of, partition_prefix, prefixed};
+use crate::keys::{COMMITS, bounds, part_bounds, part_of, partition_prefix, prefixed};
 use crate::segments::RECLAIM_BATCH_ROWS;
 
 /// Writes sorted changes to a bucket of a part. All of them become visible and durable together.
@@ -34,6 +34,15 @@ pub(crate) fn load(engine: &Engine, partition: Partition, groups: &[Vec<RowChang
 pub(crate) fn reclaim(engine: &Engine, part: PartRef) -> fjall::Result<()> {
     match engine.parts() {
         Some(keyspace) => engine.remove_range(&keyspace, &part_bounds(part), RECLAIM_BATCH_ROWS),
+        None => Ok(()),
+    }
+}
+
+/// Removes every row of a range of a bucket of a part.
+pub(crate) fn remove(engine: &Engine, partition: Partition, range: &KeyRange) -> fjall::Result<()> {
+    let bounds = bounds(&partition_prefix(partition), range);
+    match engine.parts().zip(bounds) {
+        Some((keyspace, bounds)) => engine.remove_range(&keyspace, &bounds, RECLAIM_BATCH_ROWS),
         None => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fjall::Keyspace;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-use tideline_backend::{BackendError, Health, PartRef, Partition, Result, Row, RowChange, SegmentRef};
+use tideline_backend::{BackendError, Health, KeyRange, PartRef, Partition, Result, Row, RowChange, SegmentRef};
 use tideline_model::GroupId;
 
 use crate::engine::Engine;
@@ -257,6 +257,14 @@ impl Store {
     pub(crate) fn reclaim_part(&self, part: PartRef) -> Result<()> {
         match self.engine()? {
             Some(engine) => parts::reclaim(&engine, part).map_err(|error| self.failed(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a range of a bucket of a part.
+    pub(crate) fn remove_rows(&self, partition: Partition, range: &KeyRange) -> Result<()> {
+        match self.engine()? {
+            Some(engine) => parts::remove(&engine, partition, range).map_err(|error| self.failed(error)),
             None => Ok(()),
         }
     }

@@ -418,6 +418,46 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
     }
 
+    /// Writes groups of changes like [`write_sorted`](Self::write_sorted), durable on return. The rows are independent of
+    /// [`sync_rows`](Self::sync_rows), so writers other than the one that calls it use this method.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_sorted`](Self::write_sorted). After any error, some of the groups may be written.
+    fn load_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        check_sorted(groups)?;
+        groups
+            .iter()
+            .try_for_each(|group| self.write(partition, group, stamp, Durability::Synced))
+    }
+
+    /// Deletes every row of a range of one bucket of a part; durable on return. A backend overrides the method if it frees
+    /// whole files faster than it deletes rows one by one.
+    ///
+    /// A failure may leave some of the rows deleted. Rows of the range must not be written during the call.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`scan`](Self::scan) and [`write`](Self::write).
+    fn remove_rows(&self, partition: Partition, range: &KeyRange, stamp: Stamp) -> Result<()> {
+        let limit = PageLimit {
+            rows_max: WRITE_ROWS_MAX,
+            bytes_max: WRITE_BYTES_MAX,
+        };
+        let mut rest = Some(range.clone());
+        while let Some(range) = rest {
+            let page = self.scan(partition, &range, Direction::Ascending, limit)?;
+            let delete = |row: Row| RowChange {
+                key: row.key,
+                value: None,
+            };
+            let changes: Vec<RowChange> = page.rows.into_iter().map(delete).collect();
+            self.write(partition, &changes, stamp, Durability::Synced)?;
+            rest = page.next;
+        }
+        Ok(())
+    }
+
     /// Makes durable all buffered rows of a shard that were written before the call. A shard has only one writer of
     /// buffered rows, which must call this method before publishing anything that depends on the rows.
     ///

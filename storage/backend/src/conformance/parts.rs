@@ -118,9 +118,34 @@ fn sorted_writes_are_writes(fixture: &dyn Fixture, tier: Tier) {
     assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::Refused));
 
     backend.sync_rows(SHARD).expect("a sync");
+    // Groups that are durable on return, of both sizes.
+    for (first, bytes) in [(5_000, 10), (6_000, 20_000)] {
+        let group = |from: usize| (from..from + 50).map(|n| put(&key(n), &vec![b'v'; bytes])).collect();
+        let groups: [Vec<RowChange>; 2] = [group(first), group(first + 50)];
+        stamp += 1;
+        backend
+            .load_sorted(partition, &groups, Stamp(stamp))
+            .expect("a durable sorted write");
+        expected.extend(groups.into_iter().flatten().map(|change| {
+            let value = change.value.expect("it puts");
+            (change.key, value)
+        }));
+    }
     let backend = reopen(fixture, backend);
     let found = collect_all(&*backend, partition);
     assert_eq!(found.len(), expected.len());
+    // A removed range may be a part of a file, whole files, or empty.
+    let removed = KeyRange::new(key(5_090), key(6_050));
+    for _ in 0..2 {
+        stamp += 1;
+        backend
+            .remove_rows(partition, &removed, Stamp(stamp))
+            .expect("a removal");
+        expected.retain(|key, _| !removed.contains(key));
+        let found = collect_all(&*backend, partition);
+        let found: Vec<_> = found.into_iter().map(|row| (row.key, row.value)).collect();
+        assert!(found == expected.clone().into_iter().collect::<Vec<_>>());
+    }
     backend.reclaim_part(own).expect("reclaim");
     assert_eq!(collect_all(&*backend, partition), []);
     assert_eq!(collect_all(&*backend, Partition::part(other, 2)).len(), 1);
