@@ -414,6 +414,7 @@ impl WideSettings {
             allow_rising_key: self.allow_rising_key,
             indexes: Vec::new(),
             search_indexes: Vec::new(),
+            large_values: None,
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
                 after,
                 of: self.ttl_of.into(),

@@ -12,8 +12,8 @@ use tideline_log::{LogError, ModelTag};
 use tideline_model::{Clock, SystemClock, TableId, TimelineId, WideSpec};
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
-use tideline_wide_table::Index;
 use tideline_wide_table::check::{CheckedRows, JournalChanges, StoredParts, check_index, check_rows};
+use tideline_wide_table::{Index, check_large};
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
@@ -102,6 +102,8 @@ fn check_wide(
         let named = |finding| format!("index {}, {finding}", index.name());
         checked.findings.extend(entries.findings.into_iter().map(named));
     }
+    let values = check_large(backend, parts, table, journal).map_err(|error| error.to_string())?;
+    checked.findings.extend(values.findings);
     Ok(checked)
 }
 

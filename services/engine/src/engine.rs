@@ -2,6 +2,7 @@
 //!
 //! [`Engine`] combines the store, the catalogs and the search index. The other modules add its operations.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, Tabl
 use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::indexes::IndexReads;
+use crate::large::LargeProgress;
 use crate::models::check_served;
 use crate::row_search::RowSearches;
 use crate::watch::DecodedDeltas;
@@ -35,6 +37,8 @@ pub struct Engine {
     pub(crate) rows: Arc<WideStore>,
     /// Compiled settings of wide tables, by table.
     pub(crate) row_tables: Mutex<HashMap<TableId, Arc<WideTable>>>,
+    /// Counts of the last complete removal of large values, by table.
+    pub(crate) large_counts: Mutex<BTreeMap<TableId, LargeProgress>>,
     pub(crate) catalogs: Arc<Catalogs>,
     pub(crate) index: SearchIndex,
     pub(crate) clock: Arc<dyn Clock>,
@@ -258,6 +262,7 @@ impl Engine {
             store,
             rows,
             row_tables: Mutex::default(),
+            large_counts: Mutex::default(),
             row_searches: RowSearches::default(),
             index_reads: IndexReads::default(),
             altering: Mutex::default(),

@@ -13,6 +13,7 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | tables by model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
+//! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_search`] | search indexes over rows |
 //! | [`resolve`] | look-up of the timeline of a raw series key |
@@ -88,6 +89,7 @@ pub mod find;
 pub mod growth;
 pub mod hot_ranges;
 pub mod indexes;
+pub mod large;
 mod line_order;
 mod models;
 pub mod moves;

@@ -33,7 +33,10 @@ pub fn each_compared(
         CellValue::Timestamp(time) if declared.is_some() => take(ValueRef::Signed(time.nanos())),
         CellValue::Decimal(number) if declared.is_some() => take(ValueRef::Text(&decimal_text(*number))),
         CellValue::Binary(bytes) if declared.is_some() => take(ValueRef::Text(&hex(bytes))),
-        CellValue::Timestamp(_) | CellValue::Decimal(_) | CellValue::Binary(_) => take(ValueRef::Opaque),
+        // Large values are read by their own requests only.
+        CellValue::Timestamp(_) | CellValue::Decimal(_) | CellValue::Binary(_) | CellValue::Large(_) => {
+            take(ValueRef::Opaque)
+        }
     }
 }
 

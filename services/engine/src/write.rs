@@ -366,7 +366,12 @@ impl Engine {
         Ok(self.commit_named(table, second, shapes_second, durability, generation)? || introduces)
     }
 
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    /// Returns an error while the disk is nearly full, so that no writes that take space are accepted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space.
+    pub fn check_writable(&self) -> Result<()> {
         match self.store.health() {
             Health::DiskLow {
                 free_bytes,

@@ -12,6 +12,7 @@
 //! | [`columns`] | pages of the columns of rows with many columns |
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
+//! | [`large`] | values of any size as streams |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
 //! | [`search`] | searches through a search index |
 //! | `index_filter` | index, condition and awaited write of a search or count |
@@ -33,6 +34,7 @@ pub mod facets;
 pub mod import;
 mod index_filter;
 pub mod key;
+pub mod large;
 mod parts;
 pub mod read;
 pub mod rekey;

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::large::{LargeUpload, WideError};
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
     StoredRow, Update,
 };
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::{Engine, EngineError, WideTable};
 
 use crate::error::{Result, RowsError};
+use crate::large::end_failed;
 use crate::write::refused_text;
 
 /// Number of rows that are written at once.
@@ -157,12 +159,20 @@ impl Rekey {
                 progress.read += 1;
                 bytes += found.row.bytes();
                 match self.converted(&found.row) {
-                    Ok(write) => batch.push(write),
+                    Ok(mut write) => match self.copy_values(engine, &mut write) {
+                        Ok(()) => batch.push(write),
+                        Err(EngineError::Rows(WideError::LargeGone(_))) => {
+                            write.uploads.into_iter().for_each(LargeUpload::abandon);
+                            let reason = "it was overwritten meanwhile; copy again";
+                            progress.refuse(&self.from, &found.row, reason);
+                        }
+                        Err(error) => return Err(error.into()),
+                    },
                     Err(reason) => progress.refuse(&self.from, &found.row, &reason),
                 }
             }
             if !batch.is_empty() {
-                self.write(engine, &batch, &mut progress)?;
+                self.write(engine, batch, &mut progress)?;
             }
             if is_end {
                 return Ok((progress, true));
@@ -173,19 +183,51 @@ impl Rekey {
         }
     }
 
-    fn write(&self, engine: &Engine, batch: &[Converted], progress: &mut RekeyProgress) -> Result<()> {
+    fn write(&self, engine: &Engine, batch: Vec<Converted>, progress: &mut RekeyProgress) -> Result<()> {
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
         engine.wait_for_searches(&self.into);
-        let (_, written) = engine.write_rows(&self.into, &make, &RowWriteOptions::default())?;
-        for (row, outcome) in batch.iter().zip(written.rows) {
-            match outcome {
-                RowOutcome::Written(_) => progress.written += 1,
-                RowOutcome::Refused(refused) => {
-                    let reason = refused_text(&self.into, &refused);
-                    progress.refuse(&self.from, &row.source, &reason);
+        let written = engine.write_rows(&self.into, &make, &RowWriteOptions::default());
+        let (_, written) = match written.map_err(RowsError::from) {
+            Ok(written) => written,
+            Err(error) => {
+                let uploads = batch.into_iter().flat_map(|row| row.uploads);
+                uploads.for_each(|upload| end_failed(upload, &error));
+                return Err(error);
+            }
+        };
+        for (row, outcome) in batch.into_iter().zip(written.rows) {
+            let reason = match outcome {
+                RowOutcome::Written(_) => {
+                    progress.written += 1;
+                    row.uploads.into_iter().for_each(LargeUpload::kept);
+                    continue;
                 }
-                RowOutcome::ConditionFailed(_) | RowOutcome::NotApplied => {
-                    progress.refuse(&self.from, &row.source, "it was not applied");
+                RowOutcome::Refused(refused) => refused_text(&self.into, &refused),
+                RowOutcome::ConditionFailed(_) | RowOutcome::NotApplied => "it was not applied".to_owned(),
+            };
+            progress.refuse(&self.from, &row.source, &reason);
+            row.uploads.into_iter().for_each(LargeUpload::abandon);
+        }
+        Ok(())
+    }
+
+    /// Copies the large values of a row: a value belongs to one row.
+    fn copy_values(&self, engine: &Engine, row: &mut Converted) -> std::result::Result<(), EngineError> {
+        let Converted {
+            key,
+            columns,
+            source,
+            uploads,
+            ..
+        } = row;
+        for column in columns {
+            for version in &mut column.versions {
+                if let CellValue::Large(value) = version.value {
+                    let from = (&*self.from, &source.key[..], value);
+                    let into = (&self.into, &key[..], &column.name);
+                    let (upload, copied) = engine.copy_large(from, into)?;
+                    uploads.push(upload);
+                    version.value = CellValue::Large(copied);
                 }
             }
         }
@@ -227,6 +269,7 @@ impl Rekey {
             time: columns.time,
             columns: self.columns(&own, &columns)?,
             source: row.clone(),
+            uploads: Vec::new(),
         })
     }
 
@@ -287,6 +330,8 @@ struct Converted {
     time: i64,
     columns: Vec<Column<'static>>,
     source: StoredRow,
+    /// Copies of the large values of the row.
+    uploads: Vec<LargeUpload>,
 }
 
 impl Converted {

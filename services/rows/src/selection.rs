@@ -6,11 +6,12 @@
 use hashbrown::HashSet;
 use tideline_engine::WideTable;
 use tideline_engine::model::{TimeRange, Timestamp};
-use tideline_engine::rows::{Mutation, RowDigest, Version};
+use tideline_engine::rows::{CellValue, Mutation, RowDigest, Version};
 use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
 
 use crate::error::{Result, RowsError};
+use crate::large::{href, write_large};
 use crate::read::NeededColumns;
 use crate::{key, transaction, value};
 
@@ -199,7 +200,9 @@ impl RowEncoder for Selection {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         out.extend_from_slice(b"{\"key\":");
+        let start = out.len();
         write_key(table, key, self.integers, out)?;
+        let key_text = start..out.len();
         out.extend_from_slice(b",\"columns\":{");
         let mut is_first = true;
         for column in &row.columns {
@@ -221,6 +224,11 @@ impl RowEncoder for Selection {
             value::write_text(name, out);
             out.push(b':');
             if self.versions.is_none() {
+                if let CellValue::Large(large) = &newest.value {
+                    let href = href(table.table().name().as_str(), &out[key_text.clone()], name);
+                    write_large(large, Some(&href), out);
+                    continue;
+                }
                 let (_, declared) = table.column(name);
                 value::write_value(&newest.value, declared, self.integers, out);
                 continue;

@@ -6,7 +6,8 @@
 //! The columns are the key columns, then one column per requested name, and one JSON column per requested prefix, named
 //! like the prefix, such as `seen_*`. A JSON column contains an object with the columns of the row that begin with the
 //! prefix and have no column of their own. Without a list of columns, the table has all declared columns and the prefix
-//! `*`, so no column of a row is omitted. A value that does not have the declared type is stored in the JSON column. If
+//! `*`, so no column of a row is omitted. A value that does not have the declared type, and the description of a large
+//! value, are stored in the JSON column. If
 //! the table has no matching JSON column, the row is refused with an error.
 
 use std::io::Write;
@@ -24,6 +25,7 @@ use tideline_results::columnar::{Cell, ColumnType as TableType, ColumnarForm, Co
 use tideline_results::put_csv_text;
 
 use crate::error::{Result, RowsError};
+use crate::large::write_large;
 use crate::value;
 
 /// Maximum number of columns of a table.
@@ -160,7 +162,8 @@ impl TableColumns {
             .filter(|number| self.columns[*number].form == Form::Column);
         let fits = |number: &usize| {
             let declared = self.columns[*number].declared;
-            declared.is_none_or(|declared| declared == value.column_type())
+            let is_large = matches!(value, CellValue::Large(_));
+            declared.is_none_or(|declared| declared == value.column_type() && !is_large)
         };
         if let Some(number) = own.filter(fits) {
             return Ok(Some(number));
@@ -170,6 +173,11 @@ impl TableColumns {
         match (prefix, own) {
             (Some((number, _)), _) => Ok(Some(*number)),
             (None, None) => Ok(None),
+            (None, Some(_)) if matches!(value, CellValue::Large(_)) => Err(RowsError::Invalid(format!(
+                "column {name:?}: a row holds a large value; add {:?} to the columns, which returns its size and \
+                 checksum in a JSON column",
+                format!("{name}*")
+            ))),
             (None, Some(number)) => {
                 let declared = self.columns[number].declared.map_or("none", ColumnType::name);
                 Err(RowsError::Invalid(format!(
@@ -362,6 +370,8 @@ impl<W: Write + Send> TabularWriter<W> {
                 CellValue::Binary(bytes) => Cell::Binary(bytes),
                 CellValue::Decimal(_) => Cell::Decimal(*digits),
                 CellValue::Timestamp(time) => Cell::Time(time.nanos()),
+                // A declared column holds no large values, and others are text.
+                CellValue::Large(_) => Cell::Null,
             },
             (Field::Nothing | Field::Object(_), None) => Cell::Null,
         });
@@ -416,6 +426,11 @@ fn text_of(value: &CellValue<'_>) -> String {
         CellValue::Binary(bytes) => STANDARD.encode(bytes),
         CellValue::Decimal(number) => number.to_string(),
         CellValue::Timestamp(time) => time.to_rfc3339(),
+        CellValue::Large(large) => {
+            let mut text = Vec::new();
+            write_large(large, None, &mut text);
+            String::from_utf8(text).unwrap_or_default()
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use tideline_engine::rows::CellValue;
 use tideline_openapi::TimeInput;
 use tideline_openapi::row::RowIntegers;
 
+use crate::large::write_large;
+
 /// Largest magnitude up to which doubles represent all integers exactly.
 const EXACT_MAX: u64 = 1 << 53;
 /// Maximum number of characters of a value that a message quotes.
@@ -192,7 +194,9 @@ pub fn parse_key(json: &str, kind: KeyKind) -> Result<KeyValue<'static>, String>
         CellValue::Binary(bytes) => Ok(KeyValue::Binary(bytes)),
         CellValue::Decimal(number) => Ok(KeyValue::Decimal(number)),
         CellValue::Timestamp(time) => Ok(KeyValue::Timestamp(time)),
-        CellValue::F64(_) | CellValue::Json(_) => Err("found a value that keys cannot hold".into()),
+        CellValue::F64(_) | CellValue::Json(_) | CellValue::Large(_) => {
+            Err("found a value that keys cannot hold".into())
+        }
     }
 }
 
@@ -249,9 +253,11 @@ pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowInt
     out.push(b'}');
 }
 
-/// Returns true if the plain form of a value, parsed in a column of the declared type, gives the same value.
+/// Returns true if the plain form of a value, parsed in a column of the declared type, gives the same value. Also true for
+/// large values, which have one form and are not parsed.
 fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIntegers) -> bool {
     match (declared, value) {
+        (_, CellValue::Large(_)) => true,
         (Some(ColumnType::Json), CellValue::Json(text)) => !is_typed_json(text),
         (Some(declared), value) => value.column_type() == declared,
         (None, CellValue::String(_) | CellValue::Bool(_)) => true,
@@ -293,6 +299,7 @@ pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u
         CellValue::Decimal(number) => put(format_args!("\"{number}\"")),
         CellValue::Json(text) => out.extend_from_slice(text.as_bytes()),
         CellValue::Timestamp(time) => put(format_args!("\"{}\"", time.to_rfc3339())),
+        CellValue::Large(large) => write_large(large, None, out),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Maintenance of wide tables: builds of secondary indexes, moves of parts between the tiers, removal of expired rows and of
-//! files that no part has.
+//! Maintenance of wide tables: builds of secondary indexes, moves of parts between the tiers, removal of expired rows, of
+//! large values without a row, and of files without a part.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tideline_engine::Engine;
 use tideline_engine::expired_rows::RemovalProgress;
 use tideline_engine::indexes::{BuildEnd, BuildProgress, BuildingIndex};
+use tideline_engine::large::LargeProgress;
 use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
 use tideline_engine::model::{JobKind, TableId, TableModel, Tier};
 use tideline_engine::parts::DuePart;
@@ -34,7 +35,8 @@ struct RowsSurvey {
     due: Vec<DuePart>,
     /// Tables with parts in the archive, or whose parts move there.
     archived: Vec<TableId>,
-    /// Tables whose data expires or whose parts are dropped, with the shorter of these times in nanoseconds.
+    /// Tables whose data expires, whose parts are dropped, or that have large values, with the shortest of these times in
+    /// nanoseconds.
     expiring: Vec<(TableId, i64)>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
     now: Option<i64>,
@@ -47,6 +49,9 @@ const REMOVALS_PER_TTL: i64 = 10;
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
 /// Interval between two searches for files that no part has, in nanoseconds.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
+/// Time for which large values that no row names are kept at most, in nanoseconds. A removal reads one row per large
+/// value.
+const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
 
 impl Rows {
     /// Creates the maintenance of the wide tables of a database.
@@ -74,7 +79,7 @@ impl Rows {
         }
     }
 
-    /// Removes the expired rows and the old parts of the table of the work.
+    /// Removes the expired rows, the old parts, and the large values without a row of the table of the work.
     fn remove_expired(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
             return Err(WorkError::Overtaken("the work has no table".to_owned()));
@@ -92,6 +97,7 @@ impl Rows {
         };
         let removed = removed.ok_or(WorkError::GivenUp)?;
         run.part_done(&cost(&removed));
+        let values = self.remove_values(table, run)?;
         let mut done = Vec::new();
         if has_ttl {
             done.push(format!(
@@ -99,10 +105,33 @@ impl Rows {
                 removed.removed, removed.rows
             ));
         }
-        if parts > 0 || !has_ttl {
+        if let Some(values) = &values {
+            done.push(format!(
+                "{} large values without a row were removed, and {} of {} bytes are kept",
+                values.removed, values.values, values.bytes
+            ));
+        }
+        if parts > 0 || done.is_empty() {
             done.push(format!("{parts} old parts were dropped"));
         }
-        Ok(Outcome::round(removed.removed + parts, done.join("; ")))
+        let values = values.map_or(0, |values| values.removed);
+        Ok(Outcome::round(removed.removed + parts + values, done.join("; ")))
+    }
+
+    /// Removes the large values that no row names; `None` if the table has never had large values.
+    fn remove_values(&self, table: TableId, run: &mut Run<'_>) -> Result<Option<LargeProgress>, WorkError> {
+        if !self.engine.has_large_values(table) {
+            return Ok(None);
+        }
+        let cost = |progress: &LargeProgress| JobCost {
+            bytes_read: progress.bytes_read,
+            ..JobCost::default()
+        };
+        let mut step = |progress: &LargeProgress| -> ControlFlow<()> { run.step(&cost(progress)) };
+        let removed = self.engine.remove_unnamed_values(table, &mut step)?;
+        let removed = removed.ok_or(WorkError::GivenUp)?;
+        run.part_done(&cost(&removed));
+        Ok(Some(removed))
     }
 }
 
@@ -201,7 +230,8 @@ impl Maintenance for Rows {
             let wide = spec.wide.as_ref()?;
             let ttl = wide.ttl.map(|ttl| ttl.after);
             let keep = wide.parts.as_ref().and_then(|parts| parts.keep);
-            let shortest = ttl.into_iter().chain(keep).min()?;
+            let unnamed = wide.large_values.map(|_| UNNAMED_KEPT);
+            let shortest = ttl.into_iter().chain(keep).chain(unnamed).min()?;
             Some((table.points().id(), shortest))
         };
         let now = self.engine.store().trusted_now();
@@ -326,7 +356,7 @@ impl Survey for RowsSurvey {
                     TableModel::Wide,
                     JobKind::RemoveExpired,
                     Some(*table),
-                    "expired rows and old parts are removed regularly",
+                    "expired rows, old parts, and large values without a row are removed regularly",
                 )
             });
         }

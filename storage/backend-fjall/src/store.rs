@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fjall::Keyspace;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-use tideline_backend::{BackendError, Health, KeyRange, PartRef, Partition, Result, Row, RowChange, SegmentRef};
+use tideline_backend::{
+    BackendError, Health, KeyRange, PartRef, Partition, Result, Row, RowChange, SegmentRef,
+};
 use tideline_model::GroupId;
 
 use crate::engine::Engine;

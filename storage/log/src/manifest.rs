@@ -154,7 +154,7 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Assigns an id to each index and search index in `spec` that does not have an id yet. Returns true if the cursor
+    /// Assigns an id to each index and search index in `spec`, and to its large values, if they do not have one yet. Returns true if the cursor
     /// has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
         let Some(wide) = spec.wide.as_deref_mut() else {
@@ -162,6 +162,7 @@ impl Cursor {
         };
         let ids = wide.indexes.iter_mut().map(|index| &mut index.id);
         let ids = ids.chain(wide.search_indexes.iter_mut().map(|index| &mut index.id));
+        let ids = ids.chain(&mut wide.large_values);
         let mut has_new = false;
         for id in ids.filter(|id| **id == 0) {
             *id = self.next_table;
@@ -189,7 +190,7 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`] and [`FORMAT_PART_AGES`]. This build reads formats 1 to 10.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`] and [`FORMAT_LARGE`]. This build reads formats 1 to 11.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -211,6 +212,9 @@ pub const FORMAT_PARTS: u8 = 9;
 /// Format number of the row of a wide table whose parts have ages beside that of their keeping. A build of format 9 would
 /// write to parts that are closed.
 pub const FORMAT_PART_AGES: u8 = 10;
+/// Format number of the row of a wide table with large values. A build of format 10 would not find their pieces, and would
+/// free them.
+pub const FORMAT_LARGE: u8 = 11;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -287,6 +291,7 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let format = match &table.spec.wide {
+        Some(wide) if wide.large_values.is_some() => FORMAT_LARGE,
         Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::has_ages) => FORMAT_PART_AGES,
         Some(wide) if wide.parts.is_some() => FORMAT_PARTS,
         Some(wide) if !wide.search_indexes.is_empty() => FORMAT_SEARCH,
@@ -332,7 +337,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_PART_AGES).contains(&version.format) {
+    if !(1..=FORMAT_LARGE).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -259,6 +259,10 @@ pub struct WideSpec {
     /// serves searches, and the second replaces it when it is built.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search_indexes: Vec<SearchIndexSpec>,
+    /// Id under which the pieces of large values are stored, from the number range of tables. `None` until the table gets
+    /// its first large value; 0 until the id is assigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_values: Option<u32>,
 }
 
 /// Time-to-live of the data of a wide table.

@@ -211,7 +211,7 @@ impl JournalChanges {
     }
 
     /// Returns true if an entry of the journal changes the row.
-    fn changes(&self, table: TableId, key: &[u8]) -> bool {
+    pub(crate) fn changes(&self, table: TableId, key: &[u8]) -> bool {
         let is_deleted = |(of, range): &(TableId, KeyRange)| *of == table && range.contains(key);
         self.rows.contains(&(table, Bytes::copy_from_slice(key))) || self.ranges.iter().any(is_deleted)
     }
@@ -219,12 +219,12 @@ impl JournalChanges {
 
 impl CheckedRows {
     /// Adds a finding. `what` is `row` or `entry`.
-    fn find(&mut self, what: &str, key: &[u8], damage: &dyn Display) {
+    pub(crate) fn find(&mut self, what: &str, key: &[u8], damage: &dyn Display) {
         self.findings.push(format!("{what} {}: {damage}", hex(key)));
     }
 
     /// Returns false, and adds a note, if the check ends because of too many findings.
-    fn may_go_on(&mut self, what: &str) -> bool {
+    pub(crate) fn may_go_on(&mut self, what: &str) -> bool {
         let is_over = self.findings.len() >= FINDINGS_MAX;
         if is_over {
             self.findings.push(format!(
@@ -267,7 +267,7 @@ impl StoredParts {
     }
 
     /// Passes each row of the parts of a table or index to `take`, part by part, except for parts in the archive.
-    fn each_row(
+    pub(crate) fn each_row(
         &self,
         backend: &dyn Backend,
         table: TableId,
@@ -299,6 +299,12 @@ impl StoredParts {
             }
         }
         Ok(())
+    }
+
+    /// Returns the part that holds the pieces of the large values of a row; `None` if there is no such part.
+    pub(crate) fn large_part(&self, table: TableId, key: &[u8]) -> Option<&Part> {
+        let rules = self.tables.get(table)?;
+        self.parts.get(&(rules.large_values?, rules.part_of(key).ok()?))
     }
 
     /// Returns a row of a table or index; `None` if there is no such row.

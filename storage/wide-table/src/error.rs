@@ -65,6 +65,15 @@ pub enum WideError {
     /// An archive file could not be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A text value is not UTF-8.
+    #[error("the value is not UTF-8 text; send text, or use a column of the type binary")]
+    NotText,
+    /// The table or the part that holds the pieces of a large value was dropped.
+    #[error("the table {0}, or the part of the row, was dropped meanwhile")]
+    LargeGone(TableId),
+    /// A row names a large value whose pieces do not exist.
+    #[error("the pieces of a large value of table {0} are missing; run `tideline check`")]
+    LargeMissing(TableId),
     /// The caller ended the operation before it was complete.
     #[error("the operation was ended before it was complete")]
     Stopped,

@@ -16,6 +16,9 @@
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.
 //!
+//! A text or binary value of more than 64 KiB can be stored apart from its row, in pieces of a part of their own; see
+//! [`large`].
+//!
 //! # Reading
 //!
 //! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it
@@ -43,6 +46,7 @@ mod expiry;
 mod flush;
 mod fragments;
 pub mod index;
+pub mod large;
 mod model;
 pub mod moves;
 pub mod mutation;
@@ -64,6 +68,11 @@ pub use columns::{ColumnPage, ColumnSpan};
 pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers};
 pub use error::{Damage, Result, WideError};
 pub use index::Index;
+pub use large::check::check_large;
+pub use large::read::LargeReader;
+pub use large::sweep::{SweepPosition, SweepStep};
+pub use large::upload::{LargeUpload, UPLOAD_MEMORY_BYTES};
+pub use large::{LARGE_BYTES_MAX, LARGE_BYTES_MIN, LargeKind, LargeValue, PIECE_BYTES};
 pub use model::WideModel;
 pub use moves::{MoveEnd, MoveProgress, PartInTier};
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};

@@ -67,15 +67,18 @@ impl WideStore {
                     .retain(|_, at| heirs.iter().all(|heir| heir.at != *at));
             },
         )?;
+        // An upload that has passed its check of the part ends its write before.
+        let writes = self.large.writes.lock();
         for part in dropped {
             self.archived.forget(part.at.part);
             self.log.backend().reclaim_part(part.at)?;
         }
+        drop(writes);
         self.free_dropped()
     }
 
     /// Publishes parts.
-    fn publish(&self, parts: &[Part]) -> std::result::Result<(), LogError> {
+    pub(crate) fn publish(&self, parts: &[Part]) -> std::result::Result<(), LogError> {
         self.log.edit::<LogError>(
             |current| Ok(self.edit_with_ids(current, self.puts(parts, current))),
             |_| self.follow_parts(parts, |_| {}),
@@ -252,7 +255,7 @@ impl LogModel for WideModel {
 impl WideStore {
     /// Returns the part for the first flush of a part of a table. The next manifest edit publishes the part. A repeated
     /// flush uses the same part.
-    fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
+    pub(crate) fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
         let mut parts = self.new_parts.lock();
         let place = (table, number.unwrap_or(WHOLE));
         let at = parts.entry(place).or_insert_with(|| PartRef {

@@ -22,6 +22,7 @@ use crate::division::PartNumbers;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
+use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
 use crate::state::{PART_FORMAT, PART_FORMAT_ARCHIVED, Part, PartDetail, PendingRows, Place, State};
@@ -155,6 +156,8 @@ pub struct WideStore {
     pub(crate) archived: ArchivedParts,
     /// Move of a part between the tiers, and the flushes that it must not meet.
     pub(crate) moves: Moves,
+    /// Large values in use.
+    pub(crate) large: LargeUses,
 }
 
 impl WideStore {
@@ -186,6 +189,7 @@ impl WideStore {
             searches: std::mem::take(&mut replayed.searches),
             archived: ArchivedParts::new(archive, settings.archive_cache_bytes),
             moves: Moves::default(),
+            large: LargeUses::default(),
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct TableRules {
     pub(crate) indexes: Vec<Arc<Index>>,
     /// Ids of the search indexes of the table.
     pub(crate) searches: Vec<TableId>,
+    /// Id of the parts with the pieces of large values; `None` until the table gets its first large value.
+    pub(crate) large_values: Option<TableId>,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
     /// Reason why the settings of the table cannot be compiled; `None` unless they are damaged.
@@ -53,6 +55,7 @@ impl TableRules {
                     .map(|index| TableId(index.id))
                     .collect()
             }),
+            large_values: spec.and_then(|spec| spec.large_values).map(TableId),
             division,
             damage,
             spec: spec.map(|spec| Box::new(spec.clone())),
@@ -71,6 +74,16 @@ impl TableRules {
             ttl: self.ttl,
             division,
             damage,
+            ..Self::new(None)
+        }
+    }
+
+    /// Returns the rules of the pieces of large values of a table with these rules. A piece is in the part of its row.
+    fn of_pieces(&self) -> Self {
+        let spec = self.spec.as_deref();
+        let division = spec.map_or(Ok(None), division_of);
+        Self {
+            division: division.unwrap_or(None),
             ..Self::new(None)
         }
     }
@@ -178,6 +191,12 @@ impl Tables {
                     None => Arc::new(rules.of_index(index)),
                 };
                 tables.rules.insert(index.id, of_entries);
+            }
+            if let Some(id) = rules.large_values {
+                let known = before.rules.get(&id);
+                let known = known.filter(|known| known.parts() == rules.parts());
+                let of_pieces = known.map_or_else(|| Arc::new(rules.of_pieces()), Arc::clone);
+                tables.rules.insert(id, of_pieces);
             }
             tables.rules.insert(row.id, rules);
         }

@@ -10,6 +10,7 @@ use tideline_model::{ColumnType, Timestamp};
 use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::error::Damage;
+use crate::large::{LargeKind, LargeValue};
 
 /// Value of one version of a column.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +33,8 @@ pub enum CellValue<'a> {
     Json(Cow<'a, str>),
     /// Nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp(Timestamp),
+    /// Text or bytes that are stored apart, in pieces.
+    Large(LargeValue),
 }
 
 /// Type bytes of stored values. A type byte is never reused for another type.
@@ -46,6 +49,7 @@ pub(crate) mod tag {
     pub(crate) const DECIMAL: u8 = 8;
     pub(crate) const JSON: u8 = 9;
     pub(crate) const TIMESTAMP: u8 = 10;
+    pub(crate) const LARGE: u8 = 11;
 }
 
 impl CellValue<'_> {
@@ -61,6 +65,10 @@ impl CellValue<'_> {
             Self::Decimal(_) => ColumnType::Decimal,
             Self::Json(_) => ColumnType::Json,
             Self::Timestamp(_) => ColumnType::Timestamp,
+            Self::Large(large) => match large.kind {
+                LargeKind::Text => ColumnType::String,
+                LargeKind::Binary => ColumnType::Binary,
+            },
         }
     }
 
@@ -76,6 +84,7 @@ impl CellValue<'_> {
             Self::Decimal(number) => CellValue::Decimal(*number),
             Self::Json(text) => CellValue::Json(Cow::Borrowed(text)),
             Self::Timestamp(time) => CellValue::Timestamp(*time),
+            Self::Large(large) => CellValue::Large(*large),
         }
     }
 
@@ -91,6 +100,7 @@ impl CellValue<'_> {
             Self::Decimal(number) => CellValue::Decimal(number),
             Self::Json(text) => CellValue::Json(Cow::Owned(text.into_owned())),
             Self::Timestamp(time) => CellValue::Timestamp(time),
+            Self::Large(large) => CellValue::Large(large),
         }
     }
 
@@ -104,7 +114,7 @@ impl CellValue<'_> {
             Self::Binary(bytes) => KeyValue::Binary(Cow::Borrowed(bytes)),
             Self::Decimal(number) => KeyValue::Decimal(*number),
             Self::Timestamp(time) => KeyValue::Timestamp(*time),
-            Self::F64(_) | Self::Json(_) => return None,
+            Self::F64(_) | Self::Json(_) | Self::Large(_) => return None,
         })
     }
 
@@ -144,6 +154,7 @@ impl CellValue<'_> {
                 out.push(tag::TIMESTAMP);
                 varint::put(zigzag(time.nanos()), out);
             }
+            Self::Large(large) => sized(tag::LARGE, &large.encode(), out),
         }
     }
 }
@@ -184,6 +195,7 @@ impl<'a> CellValue<'a> {
                 let time = Timestamp::from_nanos(unzigzag(number(bytes)?));
                 Self::Timestamp(time.map_err(|_| Damage("a timestamp is out of range"))?)
             }
+            tag::LARGE => Self::Large(LargeValue::decode(sized(bytes)?)?),
             _ => return Err(Damage("a value has an unknown type")),
         })
     }

@@ -22,6 +22,7 @@ fn spec(model: TableModel) -> TableSpec {
         allow_rising_key: false,
         indexes: Vec::new(),
         search_indexes: Vec::new(),
+        large_values: None,
         ttl: None,
         parts: None,
     };

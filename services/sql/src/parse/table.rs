@@ -205,6 +205,7 @@ fn to_spec(
         allow_rising_key: options.allow_rising_key.unwrap_or(false),
         indexes: Vec::new(),
         search_indexes: Vec::new(),
+        large_values: None,
         ttl: options.ttl.flatten().map(|after| RowTtl {
             after,
             of: options.ttl_of.unwrap_or_default(),

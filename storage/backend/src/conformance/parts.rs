@@ -120,7 +120,11 @@ fn sorted_writes_are_writes(fixture: &dyn Fixture, tier: Tier) {
     backend.sync_rows(SHARD).expect("a sync");
     // Groups that are durable on return, of both sizes.
     for (first, bytes) in [(5_000, 10), (6_000, 20_000)] {
-        let group = |from: usize| (from..from + 50).map(|n| put(&key(n), &vec![b'v'; bytes])).collect();
+        let group = |from: usize| {
+            (from..from + 50)
+                .map(|n| put(&key(n), &vec![b'v'; bytes]))
+                .collect()
+        };
         let groups: [Vec<RowChange>; 2] = [group(first), group(first + 50)];
         stamp += 1;
         backend

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 use smallvec::SmallVec;
 use tideline_archive::ArchiveError;
 use tideline_archive::rows::{GroupColumn, GroupValues, RowColumn, RowColumnKind, RowGroup, RowSchema};
@@ -217,8 +217,12 @@ impl<'f> GroupBuilder<'f> {
                 is_whole = false;
                 continue;
             };
-            let place = form.declared_at(&column.name);
-            match place.filter(|at| form.declared[*at].column_type == newest.value.column_type()) {
+            let fits = |at: &usize| {
+                // The pieces of a large value are not in the file.
+                let is_whole = !matches!(newest.value, CellValue::Large(_));
+                is_whole && form.declared[*at].column_type == newest.value.column_type()
+            };
+            match form.declared_at(&column.name).filter(fits) {
                 Some(at) => found.push((at, newest)),
                 None => {
                     others.insert(form.name_of(&column.name), json_of(&newest.value));
@@ -286,6 +290,7 @@ fn push_value(column: &mut GroupColumn, value: &CellValue<'_>) {
         CellValue::Binary(bytes) => column.push_bytes(bytes),
         CellValue::Decimal(number) => column.push_bytes(number.to_string().as_bytes()),
         CellValue::Timestamp(time) => column.push_integer(time.nanos()),
+        CellValue::Large(_) => column.push_absent(),
     }
 }
 
@@ -305,6 +310,10 @@ fn json_of(value: &CellValue<'_>) -> Value {
             serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_string()))
         }
         CellValue::Timestamp(time) => Value::String(time.to_rfc3339()),
+        CellValue::Large(large) => {
+            let checksum = format!("{:016x}", large.checksum);
+            json!({"large": {"bytes": large.bytes, "xxh3": checksum}})
+        }
     }
 }
 

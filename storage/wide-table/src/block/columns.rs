@@ -24,7 +24,7 @@ pub(super) const fn stored_tag(of: u8) -> u8 {
 pub(super) fn take_payload<'r>(of: u8, rest: &mut &'r [u8]) -> Result<&'r [u8], Damage> {
     let all = *rest;
     match of {
-        tag::STRING | tag::BINARY | tag::JSON => {
+        tag::STRING | tag::BINARY | tag::JSON | tag::LARGE => {
             sized(rest)?;
         }
         tag::I64 | tag::U64 | tag::TIMESTAMP => {
@@ -84,7 +84,7 @@ impl ColumnWriter {
     /// [`Damage`] if the payload is damaged.
     pub(super) fn push(&mut self, of: u8, mut payload: &[u8]) -> Result<(), Damage> {
         match of {
-            tag::STRING | tag::BINARY | tag::JSON => {
+            tag::STRING | tag::BINARY | tag::JSON | tag::LARGE => {
                 let content = sized(&mut payload)?;
                 varint::put(content.len() as u64, &mut self.numbers);
                 self.bytes.extend_from_slice(content);
@@ -138,7 +138,7 @@ impl<'b> ColumnReader<'b> {
     #[inline]
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<(), Damage> {
         match self.tag {
-            tag::STRING | tag::BINARY | tag::JSON => {
+            tag::STRING | tag::BINARY | tag::JSON | tag::LARGE => {
                 let length = number(&mut self.numbers)?;
                 out.push(self.tag);
                 varint::put(length, out);
@@ -178,7 +178,7 @@ impl<'b> ColumnReader<'b> {
     #[inline]
     pub(super) fn skip(&mut self) -> Result<(), Damage> {
         match self.tag {
-            tag::STRING | tag::BINARY | tag::JSON => {
+            tag::STRING | tag::BINARY | tag::JSON | tag::LARGE => {
                 let length = number(&mut self.numbers)?;
                 cut(&mut self.bytes, length as usize)?;
             }

@@ -83,6 +83,14 @@ impl Database {
         self.set_spec(spec);
     }
 
+    /// Changes the settings of the rows of the table.
+    pub(crate) fn change_wide(&self, change: impl FnOnce(&mut WideSpec)) {
+        let manifest = self.threads.log().manifest();
+        let mut spec = manifest.tables[&TABLE].spec.clone();
+        change(spec.wide.as_deref_mut().expect("a wide table"));
+        self.set_spec(spec);
+    }
+
     /// Gives the table one search index.
     pub(crate) fn add_search(&self, index: TableId) {
         let manifest = self.threads.log().manifest();

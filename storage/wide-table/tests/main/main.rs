@@ -3,6 +3,7 @@
 mod blocks;
 mod database;
 mod indexes;
+mod large;
 mod model;
 mod reading;
 mod search_queues;

@@ -1,0 +1,373 @@
+//! Values of any size, written from and read as streams of bytes.
+//!
+//! A value of up to 64 KiB becomes a part of its row. A larger one is stored in pieces, and then named by its row; the row
+//! changes only after all pieces are durable. In JSON, a large value is an object with its type, size and checksum, and
+//! with the address at which it is read.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_engine::large::{LARGE_BYTES_MIN, LargeKind, LargeUpload, LargeValue, WideError, checksum_of};
+use tideline_engine::model::{ColumnType, Durability, SequenceNumber};
+use tideline_engine::rows::{
+    Action, CellValue, Column, ColumnName, Image, Mutation, RowCondition, RowOutcome, RowWrite,
+    RowWriteOptions, Update,
+};
+use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
+use tideline_openapi::row::Members;
+
+use crate::error::{Result, RowsError};
+use crate::key;
+use crate::value::write_text;
+use crate::write::refused_text;
+
+/// Size of the buffer through which a stream is read, in bytes.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Size of the stream after which an upload checks whether the disk has room, in bytes.
+const SPACE_CHECK_BYTES: u64 = 16 << 20;
+
+/// Row and column of a value.
+#[derive(Debug)]
+pub struct ValuePlace {
+    /// Stored key of the row.
+    pub key: Bytes,
+    /// Length of the prefix of the key that names its partition.
+    partition: usize,
+    /// Stored name of the column.
+    pub column: ColumnName<'static>,
+    /// Declared type of the column; `None` if it is not declared.
+    pub declared: Option<ColumnType>,
+    name: String,
+}
+
+impl ValuePlace {
+    /// Resolves a row, by its key, and a column.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the key is not complete or not valid, or if the column is one of the key.
+    pub fn new(table: &WideTable, key: &Members, column: &str) -> Result<Self> {
+        let stored = key::encode(table, key)?;
+        if table.layout().has_column(column) {
+            return Err(RowsError::Invalid(format!(
+                "column {column:?} is part of the key; give another column"
+            )));
+        }
+        if column.is_empty() || column.len() > tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX {
+            return Err(RowsError::Invalid(format!(
+                "a column name of {} bytes is not valid; 1 to {} are allowed",
+                column.len(),
+                tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX
+            )));
+        }
+        let (name, declared) = table.column(column);
+        let partition = table.layout().partition_len(&stored);
+        Ok(Self {
+            partition: partition.map_err(|error| RowsError::Invalid(error.to_string()))?,
+            key: stored.into(),
+            column: name,
+            declared,
+            name: column.to_owned(),
+        })
+    }
+}
+
+/// State of the column that a write of a value requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueCondition {
+    /// The row has no value in the column.
+    Absent,
+    /// The row has a value in the column.
+    Present,
+    /// The newest value has this checksum.
+    Checksum(u64),
+}
+
+impl ValueCondition {
+    fn is_met(&self, current: Option<&CellValue<'_>>) -> bool {
+        match self {
+            Self::Absent => current.is_none(),
+            Self::Present => current.is_some(),
+            Self::Checksum(checksum) => current.and_then(checksum_of) == Some(*checksum),
+        }
+    }
+}
+
+/// Settings of a write of a value.
+#[derive(Debug, Default)]
+pub struct PutSettings {
+    /// Kind of the content in a column that is not declared. Default binary.
+    pub is_text: bool,
+    /// Required state of the column.
+    pub condition: Option<ValueCondition>,
+    /// Durability of the acknowledgement; `None` = the setting of the table.
+    pub durability: Option<Durability>,
+    /// Size that the sender has announced, in bytes; a stream of another size is refused.
+    pub announced: Option<u64>,
+}
+
+/// Written value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PutValue {
+    /// Type of the value: `string` or `binary`.
+    pub column_type: ColumnType,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// xxh3 (64 bits) of the content.
+    pub checksum: u64,
+    /// True if the value is stored in pieces, outside of its row.
+    pub is_large: bool,
+    /// Sequence of the journal entry.
+    pub position: Option<SequenceNumber>,
+}
+
+/// Outcome of a write of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The value was written.
+    Written(PutValue),
+    /// The condition was not met; nothing was written.
+    ConditionFailed,
+}
+
+/// Writes a value from a stream: sets a column of a row, and creates the row if it does not exist. Memory does not depend
+/// on the size of the value. `is_stopped` is called between two reads.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if the column cannot hold text or bytes, if a text is not UTF-8, if the stream has another size
+/// than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Output`] if the
+/// stream cannot be read; [`RowsError::Cancelled`] if `is_stopped` returns true; and the errors of the engine. After an
+/// error of kind `Unavailable`, the value may have been written; after any other error, nothing was written.
+pub fn put(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    place: &ValuePlace,
+    settings: &PutSettings,
+    input: &mut dyn Read,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<PutOutcome> {
+    let kind = match (place.declared, settings.is_text) {
+        (Some(ColumnType::String), _) | (None, true) => LargeKind::Text,
+        (Some(ColumnType::Binary), _) | (None, false) => LargeKind::Binary,
+        (Some(other), _) => {
+            return Err(RowsError::Invalid(format!(
+                "column {:?} has the type {other}; values are streamed to columns of the types string and binary",
+                place.name
+            )));
+        }
+    };
+    let mut stream = Stream {
+        input,
+        bytes: 0,
+        announced: settings.announced,
+        is_stopped,
+    };
+    let mut first = vec![0; LARGE_BYTES_MIN + 1];
+    let length = stream.fill(&mut first)?;
+    first.truncate(length);
+    if length <= LARGE_BYTES_MIN {
+        let value = match kind {
+            LargeKind::Binary => CellValue::Binary(first.into()),
+            LargeKind::Text => {
+                let text = String::from_utf8(first);
+                let text = text.map_err(|_| EngineError::from(WideError::NotText))?;
+                CellValue::String(text.into())
+            }
+        };
+        return write_value(engine, table, place, settings, &value);
+    }
+    let mut upload = engine.begin_large(table, &place.key, &place.column, kind)?;
+    let value = match fill(engine, &mut upload, &first, &mut stream) {
+        Ok(value) => CellValue::Large(value),
+        Err(error) => {
+            upload.abandon();
+            return Err(error);
+        }
+    };
+    let written = write_value(engine, table, place, settings, &value);
+    match &written {
+        Ok(PutOutcome::Written(_)) => upload.kept(),
+        Ok(PutOutcome::ConditionFailed) => upload.abandon(),
+        Err(error) => end_failed(upload, error),
+    }
+    written
+}
+
+/// Ends an upload after the write of its row has failed.
+pub(crate) fn end_failed(upload: LargeUpload, error: &RowsError) {
+    let is_unknown =
+        |error: &EngineError| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Internal);
+    match error {
+        // The row may name the value already, or later.
+        RowsError::Engine(error) if is_unknown(error) => upload.hold(),
+        _ => upload.abandon(),
+    }
+}
+
+/// Passes the rest of a stream to an upload. Returns the complete value.
+fn fill(
+    engine: &Engine,
+    upload: &mut LargeUpload,
+    first: &[u8],
+    stream: &mut Stream<'_>,
+) -> Result<LargeValue> {
+    upload.write(first).map_err(EngineError::from)?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut checked = 0;
+    loop {
+        let length = stream.fill(&mut buffer)?;
+        if length == 0 {
+            return Ok(upload.finish().map_err(EngineError::from)?);
+        }
+        if stream.bytes >= checked + SPACE_CHECK_BYTES {
+            checked = stream.bytes;
+            engine.check_writable()?;
+        }
+        upload.write(&buffer[..length]).map_err(EngineError::from)?;
+    }
+}
+
+/// Stream of a value, whose size is compared with the announced one.
+struct Stream<'s> {
+    input: &'s mut dyn Read,
+    bytes: u64,
+    announced: Option<u64>,
+    is_stopped: &'s dyn Fn() -> bool,
+}
+
+impl Stream<'_> {
+    /// Fills the buffer as far as the stream has bytes. Returns the number of bytes; less than the buffer at the end.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut length = 0;
+        while length < buffer.len() {
+            if (self.is_stopped)() {
+                return Err(RowsError::Cancelled);
+            }
+            match self.input.read(&mut buffer[length..]) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.bytes += length as u64;
+        match self.announced {
+            Some(announced) if length < buffer.len() && self.bytes != announced => {
+                Err(RowsError::Invalid(format!(
+                    "the value ended after {} bytes, and {announced} were announced; nothing was written",
+                    self.bytes
+                )))
+            }
+            _ => Ok(length),
+        }
+    }
+}
+
+/// Writes a value to its row.
+fn write_value(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    place: &ValuePlace,
+    settings: &PutSettings,
+    value: &CellValue<'static>,
+) -> Result<PutOutcome> {
+    engine.wait_for_searches(table);
+    let make = |_: &mut dyn FnMut() -> i64| {
+        let time = engine.next_version();
+        let column = Column::with(place.column.clone(), time, value.clone());
+        let condition = settings.condition.as_ref().map(|condition| {
+            let is_met = move |row: Option<&Mutation<'_>>| {
+                let current = row.and_then(|row| row.column(&place.column)?.newest());
+                condition.is_met(current.map(|version| &version.value))
+            };
+            Box::new(is_met) as RowCondition<'_>
+        });
+        Ok(vec![RowWrite {
+            key: place.key.clone(),
+            partition: place.partition,
+            time,
+            action: Action::Update(Update {
+                columns: vec![column],
+                follows_current: true,
+                ..Update::default()
+            }),
+            condition,
+            image: Image::None,
+        }])
+    };
+    let options = RowWriteOptions {
+        durability: settings.durability,
+        ..RowWriteOptions::default()
+    };
+    let (_, written) = engine.write_rows(table, &make, &options)?;
+    match written.rows.first() {
+        Some(RowOutcome::Written(_)) => Ok(PutOutcome::Written(PutValue {
+            column_type: value.column_type(),
+            bytes: bytes_of(value),
+            checksum: checksum_of(value).unwrap_or_default(),
+            is_large: matches!(value, CellValue::Large(_)),
+            position: written.sequence,
+        })),
+        Some(RowOutcome::Refused(refused)) => Err(RowsError::Invalid(refused_text(table, refused))),
+        Some(RowOutcome::ConditionFailed(_)) => Ok(PutOutcome::ConditionFailed),
+        Some(RowOutcome::NotApplied) | None => Err(RowsError::Invalid("the row was not written".into())),
+    }
+}
+
+fn bytes_of(value: &CellValue<'_>) -> u64 {
+    match value {
+        CellValue::Large(large) => large.bytes,
+        CellValue::String(text) => text.len() as u64,
+        CellValue::Binary(bytes) => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Appends a large value as JSON: `{"large": {"type": …, "bytes": …, "checksum": …}}`, with `href` if it is given.
+pub(crate) fn write_large(large: &LargeValue, href: Option<&str>, out: &mut Vec<u8>) {
+    let kind = match large.kind {
+        LargeKind::Text => "string",
+        LargeKind::Binary => "binary",
+    };
+    let (bytes, checksum) = (large.bytes, checksum_text(large.checksum));
+    write!(
+        out,
+        "{{\"large\":{{\"type\":\"{kind}\",\"bytes\":{bytes},\"checksum\":\"{checksum}\""
+    )
+    .expect("a vector takes all bytes");
+    if let Some(href) = href {
+        out.extend_from_slice(b",\"href\":");
+        write_text(href, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Returns a checksum as text: 16 hexadecimal digits.
+pub fn checksum_text(checksum: u64) -> String {
+    format!("{checksum:016x}")
+}
+
+/// Returns the path and query at which a value of a row is read. `key` is the key as a JSON object.
+pub(crate) fn href(table: &str, key: &[u8], column: &str) -> String {
+    let mut out = String::from("/v1/tables/");
+    percent_encode(table.as_bytes(), &mut out);
+    out.push_str("/blobs/");
+    percent_encode(column.as_bytes(), &mut out);
+    out.push_str("?key=");
+    percent_encode(key, &mut out);
+    out
+}
+
+/// Appends bytes as they are written in URLs.
+fn percent_encode(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(*byte))
+            }
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}

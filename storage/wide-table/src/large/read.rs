@@ -1,0 +1,106 @@
+//! Reads of large values, piece by piece.
+//!
+//! A reader protects its value from removal. A row may be overwritten between the read of the row and the begin of the
+//! reader; the caller then reads the row again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_model::TableId;
+
+use super::{LargeValue, PIECE_BYTES, open_piece, partition, piece_key};
+use crate::error::{Damage, Result, WideError};
+use crate::state::Part;
+use crate::store::WideStore;
+
+/// Reader of one value. Its pieces are not removed while the reader exists, unless the whole part or table is dropped.
+#[derive(Debug)]
+pub struct LargeReader {
+    store: Arc<WideStore>,
+    table: TableId,
+    part: Part,
+    value: LargeValue,
+}
+
+impl WideStore {
+    /// Begins to read a value that a row names. Returns `None` if its pieces were removed because the row was overwritten
+    /// meanwhile: read the row again. A row that still names the value is damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and the errors of the backend.
+    pub fn read_large(
+        self: &Arc<Self>,
+        table: TableId,
+        key: &[u8],
+        value: LargeValue,
+    ) -> Result<Option<LargeReader>> {
+        let rules = self.rules(table)?;
+        let Some(part) = self.large_part(table, &rules, key)? else {
+            return Ok(None);
+        };
+        if !self.large.begin(value.id) {
+            return Ok(None);
+        }
+        let reader = LargeReader {
+            store: Arc::clone(self),
+            table,
+            part,
+            value,
+        };
+        Ok(reader.stored(0)?.is_some().then_some(reader))
+    }
+}
+
+impl LargeReader {
+    /// Returns the value.
+    pub fn value(&self) -> LargeValue {
+        self.value
+    }
+
+    /// Returns the bytes from `offset` to the end of their piece, or to the end of the value; empty at the end. At most
+    /// [`PIECE_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Damaged`] if a piece is missing or does not match its checksum, [`WideError::LargeGone`] if the table
+    /// or the part was dropped, and the errors of the backend.
+    pub fn at(&self, offset: u64) -> Result<Bytes> {
+        if offset >= self.value.bytes {
+            return Ok(Bytes::new());
+        }
+        let damaged = |reason| WideError::Damaged {
+            table: self.table,
+            reason,
+        };
+        let (piece, start) = (offset / PIECE_BYTES as u64, offset % PIECE_BYTES as u64);
+        // A value has at most 4,096 pieces.
+        let piece = u32::try_from(piece).unwrap_or(u32::MAX);
+        let Some(stored) = self.stored(piece)? else {
+            let is_kept = self
+                .store
+                .state()
+                .parts
+                .get(&self.part.place())
+                .is_some_and(|part| part.at == self.part.at);
+            return Err(match is_kept {
+                true => damaged(Damage("a piece of a large value is missing")),
+                false => WideError::LargeGone(self.table),
+            });
+        };
+        let content = open_piece(&self.value, piece, &stored).map_err(damaged)?;
+        Ok(content.slice(start as usize..))
+    }
+
+    fn stored(&self, piece: u32) -> Result<Option<Bytes>> {
+        self.store.log.check_lease()?;
+        let backend = self.store.log.backend();
+        Ok(backend.get(partition(self.part.at), &piece_key(self.value.id, piece))?)
+    }
+}
+
+impl Drop for LargeReader {
+    fn drop(&mut self) {
+        self.store.large.end(self.value.id);
+    }
+}

@@ -1,0 +1,155 @@
+//! Removal of the large values that no row names: overwritten, deleted, expired and abandoned ones.
+//!
+//! The sweep goes through the headers of a table. A value is removed if
+//!
+//! 1. it is not being uploaded; then
+//! 2. no version of any column of its row names it, whether the row has expired or not; then
+//! 3. everything that the row was read from is durable: otherwise a power failure could bring back the earlier row; then
+//! 4. nobody reads it.
+//!
+//! The order matters: an upload that ends between steps 1 and 2 has written its row before.
+
+use std::sync::Arc;
+
+use tideline_backend::{Direction, PageLimit};
+use tideline_log::LogThreads;
+use tideline_model::{KeyRange, TableId};
+
+use super::{HEADER, Header, header_key, named_in, partition};
+use crate::division::{ALL_PARTS, RECORD};
+use crate::error::{Damage, Result, WideError};
+use crate::state::Part;
+use crate::store::WideStore;
+
+/// Maximum number and size of the headers of a step.
+const STEP: PageLimit = PageLimit {
+    rows_max: 500,
+    bytes_max: 1 << 20,
+};
+
+/// Position of a sweep: the part, and the id of the value at which the next step begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepPosition {
+    part: i32,
+    id: u64,
+}
+
+/// Result of one step of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SweepStep {
+    /// Number of values that rows name.
+    pub values: u64,
+    /// Bytes of these values.
+    pub bytes: u64,
+    /// Number of values that were removed.
+    pub removed: u64,
+    /// Bytes of headers and rows that were read.
+    pub bytes_read: u64,
+    /// Position of the next step; `None` at the end.
+    pub next: Option<SweepPosition>,
+}
+
+impl WideStore {
+    /// Returns true if large values were ever written to the table.
+    pub fn has_large(&self, table: TableId) -> bool {
+        let rules = self.rules(table);
+        rules.is_ok_and(|rules| rules.large_values.is_some())
+    }
+
+    /// Checks up to 500 large values of a table, beginning at `from`, and removes those that no row names. `None` begins
+    /// at the first value.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and the errors of the log and the backend.
+    pub fn sweep_large(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        from: Option<SweepPosition>,
+    ) -> Result<SweepStep> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let rules = self.rules(table)?;
+        let mut step = SweepStep::default();
+        let Some(space) = rules.large_values else {
+            return Ok(step);
+        };
+        let (first, id) = from.map_or((i32::MIN, 0), |from| (from.part, from.id));
+        let state = self.state();
+        let mut parts = state
+            .parts_of(space, first..=*ALL_PARTS.end())
+            .filter(|part| part.number() != RECORD && rules.keeps(part.number()));
+        let Some(part) = parts.next().copied() else {
+            return Ok(step);
+        };
+        let mut range = KeyRange::prefix(&[HEADER]);
+        if part.number() == first {
+            range.start = header_key(id).to_vec();
+        }
+        let backend = self.log.backend();
+        self.log.check_lease()?;
+        let page = backend.scan(partition(part.at), &range, Direction::Ascending, STEP)?;
+        step.next = match page.next.and(page.rows.last()) {
+            Some(last) => Some(SweepPosition {
+                part: part.number(),
+                id: id_of(&last.key).map_err(damaged)?.saturating_add(1),
+            }),
+            None => parts.next().map(|part| SweepPosition {
+                part: part.number(),
+                id: 0,
+            }),
+        };
+        let mut unnamed = Vec::new();
+        for row in page.rows {
+            step.bytes_read += (row.key.len() + row.value.len()) as u64;
+            let id = id_of(&row.key).map_err(damaged)?;
+            if self.large.is_used(id) {
+                continue;
+            }
+            let header = Header::decode(&row.value).map_err(damaged)?;
+            let stored = self.row_at(table, &rules, &header.key)?.0;
+            step.bytes_read += stored.as_ref().map_or(0, |row| row.bytes() as u64);
+            let named = match &stored {
+                Some(row) => {
+                    let columns = row.columns().map_err(damaged)?;
+                    named_in(&columns).find(|large| large.id == id)
+                }
+                None => None,
+            };
+            match named {
+                Some(large) => {
+                    step.values += 1;
+                    step.bytes += large.bytes;
+                }
+                None => unnamed.push(id),
+            }
+        }
+        if !unnamed.is_empty() {
+            self.settle_writes(threads, table)?;
+            step.removed = self.remove_unnamed(part, &unnamed)?;
+        }
+        Ok(step)
+    }
+
+    /// Removes values that no row names, except those that are being read. Returns their number.
+    fn remove_unnamed(&self, part: Part, unnamed: &[u64]) -> Result<u64> {
+        let mut removed = 0;
+        for id in unnamed {
+            if !self.large.begin_removal(*id) {
+                continue;
+            }
+            let done = self.remove_large(part, *id);
+            self.large.end(*id);
+            done?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+}
+
+/// Returns the id in the key of a header.
+fn id_of(key: &[u8]) -> std::result::Result<u64, Damage> {
+    let id = key.get(1..).and_then(<[u8]>::first_chunk);
+    let id = id.ok_or(Damage("the key of a header of a large value is cut off"))?;
+    Ok(u64::from_be_bytes(*id))
+}

@@ -1,0 +1,302 @@
+//! Uploads of large values: cuts a stream into pieces and writes them.
+//!
+//! Memory is bounded by the pieces of one write. Nothing names the value before the row is written, so an upload that
+//! ends early leaves only pieces that [`sweep`](super::sweep) removes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::{RowChange, WRITE_BYTES_MAX};
+use tideline_log::fail_points::around;
+use tideline_model::{KeyRange, TableId};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{
+    CHECKSUM_BYTES, Header, LARGE_BYTES_MAX, LargeKind, LargeValue, PIECE_BYTES, checksum_of, header_key,
+    partition, piece_key, pieces_of,
+};
+use crate::error::{Result, WideError};
+use crate::mutation::ColumnName;
+use crate::state::Part;
+use crate::store::WideStore;
+
+/// Number of pieces that are written at once.
+const BATCH_PIECES: usize = 30;
+/// Maximum number of pieces of a group of a write.
+const GROUP_PIECES: usize = WRITE_BYTES_MAX / (PIECE_BYTES + 1_024);
+/// Memory that an upload holds at most, in bytes: the pieces of a write, and their copy in the storage engine.
+pub const UPLOAD_MEMORY_BYTES: u64 = 2 * (BATCH_PIECES as u64 + 1) * PIECE_BYTES as u64;
+
+/// Upload of one value. Dropping it leaves its pieces to [`WideStore::sweep_large`].
+pub struct LargeUpload {
+    store: Arc<WideStore>,
+    table: TableId,
+    part: Part,
+    header: Header,
+    id: u64,
+    kind: LargeKind,
+    /// Stored form of the piece that is being filled: room for the checksum, then the content so far.
+    piece: Vec<u8>,
+    /// Complete pieces that are not written yet.
+    waiting: Vec<RowChange>,
+    /// Number of complete pieces.
+    pieces: u32,
+    /// True if the header is stored.
+    has_header: bool,
+    bytes: u64,
+    hash: Box<Xxh3>,
+    text: TextCheck,
+}
+
+impl fmt::Debug for LargeUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LargeUpload")
+            .field("id", &self.id)
+            .field("header", &self.header)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Check of a text that arrives in parts.
+#[derive(Debug, Default)]
+struct TextCheck {
+    /// First bytes of a character that is not complete.
+    open: Vec<u8>,
+}
+
+impl TextCheck {
+    /// Checks the next bytes. Returns false if the text is not UTF-8.
+    fn push(&mut self, mut bytes: &[u8]) -> bool {
+        while !self.open.is_empty() {
+            let Some((next, rest)) = bytes.split_first() else {
+                return true;
+            };
+            self.open.push(*next);
+            bytes = rest;
+            match std::str::from_utf8(&self.open) {
+                Ok(_) => self.open.clear(),
+                Err(error) if error.error_len().is_some() => return false,
+                Err(_) => {}
+            }
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(_) => true,
+            Err(error) if error.error_len().is_some() => false,
+            Err(error) => {
+                self.open.extend_from_slice(&bytes[error.valid_up_to()..]);
+                true
+            }
+        }
+    }
+}
+
+impl WideStore {
+    /// Begins an upload of a value of a column of a row. The settings of the table must have an id for large values.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::LargeGone`] if the part of the row was dropped,
+    /// and the errors of the log.
+    pub fn begin_large(
+        self: &Arc<Self>,
+        table: TableId,
+        key: &[u8],
+        column: &ColumnName<'_>,
+        kind: LargeKind,
+    ) -> Result<LargeUpload> {
+        let rules = self.rules(table)?;
+        rules.check(table)?;
+        self.log.check_lease()?;
+        let part = self.create_large_part(table, &rules, key)?;
+        // The row gets a higher version later, so an id of a stored value is never given again, also after a restart.
+        let id = self.next_version() as u64;
+        self.large.begin(id);
+        Ok(LargeUpload {
+            store: Arc::clone(self),
+            table,
+            part,
+            header: Header {
+                column: column.clone().into_owned(),
+                key: Bytes::copy_from_slice(key),
+            },
+            id,
+            kind,
+            piece: vec![0; CHECKSUM_BYTES],
+            waiting: Vec::new(),
+            pieces: 0,
+            has_header: false,
+            bytes: 0,
+            hash: Box::new(Xxh3::new()),
+            text: TextCheck::default(),
+        })
+    }
+}
+
+impl LargeUpload {
+    /// Appends the next bytes of the value.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::TooLarge`] beyond [`LARGE_BYTES_MAX`], [`WideError::NotText`] if a text is not UTF-8,
+    /// [`WideError::LargeGone`] if the table or the part of the row was dropped, and the errors of the backend.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let size = self.bytes + bytes.len() as u64;
+        if size > LARGE_BYTES_MAX {
+            return Err(WideError::TooLarge {
+                what: "the size of a value in bytes",
+                limit: LARGE_BYTES_MAX,
+                actual: size,
+            });
+        }
+        if self.kind == LargeKind::Text && !self.text.push(bytes) {
+            return Err(WideError::NotText);
+        }
+        self.hash.update(bytes);
+        self.bytes = size;
+        while !bytes.is_empty() {
+            let room = CHECKSUM_BYTES + PIECE_BYTES - self.piece.len();
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.piece.extend_from_slice(now);
+            bytes = rest;
+            if self.piece.len() == CHECKSUM_BYTES + PIECE_BYTES {
+                self.end_piece();
+                if self.waiting.len() >= BATCH_PIECES {
+                    self.write_waiting()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the last pieces. All pieces are durable on return, and the upload holds no buffers any more. The value must
+    /// then be written to its row, and [`kept`](Self::kept), [`abandon`](Self::abandon) or [`hold`](Self::hold) be called.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write).
+    pub fn finish(&mut self) -> Result<LargeValue> {
+        if !self.text.open.is_empty() {
+            return Err(WideError::NotText);
+        }
+        if self.piece.len() > CHECKSUM_BYTES {
+            self.end_piece();
+        }
+        self.write_waiting()?;
+        self.piece = Vec::new();
+        Ok(LargeValue {
+            id: self.id,
+            kind: self.kind,
+            bytes: self.bytes,
+            checksum: self.hash.digest(),
+        })
+    }
+
+    /// Ends the upload after its row was written.
+    pub fn kept(self) {}
+
+    /// Ends the upload, and keeps its pieces until the process ends: the outcome of the write of the row is unknown, so
+    /// the row may name the value later.
+    pub fn hold(self) {
+        self.store.large.begin(self.id);
+    }
+
+    /// Ends the upload, and removes its pieces: no row names them. Pieces that cannot be removed now are left to the
+    /// sweep.
+    pub fn abandon(self) {
+        if self.has_header
+            && let Err(error) = self.store.remove_large(self.part, self.id)
+        {
+            tracing::warn!(%error, "the pieces of an abandoned value could not be removed; they are removed later");
+        }
+    }
+
+    fn end_piece(&mut self) {
+        let mut piece = std::mem::replace(&mut self.piece, Vec::with_capacity(CHECKSUM_BYTES + PIECE_BYTES));
+        self.piece.resize(CHECKSUM_BYTES, 0);
+        let checksum = checksum_of(self.id, self.pieces, &piece[CHECKSUM_BYTES..]);
+        piece[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        self.waiting.push(RowChange {
+            key: piece_key(self.id, self.pieces),
+            value: Some(piece.into()),
+        });
+        self.pieces += 1;
+    }
+
+    /// Writes the waiting pieces, and the header before the first of them.
+    fn write_waiting(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.store);
+        // Held until the end, so that the part is not freed meanwhile.
+        let _writes = store.large.writes.lock();
+        let is_kept = store.state().parts.get(&self.part.place()).map(|part| part.at) == Some(self.part.at)
+            && store.tables().keeps(self.part.at.table, self.part.number());
+        if !is_kept {
+            return Err(WideError::LargeGone(self.table));
+        }
+        let load = |groups: &[Vec<RowChange>]| -> Result<()> {
+            store.log.check_lease()?;
+            let stamp = store.log.stamps().next()?;
+            let backend = store.log.backend();
+            Ok(backend.load_sorted(partition(self.part.at), groups, stamp)?)
+        };
+        if !std::mem::replace(&mut self.has_header, true) {
+            around("wide", "large_header", || {
+                load(&[vec![RowChange {
+                    key: header_key(self.id),
+                    value: Some(self.header.encode()),
+                }]])
+            })?;
+        }
+        let groups: Vec<Vec<RowChange>> = waiting.chunks(GROUP_PIECES).map(<[RowChange]>::to_vec).collect();
+        around("wide", "large_pieces", || load(&groups))
+    }
+}
+
+impl Drop for LargeUpload {
+    fn drop(&mut self) {
+        self.store.large.end(self.id);
+    }
+}
+
+impl WideStore {
+    /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next sweep.
+    pub(super) fn remove_large(&self, part: Part, id: u64) -> Result<()> {
+        let _writes = self.large.writes.lock();
+        let backend = self.log.backend();
+        let remove = |range: &KeyRange| -> Result<()> {
+            let stamp = self.log.stamps().next()?;
+            Ok(backend.remove_rows(partition(part.at), range, stamp)?)
+        };
+        remove(&pieces_of(id))?;
+        remove(&KeyRange::prefix(&header_key(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_checked_wherever_it_is_cut() {
+        let text = "aé–😀z".as_bytes();
+        for first in 0..=text.len() {
+            for second in first..=text.len() {
+                let mut check = TextCheck::default();
+                for part in [&text[..first], &text[first..second], &text[second..]] {
+                    assert!(check.push(part), "{first} {second}");
+                }
+                assert!(check.open.is_empty());
+            }
+        }
+        let mut check = TextCheck::default();
+        assert!(check.push(b"a\xe2\x80") && !check.push(b"z"));
+        assert!(!TextCheck::default().push(b"\xff"));
+        let mut check = TextCheck::default();
+        assert!(check.push(b"\xf0\x9f") && !check.open.is_empty());
+    }
+}
