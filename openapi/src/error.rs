@@ -67,6 +67,8 @@ pub enum ErrorCode {
     NotFound,
     /// The resource existed but is not kept any more.
     Gone,
+    /// A value has no bytes in the requested range.
+    RangeNotSatisfiable,
     /// The resource does not support this method.
     MethodNotAllowed,
     /// The server does not serve tables of this model, or the request is for tables of another model.

@@ -60,6 +60,7 @@
 pub mod archive;
 pub mod attach;
 pub mod attribute;
+pub mod blob;
 pub mod bulk;
 pub mod cardinality;
 pub mod clock;

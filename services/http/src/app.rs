@@ -40,6 +40,8 @@ const READS_IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum number of concurrent imports of rows. Each lasts as long as its client sends, and reserves memory.
 const IMPORTS_IN_FLIGHT_MAX: usize = 16;
+/// Maximum number of concurrent uploads of values. Each holds up to 16 MiB of memory.
+const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 
 /// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies
 /// a thread; the runtime has 512 blocking threads.
@@ -84,6 +86,8 @@ pub(crate) struct Shared {
     /// Permits for imports of rows. They are separate from `writes`, because an import lasts as long as its client
     /// sends.
     pub(crate) imports: Permits,
+    /// Permits for uploads of values. They are separate from `writes`, because an upload lasts as long as its client sends.
+    pub(crate) uploads: Permits,
     /// Permits for remote reads.
     pub(crate) reads: Permits,
     /// Permits for queries of cold points. Their only purpose is to keep these queries from occupying the permits of
@@ -142,6 +146,7 @@ impl App {
             cold_queries: permits("queries of cold points", cold_queries_max),
             exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
             imports: permits("imports of rows", IMPORTS_IN_FLIGHT_MAX),
+            uploads: permits("uploads of values", UPLOADS_IN_FLIGHT_MAX),
             reads: permits("remote reads", READS_IN_FLIGHT_MAX),
             slow_clients: Arc::new(Semaphore::new(SLOW_CLIENTS_MAX)),
             waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),

@@ -232,6 +232,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Forbidden, _) => StatusCode::FORBIDDEN,
         (ErrorCode::NotFound, _) => StatusCode::NOT_FOUND,
         (ErrorCode::Gone, _) => StatusCode::GONE,
+        (ErrorCode::RangeNotSatisfiable, _) => StatusCode::RANGE_NOT_SATISFIABLE,
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
         (ErrorCode::ConditionFailed, _) | (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
         (ErrorCode::Conflict, _) => StatusCode::SERVICE_UNAVAILABLE,
@@ -260,9 +261,11 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
 /// Returns the error code of the InfluxDB 2 API.
 fn influx_v2_code(code: ErrorCode) -> &'static str {
     match code {
-        ErrorCode::Invalid | ErrorCode::AllRejected | ErrorCode::OverLimit | ErrorCode::NotAcceptable => {
-            "invalid"
-        }
+        ErrorCode::Invalid
+        | ErrorCode::AllRejected
+        | ErrorCode::OverLimit
+        | ErrorCode::RangeNotSatisfiable
+        | ErrorCode::NotAcceptable => "invalid",
         ErrorCode::BodyTooLarge => "request too large",
         ErrorCode::UnsupportedMediaType => "unsupported media type",
         ErrorCode::Unauthenticated => "unauthorized",
@@ -298,6 +301,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
         | ErrorCode::Unauthenticated
         | ErrorCode::Forbidden
         | ErrorCode::MethodNotAllowed
+        | ErrorCode::RangeNotSatisfiable
         | ErrorCode::PlanRefused
         | ErrorCode::WrongModel => "bad_data",
         ErrorCode::NotFound | ErrorCode::Gone => "not_found",

@@ -4,6 +4,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod attach;
+pub(crate) mod blobs;
 pub(crate) mod bulk;
 pub(crate) mod cardinality;
 pub(crate) mod clock;

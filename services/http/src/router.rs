@@ -4,7 +4,7 @@
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
@@ -77,6 +77,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::statistics::router())
         .merge(resources::points::router())
         .merge(resources::rows::router())
+        .merge(resources::blobs::router())
         .merge(resources::indexes::router())
         .merge(resources::parts::router())
         .merge(resources::search_indexes::router())
@@ -150,7 +151,11 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
 fn compression() -> CompressionLayer<impl Predicate> {
     let predicate = SizeAbove::new(COMPRESSED_BYTES_MIN)
         .and(NotForContentType::SSE)
-        .and(NotForContentType::IMAGES);
+        .and(NotForContentType::IMAGES)
+        // A value of a row has a known length, and ranges of it can be requested.
+        .and(|_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions| {
+            !headers.contains_key(header::ACCEPT_RANGES)
+        });
     CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
         .compress_when(predicate)

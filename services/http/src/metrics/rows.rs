@@ -6,6 +6,7 @@ use std::fmt;
 
 use tideline_engine::Engine;
 use tideline_engine::indexes::IndexUse;
+use tideline_engine::large::LargeProgress;
 use tideline_engine::model::TableId;
 use tideline_engine::row_search::{SearchBacklog, SearchStatus};
 use tideline_engine::rows::{WideStats, WideTableStats};
@@ -58,6 +59,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
     )?;
     put_indexes(figures, engine)?;
     put_parts(figures, engine)?;
+    put_large_values(figures, engine)?;
     put_search_indexes(figures, engine)
 }
 
@@ -72,6 +74,34 @@ fn put_parts(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
         "row_parts",
         "Stored parts of wide tables that are divided by time",
         (LABEL, &counted),
+    )
+}
+
+/// Writes the number and size of the large values, as the last removal has counted them.
+fn put_large_values(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let tables = engine.tables();
+    let counted = engine.large_values();
+    let values = |value: fn(&LargeProgress) -> u64| -> Vec<(&str, f64)> {
+        let counted = counted.iter().filter_map(|(id, counts)| {
+            let table = tables.iter().find(|table| table.points().id() == *id)?;
+            Some((table.name().as_str(), value(counts) as f64))
+        });
+        counted.collect()
+    };
+    figures.gauges(
+        "row_large_values",
+        "Values stored in pieces that rows name, as the last job remove_expired has counted them",
+        (LABEL, &values(|counts| counts.values)),
+    )?;
+    figures.gauges(
+        "row_large_value_bytes",
+        "Bytes of the values stored in pieces, as the last job remove_expired has counted them",
+        (LABEL, &values(|counts| counts.bytes)),
+    )?;
+    figures.gauges(
+        "row_large_values_removed",
+        "Values stored in pieces that the last job remove_expired has removed, because no row named them",
+        (LABEL, &values(|counts| counts.removed)),
     )
 }
 

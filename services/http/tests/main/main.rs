@@ -1,6 +1,7 @@
 //! Tests of the HTTP service over real connections, with the in-memory backend.
 
 mod ages;
+mod blobs;
 mod client;
 mod columnar;
 mod deletes;
