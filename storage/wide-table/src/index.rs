@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
-use tideline_model::{IndexCover, IndexScope, IndexSpec, TableId, TtlScope, WideSpec};
+use tideline_model::{ColumnType, IndexCover, IndexScope, IndexSpec, TableId, TtlScope, WideSpec};
 
 use crate::codec;
 use crate::entry::Change;
@@ -54,6 +54,19 @@ enum Source {
 pub(crate) struct IndexEntry {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
+}
+
+/// Reason why a row has no entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EntryLack {
+    /// The row has no value of a column of the index key.
+    NoValue(String),
+    /// The row holds a value of another type than the column of the index key.
+    OtherType {
+        column: String,
+        found: ColumnType,
+        expected: KeyKind,
+    },
 }
 
 impl Index {
@@ -223,6 +236,23 @@ impl Index {
             key: key.into(),
             value: encoded.into(),
         }))
+    }
+
+    /// Returns the reason why a row has no entry; `None` if it has one, or if the index refuses it.
+    pub(crate) fn lack(&self, row: &Mutation<'_>) -> Option<EntryLack> {
+        let columns = self.sources.iter().zip(self.layout.logical());
+        columns.into_iter().find_map(|(source, column)| {
+            let Source::Column(name) = source else { return None };
+            let Some(version) = row.column(name).and_then(Column::newest) else {
+                return Some(EntryLack::NoValue(column.name.clone()));
+            };
+            let kind = version.value.key_value().map(|value| value.kind());
+            (kind != Some(column.kind)).then(|| EntryLack::OtherType {
+                column: column.name.clone(),
+                found: version.value.column_type(),
+                expected: column.kind,
+            })
+        })
     }
 
     /// Returns the stored key of the row to which an entry refers.

@@ -59,6 +59,7 @@ pub mod store;
 mod tables;
 pub mod unchanged;
 pub mod value;
+pub mod why;
 mod write;
 
 pub use archived::{ArchivedObjects, PartToArchive};

@@ -16,6 +16,7 @@ use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{
     Clock, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec,
 };
+use tideline_wide_table::why::KeyTrace;
 use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Index, Mutation,
     RowOutcome, RowWrite, Settings, StoredRow, Update, WideModel, WideReplay, WideStore, WriteOptions,
@@ -143,9 +144,19 @@ impl Database {
             .expect("they are deleted");
     }
 
+    /// Returns a row. Its trace must lead to the same row.
     pub(crate) fn row(&self, key: &[u8]) -> Option<Mutation<'static>> {
-        let row = self.store.row(TABLE, key).expect("it is read")?;
-        Some(row.columns().expect("it is intact").into_owned())
+        let row = self.store.row(TABLE, key).expect("it is read");
+        let row = row.map(|row| row.columns().expect("it is intact").into_owned());
+        let trace = self.trace(key);
+        assert_eq!(trace.row(), row, "{trace:?}");
+        assert_eq!(trace.is_visible(), row.is_some(), "{trace:?}");
+        assert!(trace.hidden.is_some() || row.is_some() || trace.layers.is_empty());
+        row
+    }
+
+    pub(crate) fn trace(&self, key: &[u8]) -> KeyTrace {
+        self.store.trace(TABLE, key).expect("it is read")
     }
 
     /// Returns a row, read in pages of one column.

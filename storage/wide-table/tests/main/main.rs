@@ -9,4 +9,5 @@ mod reading;
 mod search_queues;
 mod transactions;
 mod ttl;
+mod why;
 mod writing;
