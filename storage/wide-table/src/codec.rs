@@ -175,6 +175,16 @@ fn counted(bytes: &mut &[u8]) -> Result<usize, Damage> {
     count.ok_or(Damage("a count exceeds the remaining bytes"))
 }
 
+/// Returns the number of columns of an encoded mutation, without decoding them.
+///
+/// # Errors
+///
+/// [`Damage`] if the bytes are cut off.
+pub(crate) fn column_count(bytes: &[u8]) -> Result<u64, Damage> {
+    let mut rest = bytes.get(9..).ok_or(Damage("the time of a row is cut off"))?;
+    number(&mut rest)
+}
+
 /// Returns true if a stored value is the head of a large row.
 pub(crate) fn is_head(bytes: &[u8]) -> bool {
     bytes.first() == Some(&HEAD)

@@ -12,6 +12,7 @@ mod delete;
 mod join;
 mod merge;
 mod packed_part;
+mod pack;
 mod packer;
 mod part_writer;
 

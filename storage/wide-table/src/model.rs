@@ -69,6 +69,8 @@ impl WideStore {
         )?;
         // An upload that has passed its check of the part ends its write before.
         let writes = self.large.writes.lock();
+        // A packing that has begun writes into the part until it ends.
+        drop(self.part_writes.lock());
         for part in dropped {
             self.archived.forget(part.at.part);
             self.log.backend().reclaim_part(part.at)?;
@@ -188,7 +190,10 @@ impl LogModel for WideModel {
                         .or(known)
                         .unwrap_or_else(|| store.new_part(table, number));
                     part.detail.search_end = settled.max(part.detail.search_end);
-                    let mut part = TableFlush::new(store, part, &rules, &mut stale).write(&buffer, rows)?;
+                    let mut part = {
+                        let _alone = store.part_writes.lock();
+                        TableFlush::new(store, part, &rules, &mut stale).write(&buffer, rows)?
+                    };
                     part.detail.newest = store.newest();
                     parts.insert(place, part);
                     unpublished.insert(place);

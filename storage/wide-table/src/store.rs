@@ -148,6 +148,8 @@ pub struct WideStore {
     newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
+    /// Held while a flush or a packing changes the stored rows of a part.
+    pub(crate) part_writes: Mutex<()>,
     /// Held while rows with generated ids are numbered and sent to the committer.
     pub(crate) generated: Mutex<()>,
     /// Changes that search indexes do not hold yet.
@@ -185,6 +187,7 @@ impl WideStore {
             written_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
+            part_writes: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),
             archived: ArchivedParts::new(archive, settings.archive_cache_bytes),

@@ -7,6 +7,7 @@ mod large;
 mod model;
 mod reading;
 mod search_queues;
+mod survey;
 mod transactions;
 mod ttl;
 mod why;

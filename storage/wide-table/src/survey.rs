@@ -1,0 +1,464 @@
+//! Survey of the stored rows of a table or index: sizes, widths, partitions, and delete markers by key range.
+//!
+//! A survey goes through the parts in key order, a page of single rows and blocks per step. Most blocks are counted by their
+//! headers alone. A block is decoded if it holds rows of several partitions, and each [`SAMPLED_BLOCKS`]th is decoded for the
+//! sizes of keys and the numbers of columns.
+//!
+//! Memory is bounded: the largest partitions and about 128 key ranges are kept, whose number of rows doubles when they
+//! become too many. Rows of the buffer are not counted.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::HashMap;
+use tideline_backend::{Direction, PageLimit, Partition, Row};
+use tideline_key_codec::layout::KeyLayout;
+use tideline_model::{KeyRange, TableId};
+
+use crate::block::Block;
+use crate::blocks::Blocks;
+use crate::codec;
+use crate::division::{ALL_PARTS, RECORD};
+use crate::error::{Damage, Result, WideError};
+use crate::fragments::Head;
+use crate::read::ROWS_BUCKET;
+use crate::state::Part;
+use crate::store::WideStore;
+
+/// Number of largest partitions in the result.
+pub const PARTITIONS_LISTED: usize = 100;
+/// Number of partitions that are kept during a survey.
+const PARTITIONS_KEPT: usize = 1_000;
+/// Maximum number of key ranges, in addition to one per part.
+const RANGES_MAX: usize = 128;
+/// Number of blocks of which one is decoded as a sample.
+const SAMPLED_BLOCKS: u64 = 8;
+/// Maximum number of widths that are kept for the median.
+const WIDTHS_MAX: usize = 20_000;
+/// Single rows and blocks of one step.
+const STEP_ROWS: PageLimit = PageLimit {
+    rows_max: 2_000,
+    bytes_max: 1 << 20,
+};
+const STEP_BLOCKS: PageLimit = PageLimit {
+    rows_max: 256,
+    bytes_max: 1 << 20,
+};
+
+/// Stored rows of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartitionSize {
+    /// Stored key of one of its rows.
+    pub key: Vec<u8>,
+    /// Number of rows.
+    pub rows: u64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+}
+
+/// Stored rows of a key range.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SurveyedRange {
+    /// Number of the part.
+    pub part: i32,
+    /// First key; the range ends where the next one of the same part begins.
+    pub start: Vec<u8>,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of rows that are not packed.
+    pub single_rows: u64,
+    /// Number of delete markers.
+    pub markers: u64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+}
+
+impl SurveyedRange {
+    /// Returns the share of the markers in what a read of the range goes through, 0 to 1.
+    pub fn marker_ratio(&self) -> f64 {
+        match self.rows + self.markers {
+            0 => 0.0,
+            entries => self.markers as f64 / entries as f64,
+        }
+    }
+}
+
+/// Result of a survey.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowSurvey {
+    /// Number of stored rows. A packed row that a newer single row or a marker hides counts until it is packed again.
+    pub rows: u64,
+    /// Number of rows that are not packed, including large ones.
+    pub single_rows: u64,
+    /// Number of rows that are stored in fragments.
+    pub large_rows: u64,
+    /// Number of delete markers.
+    pub markers: u64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+    /// Bytes as they are passed to the storage engine: blocks, single rows and fragments.
+    pub stored_bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Number of rows whose keys and columns were measured.
+    pub measured_rows: u64,
+    /// Bytes of the measured keys.
+    pub key_bytes: u64,
+    /// Largest key in bytes.
+    pub key_bytes_max: u64,
+    /// Median number of columns of the measured rows.
+    pub columns_median: u64,
+    /// Largest number of columns of the measured rows; estimated for rows in fragments.
+    pub columns_max: u64,
+    /// Number of partitions. A partition of several parts counts once for each.
+    pub partition_count: u64,
+    /// Largest partitions, largest first.
+    pub partitions: Vec<PartitionSize>,
+    /// Consecutive key ranges.
+    pub ranges: Vec<SurveyedRange>,
+}
+
+/// Survey in progress.
+#[derive(Debug)]
+pub struct Survey {
+    table: TableId,
+    layout: KeyLayout,
+    /// Numbers of the parts that are left, the current one first.
+    parts: VecDeque<i32>,
+    /// Key at which the next step begins.
+    next: Vec<u8>,
+    found: RowSurvey,
+    /// Partitions of the current part that may continue.
+    open: BTreeMap<Vec<u8>, PartitionSize>,
+    /// Largest closed partitions, by the prefix of their keys.
+    largest: HashMap<Vec<u8>, PartitionSize>,
+    /// Number of entries of a full range.
+    range_entries: u64,
+    widths: Vec<u64>,
+    /// One of this number of widths is kept.
+    width_step: u64,
+}
+
+/// Work of one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SurveyStep {
+    /// Number of rows that were counted.
+    pub rows: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// True if the survey is complete.
+    pub is_done: bool,
+}
+
+impl WideStore {
+    /// Begins a survey of the stored rows of a table, or of the entries of an index, whose keys have this layout.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table or index does not exist.
+    pub fn begin_survey(&self, table: TableId, layout: KeyLayout) -> Result<Survey> {
+        let rules = self.rules(table)?;
+        let state = self.state();
+        let numbers = state.parts_of(table, ALL_PARTS).map(Part::number);
+        let parts = numbers.filter(|number| rules.keeps(*number) && *number != RECORD);
+        Ok(Survey {
+            table,
+            layout,
+            parts: parts.collect(),
+            next: Vec::new(),
+            found: RowSurvey::default(),
+            open: BTreeMap::new(),
+            largest: HashMap::new(),
+            range_entries: 64,
+            widths: Vec::new(),
+            width_step: 1,
+        })
+    }
+
+    /// Takes the next step of a survey.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist any more, [`WideError::Damaged`] if stored bytes are damaged, and
+    /// the errors of the backend and of the lease.
+    pub fn survey_step(&self, survey: &mut Survey) -> Result<SurveyStep> {
+        self.rules(survey.table)?;
+        self.log.check_lease()?;
+        let Some(number) = survey.parts.front().copied() else {
+            return Ok(SurveyStep {
+                is_done: true,
+                ..SurveyStep::default()
+            });
+        };
+        let state = self.state();
+        let Some(part) = state.parts.get(&(survey.table, number)) else {
+            // The part was dropped meanwhile.
+            survey.end_part();
+            return Ok(survey.step_of(0, 0));
+        };
+        let backend = self.log.backend().as_ref();
+        let rest = KeyRange {
+            start: survey.next.clone(),
+            end: None,
+        };
+        let singles = backend.scan(
+            Partition::part(part.at, ROWS_BUCKET),
+            &rest,
+            Direction::Ascending,
+            STEP_ROWS,
+        )?;
+        let blocks = match part.detail.has_blocks() {
+            true => {
+                let blocks = Blocks::new(backend, part.at).scan(&rest, Direction::Ascending, STEP_BLOCKS);
+                blocks.map_err(|error| error.of(survey.table))?
+            }
+            false => tideline_backend::Page {
+                rows: Vec::new(),
+                next: None,
+            },
+        };
+        let end_of = |page: &tideline_backend::Page| {
+            let last = page.next.as_ref().and(page.rows.last());
+            last.map(|row| row.key.clone())
+        };
+        let horizon = end_of(&singles).into_iter().chain(end_of(&blocks)).min();
+        let is_reached = |row: &Row| horizon.as_ref().is_none_or(|horizon| row.key <= *horizon);
+        let before = (survey.found.rows, survey.found.stored_bytes);
+        let (mut singles, mut blocks) = (
+            singles.rows.into_iter().filter(is_reached).peekable(),
+            blocks.rows.into_iter().filter(is_reached).peekable(),
+        );
+        loop {
+            // Blocks and single rows are counted in the order of their keys, so that ranges are consecutive.
+            let is_block = match (singles.peek(), blocks.peek()) {
+                (None, None) => break,
+                (Some(single), Some(block)) => block.key < single.key,
+                (single, _) => single.is_none(),
+            };
+            let table = survey.table;
+            let damaged = |reason| WideError::Damaged { table, reason };
+            if is_block {
+                if let Some(block) = blocks.next() {
+                    survey.add_block(number, &block).map_err(damaged)?;
+                }
+            } else if let Some(single) = singles.next() {
+                self.add_single(survey, part, &single)?;
+            }
+        }
+        match horizon {
+            Some(horizon) => {
+                survey.next = [&horizon[..], &[0]].concat();
+                survey.close_partitions(Some(&horizon));
+            }
+            None => survey.end_part(),
+        }
+        let (rows, bytes) = before;
+        Ok(survey.step_of(rows, bytes))
+    }
+
+    fn add_single(&self, survey: &mut Survey, part: &Part, single: &Row) -> Result<()> {
+        let table = survey.table;
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let stored = (single.key.len() + single.value.len()) as u64;
+        survey.found.stored_bytes += stored;
+        if codec::is_delete(&single.value) {
+            survey.found.markers += 1;
+            survey.add_to_range(part.number(), &single.key, |range| range.markers += 1);
+            return Ok(());
+        }
+        let (mut bytes, mut columns) = (stored, None);
+        match Head::decode(&single.value).map_err(damaged)? {
+            None => columns = Some(codec::column_count(&single.value).map_err(damaged)?),
+            Some(head) => {
+                survey.found.large_rows += 1;
+                survey.found.stored_bytes += head.bytes;
+                bytes = single.key.len() as u64 + head.bytes;
+                // A row that is rewritten meanwhile is not measured.
+                let first = self.read_fragments(part.at, &single.key, &head, &[0])?;
+                if let Some(first) = first.as_ref().and_then(|fragments| fragments.first()) {
+                    let in_first = codec::column_count(first).map_err(damaged)?;
+                    let share = head.bytes as f64 / first.len().max(1) as f64;
+                    columns = Some((in_first as f64 * share).round() as u64);
+                }
+            }
+        }
+        survey.found.single_rows += 1;
+        survey.add_rows(part.number(), &single.key, 1, bytes, 1);
+        if let Some(columns) = columns {
+            survey.measure(single.key.len(), columns);
+        }
+        survey.add_to_partition(&single.key, 1, bytes).map_err(damaged)
+    }
+}
+
+impl Survey {
+    /// Returns the result of a survey that is complete.
+    pub fn finish(mut self) -> RowSurvey {
+        let mut partitions: Vec<PartitionSize> = self.largest.drain().map(|(_, size)| size).collect();
+        partitions.sort_by(|one, other| (other.bytes, &one.key).cmp(&(one.bytes, &other.key)));
+        partitions.truncate(PARTITIONS_LISTED);
+        self.found.partitions = partitions;
+        let middle = self.widths.len() / 2;
+        if !self.widths.is_empty() {
+            self.found.columns_median = *self.widths.select_nth_unstable(middle).1;
+        }
+        self.found
+    }
+
+    fn step_of(&self, rows: u64, bytes: u64) -> SurveyStep {
+        SurveyStep {
+            rows: self.found.rows.saturating_sub(rows),
+            bytes_read: self.found.stored_bytes.saturating_sub(bytes),
+            is_done: self.parts.is_empty(),
+        }
+    }
+
+    fn partition_of(&self, key: &[u8]) -> std::result::Result<Vec<u8>, Damage> {
+        let length = self.layout.partition_len(key);
+        let length = length.map_err(|_| Damage("the key of a row is damaged"))?;
+        Ok(key[..length].to_vec())
+    }
+
+    fn add_block(&mut self, part: i32, row: &Row) -> std::result::Result<(), Damage> {
+        let block = Block::open(&row.value)?;
+        let (rows, bytes) = (block.rows as u64, block.bytes as u64);
+        self.found.blocks += 1;
+        self.found.stored_bytes += (row.key.len() + row.value.len()) as u64;
+        self.add_rows(part, block.first, rows, bytes, 0);
+        // The key of a block is an upper bound, which need not be the key of a row.
+        let is_one = row.key.starts_with(&self.partition_of(block.first)?);
+        if is_one {
+            self.add_to_partition(block.first, rows, bytes)?;
+        }
+        if is_one && !self.found.blocks.is_multiple_of(SAMPLED_BLOCKS) && self.found.blocks > SAMPLED_BLOCKS {
+            return Ok(());
+        }
+        for (key, value) in block.all_rows()? {
+            self.measure(key.len(), codec::column_count(&value)?);
+            if !is_one {
+                self.add_to_partition(&key, 1, (key.len() + value.len()) as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_to_partition(&mut self, key: &[u8], rows: u64, bytes: u64) -> std::result::Result<(), Damage> {
+        let size = self.open.entry(self.partition_of(key)?);
+        let size = size.or_insert_with(|| PartitionSize {
+            key: key.to_vec(),
+            ..PartitionSize::default()
+        });
+        size.rows += rows;
+        size.bytes += bytes;
+        Ok(())
+    }
+
+    fn add_rows(&mut self, part: i32, key: &[u8], rows: u64, bytes: u64, singles: u64) {
+        self.found.rows += rows;
+        self.found.bytes += bytes;
+        self.add_to_range(part, key, |range| {
+            range.rows += rows;
+            range.single_rows += singles;
+            range.bytes += bytes;
+        });
+    }
+
+    fn measure(&mut self, key_bytes: usize, columns: u64) {
+        let found = &mut self.found;
+        found.measured_rows += 1;
+        found.key_bytes += key_bytes as u64;
+        found.key_bytes_max = found.key_bytes_max.max(key_bytes as u64);
+        found.columns_max = found.columns_max.max(columns);
+        if found.measured_rows.is_multiple_of(self.width_step) {
+            self.widths.push(columns);
+        }
+        if self.widths.len() >= WIDTHS_MAX {
+            let mut number = 0;
+            self.widths.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            self.width_step *= 2;
+        }
+    }
+
+    /// Changes the last range, or a new one that begins with `key` if the last one is full or of another part.
+    fn add_to_range(&mut self, part: i32, key: &[u8], change: impl FnOnce(&mut SurveyedRange)) {
+        let ranges = &mut self.found.ranges;
+        let is_open = ranges
+            .last()
+            .is_some_and(|last| last.part == part && last.rows + last.markers < self.range_entries);
+        if !is_open {
+            let of_part = ranges.iter().filter(|range| range.part == part).count();
+            if of_part >= RANGES_MAX {
+                self.range_entries *= 2;
+                halve(ranges);
+            }
+            ranges.push(SurveyedRange {
+                part,
+                start: key.to_vec(),
+                ..SurveyedRange::default()
+            });
+        }
+        if let Some(last) = ranges.last_mut() {
+            change(last);
+        }
+    }
+
+    /// Closes the partitions of a part whose keys are all below `reached`; all of them without a key.
+    fn close_partitions(&mut self, reached: Option<&[u8]>) {
+        while let Some(first) = self.open.first_entry() {
+            if reached.is_some_and(|reached| reached.starts_with(first.key())) {
+                break;
+            }
+            let (prefix, closed) = first.remove_entry();
+            self.found.partition_count += 1;
+            match self.largest.get_mut(&prefix) {
+                Some(known) => {
+                    known.rows += closed.rows;
+                    known.bytes += closed.bytes;
+                }
+                None => {
+                    self.largest.insert(prefix, closed);
+                }
+            }
+            if self.largest.len() > 2 * PARTITIONS_KEPT {
+                let mut sizes: Vec<u64> = self.largest.values().map(|size| size.bytes).collect();
+                let (_, least, _) =
+                    sizes.select_nth_unstable_by(PARTITIONS_KEPT, |one, other| other.cmp(one));
+                let least = *least;
+                self.largest.retain(|_, size| size.bytes > least);
+            }
+        }
+    }
+
+    fn end_part(&mut self) {
+        self.close_partitions(None);
+        self.parts.pop_front();
+        self.next.clear();
+    }
+}
+
+/// Joins pairs of neighbouring ranges of one part.
+fn halve(ranges: &mut Vec<SurveyedRange>) {
+    let mut joined: Vec<SurveyedRange> = Vec::with_capacity(ranges.len());
+    let mut can_join = false;
+    for range in ranges.drain(..) {
+        match joined
+            .last_mut()
+            .filter(|last| can_join && last.part == range.part)
+        {
+            Some(last) => {
+                last.rows += range.rows;
+                last.single_rows += range.single_rows;
+                last.markers += range.markers;
+                last.bytes += range.bytes;
+                can_join = false;
+            }
+            None => {
+                joined.push(range);
+                can_join = true;
+            }
+        }
+    }
+    *ranges = joined;
+}
