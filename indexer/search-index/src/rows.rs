@@ -10,7 +10,7 @@
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
 //! | `geo` | geo points of a column |
-//! | `keys` | removal of documents by their keys |
+//! | `keys` | look-up and removal of documents by their keys |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |
 //!
@@ -88,6 +88,20 @@ pub enum RowForm {
 }
 
 impl RowForm {
+    /// Returns true if a document holds a value in this form. Other values are not indexed.
+    pub fn holds(self, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (Self::Keyword, ValueRef::Text(text)) => text.len() <= KEYWORD_BYTES_MAX,
+            (Self::Text(_), ValueRef::Text(_))
+            | (Self::Signed, ValueRef::Signed(_))
+            | (Self::Unsigned, ValueRef::Unsigned(_))
+            | (Self::Float, ValueRef::Float(_))
+            | (Self::Boolean, ValueRef::Boolean(_))
+            | (Self::Geo, ValueRef::Point(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Returns true for integers, times and doubles.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Signed | Self::Unsigned | Self::Float)
@@ -203,6 +217,22 @@ impl RowIndex {
     /// Returns the number of documents.
     pub fn documents(&self) -> u64 {
         self.reader.searcher().num_docs()
+    }
+
+    /// Returns the time of the row with this key as of the last commit; `None` if the index has no document of the row.
+    ///
+    /// # Errors
+    ///
+    /// An error of reading the index, which must then be built again.
+    pub fn time_of(&self, key: &[u8]) -> Result<Option<i64>> {
+        let searcher = self.reader.searcher();
+        for reader in searcher.segment_readers() {
+            if let Some(document) = keys::find(reader, self.fields.key, key)? {
+                let times = reader.fast_fields().i64(schema::TIME)?;
+                return Ok(times.first(document));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the document of a row.

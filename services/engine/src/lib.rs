@@ -16,6 +16,7 @@
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_search`] | search indexes over rows |
+//! | [`why`] | diagnosis of one key of a wide table |
 //! | [`resolve`] | look-up of the timeline of a raw series key |
 //! | [`mod@write`] | write of a batch: acknowledged points and rejects |
 //! | `bounds` | timestamps that a table accepts |
@@ -106,6 +107,7 @@ pub mod tables;
 pub mod time;
 mod warm;
 pub mod watch;
+pub mod why;
 pub mod wide_table;
 pub mod write;
 

@@ -10,6 +10,7 @@
 //! | `lifecycle` | creation, removal and rebuild; start and end of the threads |
 //! | `indexer` | the thread of an index |
 //! | `document` | a row as input of its document |
+//! | `trace` | state of one row in the indexes, for its diagnosis |
 //!
 //! This file has the searches, and the waits of writes and reads for the indexes.
 
@@ -17,6 +18,7 @@ mod document;
 mod indexer;
 mod lifecycle;
 pub(crate) mod settings;
+mod trace;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -37,6 +39,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
 pub(crate) use lifecycle::RowSearches;
+pub use trace::{LeftOut, SearchTrace};
 
 /// Age of the oldest change that an index does not hold, above which writes to its table wait.
 const LAG_MAX: Duration = Duration::from_millis(700);

@@ -43,6 +43,7 @@ const PAGES: &[Page] = pages![
     "rows",
     "row-search",
     "row-examples",
+    "row-diagnosis",
     "sql",
     "watch",
     "tables",

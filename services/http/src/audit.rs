@@ -125,6 +125,7 @@ mod tests {
             "/rows/get",
             "/rows/scan",
             "/rows/count",
+            "/rows/why",
             "/rows/import",
             "/blobs/{column}",
             "/query",

@@ -18,10 +18,11 @@ use crate::context::Dialect;
 use crate::failure::status;
 
 /// Path suffixes of requests that change nothing although their method is not safe.
-const READING: [&str; 14] = [
+const READING: [&str; 15] = [
     "/rows/get",
     "/rows/scan",
     "/rows/count",
+    "/rows/why",
     "/query",
     "/query/batch",
     "/explain",

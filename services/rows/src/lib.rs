@@ -23,6 +23,7 @@
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
 //! | [`transaction`] | revisions, and the requirement that rows are unchanged |
+//! | [`why`](mod@why) | what is stored for a key, and the rule that hides each part |
 //! | [`error`] | [`RowsError`] |
 
 pub mod columns;
@@ -44,6 +45,7 @@ pub mod tabular;
 pub mod token;
 pub mod transaction;
 pub mod value;
+pub mod why;
 pub mod write;
 
 pub use columns::ColumnPages;

@@ -173,7 +173,8 @@ impl Selection {
         &self.terms
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Returns true if a column of this name is selected.
+    pub(crate) fn has(&self, name: &str) -> bool {
         let Some(columns) = &self.columns else {
             return true;
         };

@@ -1,4 +1,4 @@
-//! Removal of documents by their keys, many at a time.
+//! Documents by their keys: look-up of one, removal of many at a time.
 //!
 //! A removal per key would cost tantivy an operation with a query of its own. One query with all keys of a batch looks them
 //! up in the dictionary of each segment.
@@ -10,6 +10,19 @@ use tantivy::schema::Field;
 use tantivy::{BitSet, DocId, Score, SegmentReader};
 
 use crate::terms::Terms;
+
+/// Returns the document with a key in a segment; `None` if the segment has none, or if it was removed.
+pub(super) fn find(segment: &SegmentReader, field: Field, key: &[u8]) -> tantivy::Result<Option<DocId>> {
+    let terms = Terms::open(segment, field, &|| false)?;
+    let mut found = None;
+    terms.each_block(&terms.known([key])?, |documents| {
+        let mut alive = documents
+            .iter()
+            .filter(|document| !segment.is_deleted(**document));
+        found = found.or(alive.next().copied());
+    })?;
+    Ok(found)
+}
 
 /// Query that matches the documents with these keys.
 #[derive(Debug, Clone)]

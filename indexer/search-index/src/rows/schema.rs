@@ -154,11 +154,13 @@ impl ColumnFields {
     }
 
     fn add(&self, document: &mut TantivyDocument, value: ValueRef<'_>) {
+        if !self.form.holds(value) {
+            return;
+        }
         match (self.form, value) {
-            (RowForm::Keyword, ValueRef::Text(text)) if text.len() <= KEYWORD_BYTES_MAX => {
+            (RowForm::Keyword | RowForm::Text(_), ValueRef::Text(text)) => {
                 document.add_text(self.values, text);
             }
-            (RowForm::Text(_), ValueRef::Text(text)) => document.add_text(self.values, text),
             (RowForm::Signed, ValueRef::Signed(number)) => document.add_i64(self.values, number),
             (RowForm::Unsigned, ValueRef::Unsigned(number)) => document.add_u64(self.values, number),
             // Both zeros are the same number.

@@ -10,6 +10,7 @@
 //! | `search` | `search` |
 //! | `search_index` | `search-index list`, `search-index create`, `search-index drop` |
 //! | `rekey` | `rekey` |
+//! | `why` | `why` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
@@ -22,6 +23,7 @@ mod rekey;
 mod search;
 mod search_index;
 mod shape;
+mod why;
 
 use std::io::IsTerminal;
 
@@ -85,6 +87,9 @@ Examples:
     Count(read::CountArguments),
     /// Show how a scan finds its rows, without running it
     Explain(read::ExplainArguments),
+    /// Show what is stored for a key, and why reads do not return it
+    #[command(after_help = why::EXAMPLES)]
+    Why(why::WhyArguments),
     /// Export rows to a file that `rows import` can read
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArguments),
@@ -192,6 +197,7 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Facets(arguments) => facets::run(arguments),
         RowsCommand::Count(arguments) => read::count(arguments),
         RowsCommand::Explain(arguments) => read::explain(arguments),
+        RowsCommand::Why(arguments) => why::run(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
         RowsCommand::Rekey(arguments) => rekey::run(arguments),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tideline_condition::ValueRef;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm};
+use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm, TableId};
 use tideline_search_index::rows::RowDocument;
 use tideline_wide_table::{CellValue, ColumnName, Damage, Mutation, StoredRow};
 
@@ -81,6 +81,11 @@ impl Sources {
     /// Returns true if the table is divided into parts.
     pub(super) fn has_parts(&self) -> bool {
         self.parts.is_some()
+    }
+
+    /// Returns the id of the table.
+    pub(super) fn table_id(&self) -> TableId {
+        self.table.table().points().id()
     }
 
     /// Decodes a row.

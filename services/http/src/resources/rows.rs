@@ -7,6 +7,7 @@ mod explain;
 mod formats;
 mod import;
 mod rekey;
+mod why;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -71,6 +72,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(scan))
         .routes(routes!(count))
         .routes(routes!(explain::explain))
+        .routes(routes!(why::why))
         .routes(routes!(import::import))
         .routes(routes!(rekey::rekey))
         .routes(routes!(delete))

@@ -4,3 +4,4 @@ mod database;
 mod parts;
 mod search;
 mod values;
+mod why;

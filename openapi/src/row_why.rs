@@ -1,0 +1,286 @@
+//! Diagnosis of one key: everything that is stored for it, and the rule that hides each part.
+//!
+//! Rules have a code, which is stable across versions, and an explanation in words, which may change.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::condition::RowFilter;
+use crate::row::Members;
+
+/// Key to explain.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "where": {"column": "total", "gt": 5}}))]
+pub struct WhyRow {
+    /// Whole key of the row.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub key: Members,
+    /// Names of the columns whose versions are listed; a name that ends with `*` is a prefix. Default: all columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Condition of a read that does not return the row. Each of its tests is evaluated on the row.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<RowFilter>,
+}
+
+/// Rule that hides data from reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyCode {
+    /// Nothing is stored for the key: it was never written, or what was written has been removed.
+    NotStored,
+    /// A later write deleted the row.
+    Deleted,
+    /// A later delete of a range covered the row.
+    RangeDeleted,
+    /// A later `put` replaced the whole row.
+    Replaced,
+    /// A later write removed all versions of the column.
+    Cleared,
+    /// A later write stored a value with the same version.
+    SameVersion,
+    /// The table keeps fewer versions per column, and these are newer.
+    MaxVersions,
+    /// The table has a newer copy of the row, which the next packing merges.
+    NewerCopy,
+    /// The time-to-live has passed.
+    Expired,
+    /// The part of the table is older than parts are kept.
+    PartHidden,
+    /// The part of the table was dropped.
+    PartDropped,
+    /// The column was declared when the row was written, and its declaration was removed.
+    ColumnRemoved,
+    /// The row has no value of the column.
+    NoValue,
+    /// The stored value has another type than the declaration, the index or the condition requires.
+    OtherType,
+    /// The value has a type that is only compared if its column is declared.
+    NotDeclared,
+    /// The value does not pass the test.
+    NoMatch,
+    /// The index has not reached the row yet: it is being built, or follows the writes with a delay.
+    IndexBehind,
+    /// The index does not serve reads: it is being opened, or has failed and is built again.
+    IndexNotReady,
+    /// The index cannot hold the value, because it is too long.
+    TooLong,
+    /// The row was changed while it was explained; repeat the request.
+    ChangedMeanwhile,
+}
+
+/// Reason why something that is stored is not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"code": "expired", "since": "2026-11-20T12:00:00Z", "by": null, "reason": "the row expired 30d after its last write"}))]
+pub struct WhyHidden {
+    /// The rule.
+    pub code: WhyCode,
+    /// Version of the write that hides it, or moment at which it expired; `null` if the time is not stored.
+    pub since: Option<String>,
+    /// Position of the layer that hides it, in `layers`; `null` for a rule of the settings.
+    pub by: Option<usize>,
+    /// The rule in words.
+    pub reason: String,
+}
+
+/// Place where something is stored for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyPlace {
+    /// The row buffer in memory, before its flush.
+    Buffer,
+    /// A row that is stored singly.
+    Single,
+    /// A row in a block with its neighbours.
+    Packed,
+}
+
+/// Write or stored row of a layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhyChange {
+    /// `put`, `update` or `delete`. A stored row is a `put`; several writes of a row in memory may be merged into one.
+    pub effect: String,
+    /// Time of the write; `null` for the marker of a deleted row.
+    pub time: Option<String>,
+    /// Number of columns that it names.
+    pub columns: usize,
+    /// Size in bytes, without the key.
+    pub bytes: usize,
+    /// Reason why nothing of it is read; `null` if it contributes to the row.
+    pub hidden: Option<WhyHidden>,
+}
+
+/// Layer that holds something for the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhyLayer {
+    /// Place.
+    pub place: WhyPlace,
+    /// Generation of the row buffer: 0 takes the writes, higher ones wait for their flush. Omitted for stored rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<usize>,
+    /// Position of the last change in the journal. Omitted for stored rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// True if the layer deletes a range with the key; its changes are later. Omitted if false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletes_range: bool,
+    /// Number of fragments in which a large row is stored. Omitted for other rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragments: Option<usize>,
+    /// Writes of the key, oldest first.
+    pub changes: Vec<WhyChange>,
+}
+
+/// Stored version of a column.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WhyVersion {
+    /// Time of the version.
+    pub version: String,
+    /// True if the version is later than now, so that writes without a version of their own do not replace it. Omitted if
+    /// false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_in_future: bool,
+    /// Type of the value.
+    #[serde(rename = "type")]
+    pub value_type: String,
+    /// The value.
+    #[schema(value_type = serde_json::Value)]
+    pub value: Box<RawValue>,
+    /// Position of its layer in `layers`.
+    pub layer: usize,
+    /// Moment at which the version expires or has expired. Omitted unless versions expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Reason why reads do not return it; `null` if they do. Without `versions`, reads return only the newest version.
+    pub hidden: Option<WhyHidden>,
+}
+
+/// Column with its stored versions.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WhyColumn {
+    /// Name; for a column whose declaration was removed, its number after `#`.
+    pub name: String,
+    /// Declared type; `null` for an undeclared column.
+    pub declared: Option<String>,
+    /// Remark on the type of the newest value: `other_type` or `not_declared`, with its effect. Omitted without a remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<WhyHidden>,
+    /// Versions, newest first.
+    pub versions: Vec<WhyVersion>,
+}
+
+/// Part of the table that the key belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "state": "visible"}))]
+pub struct WhyPart {
+    /// Name.
+    pub name: String,
+    /// First time of its rows.
+    pub start: String,
+    /// First time after the part.
+    pub end: String,
+    /// `visible`, `hidden` (older than parts are kept) or `dropped`.
+    pub state: String,
+}
+
+/// Entry of the row in a secondary index, or its document in a search index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "by_state", "kind": "secondary", "holds_row": false, "hidden": {
+    "code": "no_value", "since": null, "by": null, "reason": "the row has no value of \"state\""}, "columns": []}))]
+pub struct WhyIndex {
+    /// Name.
+    pub name: String,
+    /// `secondary` or `search`.
+    pub kind: String,
+    /// True if a read through the index finds the current state of the row.
+    pub holds_row: bool,
+    /// Reason why it does not; `null` if it does.
+    pub hidden: Option<WhyHidden>,
+    /// Columns whose values the search index does not hold, and the reasons.
+    pub columns: Vec<WhyIndexColumn>,
+}
+
+/// Column whose value a search index does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhyIndexColumn {
+    /// Name.
+    pub name: String,
+    /// Form in the index.
+    pub form: String,
+    /// Reason.
+    pub hidden: WhyHidden,
+}
+
+/// Test of a condition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"test": "total > 5", "column": "total", "passes": false, "hidden": {
+    "code": "no_value", "since": null, "by": null, "reason": "the row has no value of \"total\""}}))]
+pub struct WhyTest {
+    /// The test in words.
+    pub test: String,
+    /// Tested column.
+    pub column: String,
+    /// True if the newest value passes.
+    pub passes: bool,
+    /// Reason why it does not; `null` if it does.
+    pub hidden: Option<WhyHidden>,
+}
+
+/// Condition, evaluated on the row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhyFilter {
+    /// True if the row matches.
+    pub matches: bool,
+    /// Tests of the tree in their order, each evaluated alone.
+    pub tests: Vec<WhyTest>,
+}
+
+/// Everything that is stored for a key.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "visible": true, "hidden": null,
+    "now": "2026-11-20T12:10:00Z", "written": "2026-11-20T12:00:01Z", "max_versions": 1,
+    "layers": [{"place": "buffer", "generation": 0, "position": "7", "changes": [
+        {"effect": "put", "time": "2026-11-20T12:00:01Z", "columns": 1, "bytes": 24, "hidden": null}]}],
+    "columns": [{"name": "total", "declared": "decimal", "versions": [{"version": "2026-11-20T12:00:01Z",
+        "type": "decimal", "value": "5.32", "layer": 0, "hidden": null}]}],
+    "columns_total": 1, "versions_total": 1, "indexes": [], "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct RowWhy {
+    /// The key.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub key: Box<RawValue>,
+    /// True if reads by the key return the row.
+    pub visible: bool,
+    /// Reason why they do not; `null` if they do.
+    pub hidden: Option<WhyHidden>,
+    /// Moment of the explanation.
+    pub now: String,
+    /// Time of the last write of the row, from which its age is measured; `null` if the row does not exist.
+    pub written: Option<String>,
+    /// Moment at which the row expires or has expired. Omitted if rows do not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Number of versions that the table keeps per column.
+    pub max_versions: usize,
+    /// Part of the table. Omitted if the table is not divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<WhyPart>,
+    /// Layers that hold something for the key, newest first. A flush removes what can never be read again.
+    pub layers: Vec<WhyLayer>,
+    /// Columns by name: at most 1,000 columns and 10,000 versions. Name others with `columns`.
+    pub columns: Vec<WhyColumn>,
+    /// Number of columns that the request selects.
+    pub columns_total: usize,
+    /// Number of stored versions of these columns.
+    pub versions_total: usize,
+    /// Secondary and search indexes of the table.
+    pub indexes: Vec<WhyIndex>,
+    /// The condition of the request. Omitted without a condition.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<WhyFilter>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}

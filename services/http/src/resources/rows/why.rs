@@ -1,0 +1,48 @@
+//! `rows/why`: what is stored for a key, and why reads do not return it.
+//!
+//! A read of one key and of its entries in the indexes; it holds a query permit like other reads.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use tideline_openapi::row_why::{RowWhy, WhyRow};
+use tideline_rows::why::why as explain_key;
+
+use super::answer;
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json, Path};
+use crate::failure::Result;
+use crate::resources::query::describe;
+use crate::resources::{Failures, WideTablePath};
+
+/// Explain a key
+///
+/// Returns everything that is stored for a key: the layers (row buffer, single row, row in a block), the versions of its
+/// columns, its part, and its entries in the secondary and search indexes. What reads do not return has `hidden`: the
+/// `code` of the rule, the time since when it applies, and the rule in words. With `where`, each test of the condition is
+/// evaluated on the row.
+///
+/// At most 1,000 columns and 10,000 versions are listed; `columns_total` and `versions_total` count all. A condition has
+/// at most 100 tests. What a flush has removed, such as replaced rows, cannot be explained any more.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/why", tag = "rows", operation_id = "why_row",
+    params(WideTablePath),
+    request_body = WhyRow,
+    responses((status = 200, description = "The explanation", body = RowWhy), Failures)
+)]
+pub(super) async fn why(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    Json(request): Json<WhyRow>,
+) -> Result<JsonResponse<RowWhy>> {
+    let description = describe(id.clone(), &table, "why", &request);
+    let explained = answer(&app, description, move |engine, table, is_stopped| {
+        let explained = explain_key(engine, table, &request, is_stopped)?;
+        Ok(RowWhy {
+            request_id: id.into(),
+            ..explained
+        })
+    });
+    explained.await.map(JsonResponse)
+}

@@ -1,0 +1,192 @@
+//! Tests of a condition, each evaluated alone on the row of a diagnosis.
+//!
+//! A condition tests the newest value of a column. A test that does not pass has a reason: no value, a type that is not
+//! compared, or a value that differs.
+
+use std::sync::Arc;
+
+use tideline_engine::condition::operators::{Between, Compare, Equals, In, NotEquals};
+use tideline_engine::condition::{Condition, Literal, Subject, Test, ValueRef};
+use tideline_engine::model::ColumnType;
+use tideline_engine::row_values::each_compared;
+use tideline_engine::rows::{CellValue, Mutation, StoredRow};
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::condition::RowFilter;
+use tideline_openapi::row::RowIntegers;
+use tideline_openapi::row_why::{WhyCode, WhyFilter, WhyHidden, WhyTest};
+
+use super::plain;
+use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
+use crate::read::damaged;
+use crate::value;
+
+/// Maximum number of tests of a condition that is explained. Each test is compiled alone.
+pub(super) const WHY_TESTS_MAX: usize = 100;
+
+/// Tested column and test.
+pub(super) type NamedTest<'c> = (&'c str, &'c Test);
+
+/// Returns the tests of a condition, in their order.
+pub(super) fn tests(filter: &RowFilter) -> Result<Vec<NamedTest<'_>>> {
+    let mut tests = Vec::new();
+    collect(&filter.0, &mut tests);
+    match tests.len() {
+        ..=WHY_TESTS_MAX => Ok(tests),
+        count => Err(RowsError::over(
+            "number of tests",
+            WHY_TESTS_MAX as u64,
+            count as u64,
+        )),
+    }
+}
+
+fn collect<'c>(condition: &'c Condition, tests: &mut Vec<NamedTest<'c>>) {
+    match condition {
+        Condition::And(inner) | Condition::Or(inner) => inner.iter().for_each(|inner| collect(inner, tests)),
+        Condition::Not(inner) => collect(inner, tests),
+        Condition::Leaf {
+            subject: Subject::Column(name),
+            test,
+        } => tests.push((name, test)),
+        Condition::Leaf { .. } | Condition::All | Condition::Saved(_) => {}
+    }
+}
+
+/// Evaluates a condition and each of its tests. Without a row, no test is evaluated.
+pub(super) fn evaluate(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    key: &[u8],
+    row: Option<&StoredRow>,
+    (filter, tests): (&RowFilter, Vec<NamedTest<'_>>),
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<WhyFilter> {
+    let matcher = RowMatcher::new(engine, table, filter)?;
+    let Some(row) = row else {
+        return Ok(WhyFilter {
+            matches: false,
+            tests: Vec::new(),
+        });
+    };
+    let row = row.columns().map_err(|reason| damaged(table, reason))?;
+    let mut results = Vec::with_capacity(tests.len());
+    for (column, test) in tests {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        let alone = RowFilter(Condition::leaf(Subject::Column(column.to_owned()), test.clone()));
+        let passes = RowMatcher::new(engine, table, &alone)?.matches(table.layout(), key, Some(&row));
+        results.push(WhyTest {
+            test: serde_json::to_string(&alone).unwrap_or_default(),
+            column: column.to_owned(),
+            passes,
+            hidden: match passes {
+                true => None,
+                false => Some(reason(table, key, &row, column, test)?),
+            },
+        });
+    }
+    Ok(WhyFilter {
+        matches: matcher.matches(table.layout(), key, Some(&row)),
+        tests: results,
+    })
+}
+
+/// Returns the reason why a test does not pass.
+fn reason(table: &WideTable, key: &[u8], row: &Mutation<'_>, column: &str, test: &Test) -> Result<WhyHidden> {
+    let layout = table.layout();
+    let (stored, declared) = table.column(column);
+    let values = layout.decode(key).map_err(|error| damaged(table, error))?;
+    let in_key = layout.logical_number(column).ok();
+    let of_key = in_key.map(|number| value::cell_of(&values[number]));
+    let newest = row.column(&stored).and_then(|column| column.newest());
+    let Some(found) = of_key.as_ref().or(newest.map(|version| &version.value)) else {
+        return Ok(plain(
+            WhyCode::NoValue,
+            format!(
+                "the row has no value of {column:?}; a column without a value passes only `\"exists\": false`"
+            ),
+        ));
+    };
+    let declared = table.column_type(column).or(declared);
+    Ok(of_value(found, declared, column, test))
+}
+
+fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, test: &Test) -> WhyHidden {
+    let column_type = found.column_type();
+    // A test of a declared column is refused unless its literals have the type of the column.
+    let literals = if declared.is_some() {
+        Vec::new()
+    } else {
+        literals(test)
+    };
+    let (mut is_opaque, mut is_comparable) = (false, literals.is_empty());
+    each_compared(found, declared, &mut |value| {
+        is_opaque |= value == ValueRef::Opaque;
+        is_comparable |= literals.iter().any(|literal| are_comparable(literal, value));
+        false
+    });
+    match (declared, is_opaque) {
+        (Some(declared), true) if declared != column_type => plain(
+            WhyCode::OtherType,
+            format!(
+                "the value of {column:?} is a {column_type}, written before the column was declared as {declared}, and is not \
+                 compared; write it again as {declared}"
+            ),
+        ),
+        (None, true) if !matches!(found, CellValue::Json(_)) => plain(
+            WhyCode::NotDeclared,
+            format!(
+                "the column {column:?} is not declared, and values of type {column_type} are compared only in declared \
+                 columns; declare it as {column_type}"
+            ),
+        ),
+        _ if !is_comparable => plain(
+            WhyCode::OtherType,
+            format!(
+                "the value of {column:?} is a {column_type}, and the test compares with a value of another type; declare the \
+                 column, so that values and tests have one type"
+            ),
+        ),
+        _ => {
+            let mut json = Vec::new();
+            value::write_plain(found, RowIntegers::Number, &mut json);
+            let shown = value::shown(&String::from_utf8_lossy(&json));
+            plain(
+                WhyCode::NoMatch,
+                format!("the newest value of {column:?} is {shown}, which does not pass"),
+            )
+        }
+    }
+}
+
+/// Returns the literals that a test compares with.
+fn literals(test: &Test) -> Vec<&Literal> {
+    use std::ops::Bound;
+    match test {
+        Test::Equals(Equals(value)) | Test::NotEquals(NotEquals(value)) => vec![value],
+        Test::In(In(values)) => values.iter().collect(),
+        Test::Between(Between(ends)) => ends.iter().collect(),
+        Test::Compare(Compare { low, high }) => {
+            let given = [low, high].into_iter().filter_map(|end| match end {
+                Bound::Included(value) | Bound::Excluded(value) => Some(value),
+                Bound::Unbounded => None,
+            });
+            given.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns true if a literal and a value of an undeclared column are of one kind: text, boolean or number.
+fn are_comparable(literal: &Literal, value: ValueRef<'_>) -> bool {
+    match value {
+        ValueRef::Text(_) => matches!(literal, Literal::Text(_)),
+        ValueRef::Boolean(_) => matches!(literal, Literal::Boolean(_)),
+        ValueRef::Signed(_) | ValueRef::Unsigned(_) | ValueRef::Float(_) => {
+            !matches!(literal, Literal::Text(_) | Literal::Boolean(_))
+        }
+        _ => true,
+    }
+}
