@@ -22,6 +22,7 @@
 //! | [`row`] | rows of wide tables |
 //! | [`row_explain`] | explanations of reads of rows |
 //! | [`row_search`] | search indexes, and searches over rows |
+//! | [`row_statistics`] | stored rows and load of wide tables |
 //! | [`row_why`] | diagnosis of one key |
 //! | [`sql`] | SQL statements on wide tables |
 //! | [`policy`] | policies for aging points |
@@ -87,6 +88,7 @@ pub mod rekey;
 pub mod row;
 pub mod row_explain;
 pub mod row_search;
+pub mod row_statistics;
 pub mod row_why;
 pub mod search;
 pub mod sql;

@@ -219,6 +219,16 @@ impl RowIndex {
         self.reader.searcher().num_docs()
     }
 
+    /// Returns the size of the files of the last commit, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// An error of reading the index.
+    pub fn bytes(&self) -> Result<u64> {
+        let usage = self.reader.searcher().space_usage().map_err(TantivyError::from)?;
+        Ok(usage.total().get_bytes())
+    }
+
     /// Returns the time of the row with this key as of the last commit; `None` if the index has no document of the row.
     ///
     /// # Errors

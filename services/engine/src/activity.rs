@@ -5,6 +5,7 @@ use parking_lot::RwLock;
 
 use crate::growth::Growth;
 use crate::hot_ranges::HotRanges;
+use crate::row_load::RowLoad;
 
 /// Activity of one table.
 #[derive(Debug, Default)]
@@ -16,4 +17,6 @@ pub(crate) struct Activity {
     pub(crate) growth: Growth,
     /// Points written and timelines read in the last minute.
     pub(crate) hot_ranges: HotRanges,
+    /// Rows of a wide table written and read in the last minute.
+    pub(crate) row_load: RowLoad,
 }

@@ -22,10 +22,12 @@ use tideline_wide_table::{WideModel, WideReplay, WideStore};
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
 use crate::growth::TableLimits;
+use crate::index_growth::GrowthLog;
 use crate::indexes::IndexReads;
 use crate::large::LargeProgress;
 use crate::models::check_served;
 use crate::row_search::RowSearches;
+use crate::row_surveys::RowSurveys;
 use crate::watch::DecodedDeltas;
 use crate::wide_table::WideTable;
 
@@ -49,6 +51,10 @@ pub struct Engine {
     pub(crate) decoded: DecodedDeltas,
     /// Open search indexes over rows.
     pub(crate) row_searches: RowSearches,
+    /// Sizes of wide tables and their indexes over time.
+    pub(crate) growth_log: GrowthLog,
+    /// Last surveys of wide tables.
+    pub(crate) row_surveys: RowSurveys,
     /// Reads of secondary indexes since the start.
     pub(crate) index_reads: IndexReads,
     /// Held while the settings of a table are read, changed and stored.
@@ -264,6 +270,8 @@ impl Engine {
             row_tables: Mutex::default(),
             large_counts: Mutex::default(),
             row_searches: RowSearches::default(),
+            growth_log: GrowthLog::default(),
+            row_surveys: RowSurveys::default(),
             index_reads: IndexReads::default(),
             altering: Mutex::default(),
             catalogs,

@@ -16,6 +16,9 @@
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_search`] | search indexes over rows |
+//! | [`index_growth`] | growth of wide tables and their indexes |
+//! | [`row_load`] | busy key ranges of wide tables |
+//! | [`row_surveys`] | sizes and delete markers of stored rows, packing |
 //! | [`why`] | diagnosis of one key of a wide table |
 //! | [`resolve`] | look-up of the timeline of a raw series key |
 //! | [`mod@write`] | write of a batch: acknowledged points and rejects |
@@ -89,6 +92,7 @@ pub mod expired_rows;
 pub mod find;
 pub mod growth;
 pub mod hot_ranges;
+pub mod index_growth;
 pub mod indexes;
 pub mod large;
 mod line_order;
@@ -98,7 +102,9 @@ pub mod partitions;
 pub mod parts;
 pub mod points;
 pub mod resolve;
+pub mod row_load;
 pub mod row_search;
+pub mod row_surveys;
 pub mod row_values;
 pub mod rows;
 pub mod search;

@@ -213,6 +213,14 @@ impl Engine {
         Some((state.status(), self.rows.search_backlog(id).unwrap_or_default()))
     }
 
+    /// Returns the number of documents of a search index and the bytes of its files, as of the last commit; `None` if it is
+    /// not open.
+    pub(crate) fn search_size(&self, id: TableId) -> Option<(u64, u64)> {
+        let state = self.row_searches.state(id)?;
+        let index = state.index.get()?;
+        Some((index.documents(), index.bytes().ok()?))
+    }
+
     /// Waits until all search indexes of a table are built. Returns false if they are not built at the deadline.
     pub fn wait_searches_built(&self, table: &WideTable, deadline: Instant) -> bool {
         let states = self.row_searches.states(&table.settings().search_indexes);

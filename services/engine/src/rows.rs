@@ -24,6 +24,7 @@ use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::indexes::Index;
+use crate::row_load::RowAccess;
 use crate::wide_table::WideTable;
 use crate::write::{IdempotentRequest, RunningRequest};
 
@@ -185,9 +186,12 @@ impl Engine {
             is_removal: false,
         };
         if table.layout().generated().is_some() {
-            return rows.write_generated(threads, id, make, &options, &remember);
+            let (writes, written) = rows.write_generated(threads, id, make, &options, &remember)?;
+            self.note_writes(table, &writes);
+            return Ok((writes, written));
         }
         let writes = make(&mut || self.next_version())?;
+        self.note_writes(table, &writes);
         let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
         let written = rows.write(threads, id, &writes, &options, &remember)?;
         Ok((writes, written))
@@ -218,6 +222,7 @@ impl Engine {
             ..WriteOptions::default()
         };
         let writes = make(&mut || self.next_version())?;
+        self.note_writes(table, &writes);
         let id = table.table().points().id();
         let begun = self
             .rows
@@ -227,6 +232,12 @@ impl Engine {
             outcomes: begun.outcomes,
             commit: begun.submitted.map(RowCommit),
         })
+    }
+
+    fn note_writes(&self, table: &WideTable, writes: &[RowWrite<'_>]) {
+        self.note_rows(table, RowAccess::Write, writes.len(), |number| {
+            &writes[number].key
+        });
     }
 
     /// Deletes all rows of ranges: in one journal entry, or page by page if the table has indexes.
@@ -255,6 +266,7 @@ impl Engine {
     ///
     /// Returns a store error if the table was dropped or stored data cannot be read.
     pub fn row(&self, table: &WideTable, key: &[u8]) -> Result<Option<StoredRow>> {
+        self.note_rows(table, RowAccess::Read, 1, |_| key);
         Ok(self.rows.row(table.table().points().id(), key)?)
     }
 
@@ -269,6 +281,7 @@ impl Engine {
         key: &[u8],
         span: &ColumnSpan<'_>,
     ) -> Result<Option<ColumnPage>> {
+        self.note_rows(table, RowAccess::Read, 1, |_| key);
         Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
@@ -430,6 +443,7 @@ impl RowScan<'_> {
             return Ok(Some(index.covered_row(entry).map_err(damaged)?));
         }
         let key = index.row_key(&entry.key).map_err(damaged)?;
+        self.engine.note_rows(&self.table, RowAccess::Read, 1, |_| &key);
         let row = self.engine.rows.row(table, &key)?;
         Ok(match row {
             Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
@@ -455,6 +469,13 @@ impl RowScan<'_> {
                     .rows
                     .page_of_parts(id, &self.parts, &range, self.direction, limit)?;
                 self.scanned += page.scanned;
+                if self.path.index().is_none() {
+                    let rows = &page.rows;
+                    self.engine
+                        .note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
+                            &rows[number].key
+                        });
+                }
                 cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
                 cursor.rest = page.next;
                 cursor.rows = page.rows.into();

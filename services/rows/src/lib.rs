@@ -19,6 +19,7 @@
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
+//! | [`statistics`] | stored rows, partitions and hot key ranges, with keys in JSON |
 //! | [`facets`] | counts and metrics by values of a search index |
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
@@ -41,6 +42,7 @@ pub mod read;
 pub mod rekey;
 pub mod search;
 pub mod selection;
+pub mod statistics;
 pub mod tabular;
 pub mod token;
 pub mod transaction;

@@ -1,5 +1,5 @@
 //! Maintenance of wide tables: builds of secondary indexes, moves of parts between the tiers, removal of expired rows, of
-//! large values without a row, and of files without a part.
+//! large values without a row, and of files without a part, surveys.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -14,6 +14,7 @@ use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_durat
 use tideline_engine::model::{JobKind, TableId, TableModel, Tier};
 use tideline_engine::parts::DuePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
+use tideline_engine::row_surveys::SurveyProgress;
 
 use crate::maintenance::{
     Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot, Survey, TableState,
@@ -38,6 +39,8 @@ struct RowsSurvey {
     /// Tables whose data expires, whose parts are dropped, or that have large values, with the shortest of these times in
     /// nanoseconds.
     expiring: Vec<(TableId, i64)>,
+    /// Tables with the earliest time of their next survey; `None` if they have not changed since the last one.
+    surveys: Vec<(TableId, Option<i64>)>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
     now: Option<i64>,
 }
@@ -193,6 +196,31 @@ fn cost_of_move(progress: &MoveProgress) -> JobCost {
     }
 }
 
+impl Rows {
+    /// Surveys the rows of the table of the work, and packs ranges with many delete markers.
+    fn survey_rows(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+        let Some(table) = work.table else {
+            return Err(WorkError::Overtaken("the work has no table".to_owned()));
+        };
+        let cost = |progress: &SurveyProgress| JobCost {
+            bytes_read: progress.bytes_read,
+            ..JobCost::default()
+        };
+        let mut step = |progress: &SurveyProgress| -> ControlFlow<()> { run.step(&cost(progress)) };
+        let surveyed = self.engine.survey_rows(table, &mut step)?;
+        let surveyed = surveyed.ok_or(WorkError::GivenUp)?;
+        run.part_done(&cost(&surveyed));
+        let text = match surveyed.ranges_packed {
+            0 => format!("{} rows and index entries surveyed", surveyed.rows),
+            ranges => format!(
+                "{} rows and index entries surveyed; {ranges} key ranges packed, which removed {} delete markers",
+                surveyed.rows, surveyed.markers_packed
+            ),
+        };
+        Ok(Outcome::round(surveyed.markers_packed, text))
+    }
+}
+
 fn cost_of(progress: &BuildProgress) -> JobCost {
     JobCost {
         bytes_read: progress.bytes_read,
@@ -249,6 +277,11 @@ impl Maintenance for Rows {
                 None => self.engine.due_parts(now.now.nanos()),
                 Some(_) => Vec::new(),
             },
+            surveys: tables
+                .iter()
+                .map(|table| table.points().id())
+                .map(|table| (table, self.engine.next_row_survey(table)))
+                .collect(),
             now: now.doubt.is_none().then(|| now.now.nanos()),
         })
     }
@@ -259,6 +292,7 @@ impl Maintenance for Rows {
             JobKind::Migrate | JobKind::Archive => self.move_part(work, run),
             JobKind::SweepArchive => self.sweep(work),
             JobKind::RemoveExpired => self.remove_expired(work, run),
+            JobKind::SurveyRows => self.survey_rows(work, run),
             kind => Err(WorkError::Overtaken(format!(
                 "wide tables have no jobs of the kind {}",
                 kind.name()
@@ -357,6 +391,18 @@ impl Survey for RowsSurvey {
                     JobKind::RemoveExpired,
                     Some(*table),
                     "expired rows, old parts, and large values without a row are removed regularly",
+                )
+            });
+        }
+        for (table, at) in &self.surveys {
+            // The interval is measured by the clock, so no survey starts while the clock is in doubt.
+            planned.push(Planned {
+                at: self.now.and(*at),
+                ..Planned::new(
+                    TableModel::Wide,
+                    JobKind::SurveyRows,
+                    Some(*table),
+                    "the rows have changed since the last statistics",
                 )
             });
         }

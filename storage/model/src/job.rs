@@ -44,11 +44,13 @@ pub enum JobKind {
     RemoveExpired,
     /// Copy of the rows of a wide table into a table with another key.
     Rekey,
+    /// Statistics of the stored rows of a wide table, and packing of key ranges with many delete markers.
+    SurveyRows,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -65,6 +67,7 @@ impl JobKind {
         Self::BuildIndex,
         Self::RemoveExpired,
         Self::Rekey,
+        Self::SurveyRows,
     ];
 
     /// Returns the name used in requests, responses and metrics.
@@ -86,6 +89,7 @@ impl JobKind {
             Self::BuildIndex => "build_index",
             Self::RemoveExpired => "remove_expired",
             Self::Rekey => "rekey",
+            Self::SurveyRows => "survey_rows",
         }
     }
 
@@ -114,7 +118,11 @@ impl JobKind {
     pub const fn is_round(self) -> bool {
         matches!(
             self,
-            Self::CleanCatalog | Self::SweepArchive | Self::WriteSettings | Self::RemoveExpired
+            Self::CleanCatalog
+                | Self::SweepArchive
+                | Self::WriteSettings
+                | Self::RemoveExpired
+                | Self::SurveyRows
         )
     }
 }

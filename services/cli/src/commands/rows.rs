@@ -11,6 +11,7 @@
 //! | `search_index` | `search-index list`, `search-index create`, `search-index drop` |
 //! | `rekey` | `rekey` |
 //! | `why` | `why` |
+//! | `statistics` | `stats`, `load`, `growth` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
@@ -23,6 +24,7 @@ mod rekey;
 mod search;
 mod search_index;
 mod shape;
+mod statistics;
 mod why;
 
 use std::io::IsTerminal;
@@ -90,6 +92,13 @@ Examples:
     /// Show what is stored for a key, and why reads do not return it
     #[command(after_help = why::EXAMPLES)]
     Why(why::WhyArguments),
+    /// Show sizes, widths, partitions and delete markers of the stored rows
+    #[command(after_help = statistics::EXAMPLES)]
+    Stats(statistics::StatsArguments),
+    /// Show the load of the last minute and the key ranges that have most of it
+    Load(statistics::LoadArguments),
+    /// Forecast the growth of the table and its indexes
+    Growth(statistics::GrowthArguments),
     /// Export rows to a file that `rows import` can read
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArguments),
@@ -198,6 +207,9 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Count(arguments) => read::count(arguments),
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Why(arguments) => why::run(arguments),
+        RowsCommand::Stats(arguments) => statistics::stats(arguments),
+        RowsCommand::Load(arguments) => statistics::load(arguments),
+        RowsCommand::Growth(arguments) => statistics::growth(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
         RowsCommand::Rekey(arguments) => rekey::run(arguments),

@@ -3,12 +3,14 @@
 //! Metrics with the label `table` have one value per wide table that was written since the start.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tideline_engine::Engine;
 use tideline_engine::indexes::IndexUse;
 use tideline_engine::large::LargeProgress;
 use tideline_engine::model::TableId;
 use tideline_engine::row_search::{SearchBacklog, SearchStatus};
+use tideline_engine::row_surveys::TableSurvey;
 use tideline_engine::rows::{WideStats, WideTableStats};
 
 use super::figures::Figures;
@@ -60,7 +62,67 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
     put_indexes(figures, engine)?;
     put_parts(figures, engine)?;
     put_large_values(figures, engine)?;
+    put_surveys(figures, engine)?;
     put_search_indexes(figures, engine)
+}
+
+/// Function that returns one of the figures of a survey.
+type SurveyFigure = fn(&TableSurvey) -> f64;
+
+/// Writes the figures of the last survey of each table.
+fn put_surveys(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let tables = engine.tables();
+    let found = tables.iter().filter_map(|table| {
+        let survey = engine.row_survey(table.points().id())?;
+        Some((table.name().as_str(), survey))
+    });
+    let found: Vec<(&str, Arc<TableSurvey>)> = found.collect();
+    let families: [(&str, &str, SurveyFigure); 5] = [
+        ("row_stored_rows", "Rows by the last survey", |survey| {
+            survey.rows.rows as f64
+        }),
+        (
+            "row_stored_bytes",
+            "Bytes of the rows after packing by the last survey",
+            |survey| survey.rows.stored_bytes as f64,
+        ),
+        (
+            "row_delete_markers",
+            "Delete markers by the last survey",
+            |survey| survey.rows.markers as f64,
+        ),
+        (
+            "row_largest_partition_bytes",
+            "Bytes of the largest partition by the last survey",
+            |survey| {
+                survey
+                    .rows
+                    .partitions
+                    .first()
+                    .map_or(0.0, |size| size.bytes as f64)
+            },
+        ),
+        (
+            "row_columns_max",
+            "Columns of the widest row by the last survey",
+            |survey| survey.rows.columns_max as f64,
+        ),
+    ];
+    for (name, help, figure) in families {
+        let values: Vec<(&str, f64)> = found
+            .iter()
+            .map(|(table, survey)| (*table, figure(survey)))
+            .collect();
+        figures.gauges(name, help, (LABEL, &values))?;
+    }
+    let packed = found
+        .iter()
+        .map(|(table, survey)| (*table, survey.markers_packed as f64));
+    figures.counters(
+        "row_delete_markers_packed",
+        "Delete markers that packing has removed",
+        (LABEL, &packed.collect::<Vec<_>>()),
+    )
 }
 
 /// Writes the number of parts of the divided tables.

@@ -7,6 +7,7 @@ mod explain;
 mod formats;
 mod import;
 mod rekey;
+mod statistics;
 mod why;
 
 use std::io::Write;
@@ -73,6 +74,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(count))
         .routes(routes!(explain::explain))
         .routes(routes!(why::why))
+        .routes(routes!(statistics::stats))
+        .routes(routes!(statistics::load))
+        .routes(routes!(statistics::growth))
         .routes(routes!(import::import))
         .routes(routes!(rekey::rekey))
         .routes(routes!(delete))

@@ -44,7 +44,8 @@ impl Series {
             | JobKind::AttachArchive
             | JobKind::BuildIndex
             | JobKind::RemoveExpired
-            | JobKind::Rekey => {
+            | JobKind::Rekey
+            | JobKind::SurveyRows => {
                 return Err(cannot_be_planned(work.kind));
             }
         };

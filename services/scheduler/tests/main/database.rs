@@ -292,3 +292,53 @@ fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     let left = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
     assert_eq!(left.expect("parts").len(), 2);
 }
+
+#[test]
+fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let (engine, scheduler) = opened(&clock, Settings::new(index.path().join("index")));
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}],
+        "columns": [{"name": "n", "type": "i64"}],
+    });
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    engine
+        .create_table(TableName::new("rows").expect("a name"), spec)
+        .expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    let id = table.table().points().id();
+    let stored = || engine.row_survey(id).map(|survey| survey.rows.rows);
+    write_rows(&engine, &table, 0..700);
+    engine.seal().expect("it is flushed");
+    scheduler.run_due();
+    assert_eq!(stored(), None, "a survey does not slow down a start");
+    clock.advance(HOUR);
+    scheduler.run_due();
+    assert_eq!(stored(), Some(700));
+    write_rows(&engine, &table, 700..800);
+    engine.seal().expect("it is flushed");
+    scheduler.run_due();
+    assert_eq!(stored(), Some(700), "the last survey is too recent");
+    clock.advance(HOUR);
+    scheduler.run_due();
+    assert_eq!(stored(), Some(800));
+    clock.advance(HOUR);
+    let at = engine.row_survey(id).expect("a survey").at;
+    scheduler.run_due();
+    let again = engine.row_survey(id).expect("a survey").at;
+    assert_eq!(at, again, "the table has not changed");
+    let done = scheduler.jobs(&JobFilter {
+        kind: Some(JobKind::SurveyRows),
+        ..JobFilter::default()
+    });
+    let outcomes: Vec<_> = done.iter().filter_map(|job| job.outcome.as_deref()).collect();
+    assert!(
+        outcomes.is_empty(),
+        "surveys that pack nothing are not recorded: {done:?}"
+    );
+}

@@ -192,7 +192,8 @@ impl TableFacts {
             | JobKind::SetAttributes
             | JobKind::BuildIndex
             | JobKind::RemoveExpired
-            | JobKind::Rekey => &Schedule::Continuous,
+            | JobKind::Rekey
+            | JobKind::SurveyRows => &Schedule::Continuous,
         }
     }
 }

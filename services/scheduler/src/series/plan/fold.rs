@@ -148,7 +148,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
         | JobKind::SetAttributes
         | JobKind::BuildIndex
         | JobKind::RemoveExpired
-        | JobKind::Rekey => 0,
+        | JobKind::Rekey
+        | JobKind::SurveyRows => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {

@@ -1,0 +1,193 @@
+//! Statistics of the stored rows of a wide table, and the load of its key ranges.
+//!
+//! Statistics are those of the last survey, a job in the background; the load is that of the last minute.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+/// Partition of a table or index.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"partition": {"customer": "acme"}, "rows": 1_000, "bytes": 96_000}))]
+pub struct RowPartition {
+    /// Values of the key columns that determine the partition.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub partition: Box<RawValue>,
+    /// Number of rows.
+    pub rows: u64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+    /// Warning for a partition of more than 8 GiB, with a remedy. Omitted otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// Key range of the stored rows of a part.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"from": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "rows": 64, "single_rows": 2,
+    "delete_markers": 1, "marker_ratio": 0.015, "bytes": 6_144}))]
+pub struct RowRange {
+    /// First key; the range ends where the next one of the same part begins.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub from: Box<RawValue>,
+    /// Name of the part. Omitted if the table is not divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of rows that are not packed into blocks.
+    pub single_rows: u64,
+    /// Number of delete markers.
+    pub delete_markers: u64,
+    /// Share of delete markers in what a read of the range goes through, 0 to 1. Ranges above 0.05 are packed.
+    pub marker_ratio: f64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+}
+
+/// Stored rows of a table, or entries of an index.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct StoredRows {
+    /// Name of the secondary index. Omitted for the rows of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// Number of rows, without those of the row buffer. A packed row that a later write hides counts until it is packed
+    /// again.
+    pub rows: u64,
+    /// Number of rows that are not packed into blocks.
+    pub single_rows: u64,
+    /// Number of rows that are stored in fragments because of their size.
+    pub large_rows: u64,
+    /// Number of delete markers.
+    pub delete_markers: u64,
+    /// Share of delete markers in what a read of all rows goes through, 0 to 1.
+    pub marker_ratio: f64,
+    /// Bytes of keys and rows before packing.
+    pub bytes: u64,
+    /// Bytes after packing, as they are passed to the storage engine.
+    pub stored_bytes: u64,
+    /// Mean size of a key in bytes, from a sample.
+    pub key_bytes_mean: f64,
+    /// Largest key in bytes, from a sample.
+    pub key_bytes_max: u64,
+    /// Median number of columns, from a sample.
+    pub columns_median: u64,
+    /// Largest number of columns, from a sample that contains all rows of more than 256 KiB; estimated for these.
+    pub columns_max: u64,
+    /// Number of partitions; in a divided table, a partition counts once per part.
+    pub partition_count: u64,
+    /// Largest partitions, at most 100, largest first.
+    pub partitions: Vec<RowPartition>,
+    /// Consecutive key ranges of about equal numbers of rows, at most 128 per part.
+    pub ranges: Vec<RowRange>,
+}
+
+/// Statistics of a wide table.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "surveyed": "2026-11-20T12:00:00Z", "took_ms": 12, "changed": false, "buffered_bytes": 0, "markers_packed": 0,
+    "rows": {"rows": 1_000, "single_rows": 20, "large_rows": 0, "delete_markers": 3, "marker_ratio": 0.003, "bytes": 96_000,
+        "stored_bytes": 31_000, "key_bytes_mean": 18.5, "key_bytes_max": 22, "columns_median": 4, "columns_max": 9,
+        "partition_count": 12, "partitions": [], "ranges": []},
+    "indexes": [], "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct RowStatistics {
+    /// Time of the last survey; `null` if there was none since the start of the server. The job `survey_rows` makes one.
+    pub surveyed: Option<String>,
+    /// Duration of the survey in milliseconds.
+    pub took_ms: u64,
+    /// True if rows have changed since the survey began.
+    pub changed: bool,
+    /// Bytes in the row buffer, which are not part of the statistics.
+    pub buffered_bytes: u64,
+    /// Number of delete markers that packing has removed since the start of the server.
+    pub markers_packed: u64,
+    /// Rows of the table; `null` without a survey.
+    pub rows: Option<StoredRows>,
+    /// Entries of the secondary indexes.
+    pub indexes: Vec<StoredRows>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Growth of a table or index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"kind": "search", "name": "all", "rows": 1_000_000, "bytes": 60_000_000, "since": "2026-11-01T00:00:00Z",
+    "samples": 40, "rows_per_day": 50_000.0, "bytes_per_day": 3_000_000.0, "rows_mark": 20_000_000_000_u64,
+    "rows_mark_reached": null, "bytes_mark": null, "bytes_mark_reached": null}))]
+pub struct RowGrowth {
+    /// `table`, `secondary` or `search`.
+    pub kind: String,
+    /// Name of the index, or of the table for its rows.
+    pub name: String,
+    /// Number of rows, entries or documents by the last sample; `null` without samples.
+    pub rows: Option<u64>,
+    /// Stored bytes by the last sample; `null` without samples.
+    pub bytes: Option<u64>,
+    /// Time of the first sample.
+    pub since: Option<String>,
+    /// Number of samples. Each survey adds one; older ones are thinned out.
+    pub samples: usize,
+    /// Rows, entries or documents per day, in the last 30 days; `null` if the samples are less than an hour apart.
+    pub rows_per_day: Option<f64>,
+    /// Bytes per day, in the last 30 days; `null` if the samples are less than an hour apart.
+    pub bytes_per_day: Option<f64>,
+    /// Mark of the number of rows; 20,000,000,000 documents of a search index, unless the request gives another.
+    pub rows_mark: Option<u64>,
+    /// Date at which the mark is reached; `null` without growth, or after more than 100 years.
+    pub rows_mark_reached: Option<String>,
+    /// Mark of the bytes in the request.
+    pub bytes_mark: Option<u64>,
+    /// Date at which the mark is reached.
+    pub bytes_mark_reached: Option<String>,
+}
+
+/// Growth of a wide table and of its indexes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"growth": [], "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowGrowthList {
+    /// The table, its secondary indexes, and its search indexes.
+    pub growth: Vec<RowGrowth>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Key range with much of the load of the last minute.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"from": {"customer": "acme"}, "to": {"customer": "acme"}, "kind": "partition",
+    "share_of_writes": 0.92, "share_of_reads": 0.0}))]
+pub struct HotRowRange {
+    /// First key of the range among the sampled ones; only the columns of the partition if `kind` is `partition`.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub from: Box<RawValue>,
+    /// Last key.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub to: Box<RawValue>,
+    /// `partition`: one partition has the load; `end`: each write has a higher key than those before, so that all go to the
+    /// end of the table.
+    pub kind: String,
+    /// Share of the written rows, 0 to 1.
+    pub share_of_writes: f64,
+    /// Share of the rows read, 0 to 1.
+    pub share_of_reads: f64,
+}
+
+/// Load of a wide table in the last minute.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"writes_per_second": 2_000.0, "reads_per_second": 10.0, "rows_written": 120_000, "rows_read": 600,
+    "hot_ranges": [], "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowLoad {
+    /// Write requests per second.
+    pub writes_per_second: f64,
+    /// Read requests per second: reads by key, and pages of scans.
+    pub reads_per_second: f64,
+    /// Rows written in the last minute.
+    pub rows_written: u64,
+    /// Rows read in the last minute.
+    pub rows_read: u64,
+    /// Ranges with more than four times their fair share, or more than half, of the rows written or read. Empty if the load
+    /// is even, or below 1,000 rows in the last minute.
+    pub hot_ranges: Vec<HotRowRange>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}

@@ -1,0 +1,259 @@
+//! Surveys of wide tables: sizes and delete markers of their stored rows, and packing of ranges with many markers.
+//!
+//! A survey reads the stored rows of a table and of its secondary indexes once, in the background. Requests return the result
+//! of the last survey, so their cost does not depend on the size of the table. A survey is lost when the process stops.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tideline_key_codec::layout::KeyLayout;
+use tideline_model::{KeyRange, TableId, TableModel};
+use tideline_series_store::StoreError;
+pub use tideline_wide_table::survey::{PARTITIONS_LISTED, PartitionSize, RowSurvey, SurveyedRange};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::wide_table::WideTable;
+
+/// Share of delete markers in what a read of a range goes through, above which the range is packed. Flushes alone keep it
+/// below 0.2, because they pack a block when a quarter of its rows have changed.
+pub const MARKER_RATIO_MAX: f64 = 0.05;
+/// Minimum number of markers of a table or index whose ranges are packed.
+pub const PACKED_MARKERS_MIN: u64 = 100;
+/// Size of a partition, in bytes, above which its table is warned of.
+pub const PARTITION_BYTES_WARNED: u64 = 8 << 30;
+/// Minimum time between two surveys of a table that has changed.
+const SURVEY_EVERY_MIN: Duration = Duration::from_secs(600);
+/// Maximum time between two surveys of a table that has changed.
+const SURVEY_EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// Time between two surveys as a multiple of the time that one takes, so that surveys take a hundredth of a thread.
+const SURVEY_EVERY_FACTOR: u32 = 100;
+
+/// Survey of the entries of a secondary index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SurveyedIndex {
+    /// Name of the index.
+    pub name: String,
+    /// Its entries.
+    pub entries: RowSurvey,
+}
+
+/// Survey of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableSurvey {
+    /// Trusted time at the end, in nanoseconds since the epoch.
+    pub at: i64,
+    /// Duration, including pauses.
+    pub took: Duration,
+    /// Number of changes of the table since the start of the process, at the begin of the survey.
+    pub changes: u64,
+    /// Rows of the table.
+    pub rows: RowSurvey,
+    /// Entries of the secondary indexes.
+    pub indexes: Vec<SurveyedIndex>,
+    /// Total of the delete markers of the table and of its indexes that were removed since the start of the process.
+    pub markers_packed: u64,
+}
+
+/// Last surveys by table.
+#[derive(Debug, Default)]
+pub(crate) struct RowSurveys(Mutex<BTreeMap<TableId, Arc<TableSurvey>>>);
+
+/// Work of a survey so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SurveyProgress {
+    /// Number of rows and entries that were counted.
+    pub rows: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// Number of ranges that were packed.
+    pub ranges_packed: u64,
+    /// Number of delete markers that were removed.
+    pub markers_packed: u64,
+}
+
+/// Function that is called after each step, and can end the work.
+pub type ProceedSurvey<'p> = dyn FnMut(&SurveyProgress) -> ControlFlow<()> + 'p;
+
+impl Engine {
+    /// Returns the last survey of a table since the start of the process; `None` without one.
+    pub fn row_survey(&self, table: TableId) -> Option<Arc<TableSurvey>> {
+        self.row_surveys.0.lock().get(&table).cloned()
+    }
+
+    /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the table has not
+    /// changed since the last one. The first survey is due ten minutes after the start, so that it does not slow down a
+    /// start.
+    pub fn next_row_survey(&self, table: TableId) -> Option<i64> {
+        let Some(last) = self.row_survey(table) else {
+            let left = SURVEY_EVERY_MIN.saturating_sub(self.clock.monotonic());
+            let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
+            return Some(self.store.trusted_now().now.nanos().saturating_add(left));
+        };
+        if self.rows.changes_of(table) == last.changes {
+            return None;
+        }
+        let every = last.took * SURVEY_EVERY_FACTOR;
+        let every = every.clamp(SURVEY_EVERY_MIN, SURVEY_EVERY_MAX);
+        let every = i64::try_from(every.as_nanos()).unwrap_or(i64::MAX);
+        Some(last.at.saturating_add(every))
+    }
+
+    /// Surveys the stored rows of a table and the entries of its indexes, and packs the ranges whose share of delete markers
+    /// is above [`MARKER_RATIO_MAX`]. Packed ranges are surveyed again. Calls `proceed` after each step. Returns `None` if
+    /// `proceed` has ended the survey.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if rows cannot be read or written. A table that does not exist is not an error.
+    pub fn survey_rows(
+        &self,
+        table: TableId,
+        proceed: &mut ProceedSurvey<'_>,
+    ) -> Result<Option<SurveyProgress>> {
+        let mut progress = SurveyProgress::default();
+        match self.survey_table(table, &mut progress, proceed) {
+            Err(EngineError::Store(StoreError::TableDropped(_))) => Ok(Some(progress)),
+            Err(error) => Err(error),
+            Ok(ControlFlow::Break(())) => Ok(None),
+            Ok(ControlFlow::Continue(())) => Ok(Some(progress)),
+        }
+    }
+
+    fn survey_table(
+        &self,
+        id: TableId,
+        progress: &mut SurveyProgress,
+        proceed: &mut ProceedSurvey<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let tables = self.tables();
+        let found = tables.iter().find(|table| table.points().id() == id);
+        let Some(found) = found.filter(|table| table.spec().model == TableModel::Wide) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let table = self.wide_table(found.name().as_str())?;
+        let begun = Instant::now();
+        let changes = self.rows.changes_of(id);
+        let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)? else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let mut indexes = Vec::new();
+        for index in table.indexes() {
+            let surveyed = self.survey_and_pack(index.id(), index.layout(), progress, proceed)?;
+            let ControlFlow::Continue(entries) = surveyed else {
+                return Ok(ControlFlow::Break(()));
+            };
+            indexes.push(SurveyedIndex {
+                name: index.name().to_owned(),
+                entries,
+            });
+        }
+        let mut survey = TableSurvey {
+            at: self.store.trusted_now().now.nanos(),
+            took: begun.elapsed(),
+            changes,
+            rows,
+            indexes,
+            markers_packed: progress.markers_packed,
+        };
+        self.note_growth(&table, &survey);
+        let mut surveys = self.row_surveys.0.lock();
+        surveys.retain(|known, _| tables.iter().any(|table| table.points().id() == *known));
+        survey.markers_packed += surveys.get(&id).map_or(0, |before| before.markers_packed);
+        surveys.insert(id, Arc::new(survey));
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Surveys a table or index. If ranges were packed, surveys it again.
+    fn survey_and_pack(
+        &self,
+        id: TableId,
+        layout: &KeyLayout,
+        progress: &mut SurveyProgress,
+        proceed: &mut ProceedSurvey<'_>,
+    ) -> Result<ControlFlow<(), RowSurvey>> {
+        let ControlFlow::Continue(survey) = self.survey_once(id, layout, progress, proceed)? else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let packed_before = progress.ranges_packed;
+        for (part, range) in ranges_to_pack(&survey) {
+            let end = range.end.clone();
+            let mut rest = Some(range);
+            while let Some(left) = rest {
+                let step = self.rows.pack_range(id, part, &left)?;
+                progress.markers_packed += step.markers;
+                progress.bytes_read += step.bytes_read;
+                let next = step.next.map(|start| KeyRange {
+                    start,
+                    end: end.clone(),
+                });
+                rest = next.filter(|next| !next.is_empty());
+                if proceed(progress).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            progress.ranges_packed += 1;
+        }
+        if progress.ranges_packed == packed_before {
+            return Ok(ControlFlow::Continue(survey));
+        }
+        self.survey_once(id, layout, progress, proceed)
+    }
+
+    fn survey_once(
+        &self,
+        id: TableId,
+        layout: &KeyLayout,
+        progress: &mut SurveyProgress,
+        proceed: &mut ProceedSurvey<'_>,
+    ) -> Result<ControlFlow<(), RowSurvey>> {
+        let mut survey = self.rows.begin_survey(id, layout.clone())?;
+        loop {
+            let step = self.rows.survey_step(&mut survey)?;
+            progress.rows += step.rows;
+            progress.bytes_read += step.bytes_read;
+            if step.is_done {
+                return Ok(ControlFlow::Continue(survey.finish()));
+            }
+            if proceed(progress).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+
+    /// Returns the bytes of the row buffer that belong to a table.
+    pub fn buffered_row_bytes(&self, table: &WideTable) -> u64 {
+        let stats = self.rows.stats();
+        let of_table = stats.tables.get(&table.table().points().id());
+        of_table.map_or(0, |stats| stats.buffered_bytes)
+    }
+}
+
+/// Returns the ranges with many delete markers, each with the number of its part. Neighbouring ranges are joined.
+fn ranges_to_pack(survey: &RowSurvey) -> Vec<(i32, KeyRange)> {
+    let mut joined: Vec<(i32, KeyRange)> = Vec::new();
+    if survey.markers < PACKED_MARKERS_MIN {
+        return joined;
+    }
+    let ends = survey.ranges.iter().skip(1).map(Some).chain([None]);
+    for (range, next) in survey.ranges.iter().zip(ends) {
+        if range.marker_ratio() <= MARKER_RATIO_MAX {
+            continue;
+        }
+        let next = next.filter(|next| next.part == range.part);
+        let end = next.map(|next| next.start.clone());
+        match joined.last_mut() {
+            Some((part, last)) if *part == range.part && last.end.as_ref() == Some(&range.start) => {
+                last.end = end;
+            }
+            _ => {
+                let start = range.start.clone();
+                joined.push((range.part, KeyRange { start, end }));
+            }
+        }
+    }
+    joined
+}

@@ -1,0 +1,106 @@
+//! `rows/stats`, `rows/load`, `rows/growth`: sizes of the stored rows, busy key ranges, and growth of the indexes.
+//!
+//! They return what is in memory: the result of the last survey, the sampled load of the last minute, and samples of sizes.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use serde::Deserialize;
+use tideline_openapi::row_statistics::{RowGrowthList, RowLoad, RowStatistics};
+use tideline_rows::statistics::{growth as growth_of, load as load_of, statistics};
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Path, Query};
+use crate::failure::Result;
+use crate::resources::{Failures, WideTablePath};
+
+/// Return the statistics of the rows of a table
+///
+/// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key ranges, for
+/// the rows and for each secondary index. The figures are those of the last run of the job `survey_rows`, which runs after
+/// changes of the table: after 100 times its duration, at least ten minutes, at most seven days. The job also packs the
+/// ranges in which more than 5 % of what a read goes through are delete markers.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/rows/stats", tag = "rows", operation_id = "row_stats",
+    params(WideTablePath),
+    responses((status = 200, description = "The statistics", body = RowStatistics), Failures)
+)]
+pub(super) async fn stats(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+) -> Result<JsonResponse<RowStatistics>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(statistics(engine, &table))
+    });
+    Ok(JsonResponse(RowStatistics {
+        request_id: id.into(),
+        ..found.await?
+    }))
+}
+
+/// Return the load of the key ranges of a table
+///
+/// Returns the requests and rows of the last minute, and the key ranges that have far more than their share: partitions with
+/// more than four times their fair share, or more than half, of the rows written or read; and the end of the table, if each
+/// write has a higher key than those before. Keys are sampled, so shares are accurate to some percent.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/rows/load", tag = "rows", operation_id = "row_load",
+    params(WideTablePath),
+    responses((status = 200, description = "The load", body = RowLoad), Failures)
+)]
+pub(super) async fn load(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+) -> Result<JsonResponse<RowLoad>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(load_of(engine, &table))
+    });
+    Ok(JsonResponse(RowLoad {
+        request_id: id.into(),
+        ..found.await?
+    }))
+}
+
+/// Marks of a forecast.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct GrowthQuery {
+    /// Number of rows, entries or documents whose date is forecast. Default: 20,000,000,000 for search indexes, no mark for
+    /// others.
+    rows: Option<u64>,
+    /// Bytes whose date is forecast. Default: no mark.
+    bytes: Option<u64>,
+}
+
+/// Forecast the growth of a table and of its indexes
+///
+/// Each run of the job `survey_rows` adds a sample of the rows, the entries of the secondary indexes and the documents of the
+/// search indexes, with their bytes. The growth per day is that of the line that fits the samples of the last 30 days best.
+/// A forecast gives the date at which a mark is reached. Samples survive restarts; they are lost with the folder of the
+/// search index.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/rows/growth", tag = "rows", operation_id = "row_growth",
+    params(WideTablePath, GrowthQuery),
+    responses((status = 200, description = "The growth", body = RowGrowthList), Failures)
+)]
+pub(super) async fn growth(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    Query(query): Query<GrowthQuery>,
+) -> Result<JsonResponse<RowGrowthList>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(growth_of(engine, &table, query.rows, query.bytes))
+    });
+    Ok(JsonResponse(RowGrowthList {
+        request_id: id.into(),
+        ..found.await?
+    }))
+}
