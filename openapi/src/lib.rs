@@ -22,6 +22,7 @@
 //! | [`row`] | rows of wide tables |
 //! | [`row_explain`] | explanations of reads of rows |
 //! | [`row_search`] | search indexes, and searches over rows |
+//! | [`row_advice`] | advice on wide tables and queries |
 //! | [`row_statistics`] | stored rows and load of wide tables |
 //! | [`row_why`] | diagnosis of one key |
 //! | [`sql`] | SQL statements on wide tables |
@@ -86,6 +87,7 @@ pub mod prometheus;
 pub mod query;
 pub mod rekey;
 pub mod row;
+pub mod row_advice;
 pub mod row_explain;
 pub mod row_search;
 pub mod row_statistics;

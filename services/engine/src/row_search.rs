@@ -20,6 +20,7 @@ mod lifecycle;
 pub(crate) mod settings;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,22 @@ impl IndexOfRows {
     /// Returns the id.
     pub fn id(&self) -> TableId {
         self.state.id
+    }
+
+    /// Counts a search or count that tests these columns.
+    pub fn note_search(&self, columns: &[String]) {
+        self.state.used.lock().searches += 1;
+        columns.iter().for_each(|column| self.note_column(column));
+    }
+
+    /// Counts the use of an indexed column by a search or count.
+    pub fn note_column(&self, column: &str) {
+        let mut used = self.state.used.lock();
+        if let Some(count) = used.columns.get_mut(column) {
+            *count += 1;
+        } else if self.index.columns().iter().any(|known| known.name == column) {
+            used.columns.insert(column.to_owned(), 1);
+        }
     }
 
     /// Returns the index: its columns, the check of conditions, and searches.
@@ -111,6 +128,16 @@ struct IndexState {
     status: Mutex<SearchStatus>,
     /// Signals a new phase.
     changed: Condvar,
+    used: Mutex<SearchUse>,
+}
+
+/// Use of a search index since it was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SearchUse {
+    /// Number of searches and counts.
+    pub searches: u64,
+    /// Number of searches and counts that tested, sorted by or counted by a column, by its name.
+    pub columns: BTreeMap<String, u64>,
 }
 
 impl IndexState {
@@ -121,6 +148,7 @@ impl IndexState {
             index: OnceLock::new(),
             status: Mutex::default(),
             changed: Condvar::new(),
+            used: Mutex::default(),
         }
     }
 
@@ -219,6 +247,13 @@ impl Engine {
         let state = self.row_searches.state(id)?;
         let index = state.index.get()?;
         Some((index.documents(), index.bytes().ok()?))
+    }
+
+    /// Returns the use of a search index; `None` if it is not open.
+    pub fn search_use(&self, id: TableId) -> Option<SearchUse> {
+        let state = self.row_searches.state(id)?;
+        let used = state.used.lock().clone();
+        Some(used)
     }
 
     /// Waits until all search indexes of a table are built. Returns false if they are not built at the deadline.

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
         /// Path suffixes of reads with a body, of writes of points and rows, and of `/v1/sql`.
-        const OTHERS: [&str; 21] = [
+        const OTHERS: [&str; 22] = [
             "/v1/metrics",
             // Its handler reports the changes.
             "/v1/sql",
@@ -126,6 +126,7 @@ mod tests {
             "/rows/scan",
             "/rows/count",
             "/rows/why",
+            "/advice",
             "/rows/import",
             "/blobs/{column}",
             "/query",

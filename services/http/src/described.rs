@@ -18,11 +18,12 @@ use crate::context::Dialect;
 use crate::failure::status;
 
 /// Path suffixes of requests that change nothing although their method is not safe.
-const READING: [&str; 15] = [
+const READING: [&str; 16] = [
     "/rows/get",
     "/rows/scan",
     "/rows/count",
     "/rows/why",
+    "/advice",
     "/query",
     "/query/batch",
     "/explain",

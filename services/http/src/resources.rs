@@ -2,6 +2,7 @@
 //!
 //! This module holds the common parts of several resources: path parameters, common error responses and conversions.
 
+pub(crate) mod advice;
 pub(crate) mod archive;
 pub(crate) mod attach;
 pub(crate) mod blobs;

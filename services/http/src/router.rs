@@ -80,6 +80,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::blobs::router())
         .merge(resources::indexes::router())
         .merge(resources::parts::router())
+        .merge(resources::advice::router())
         .merge(resources::search_indexes::router())
         .merge(resources::sql::router())
         .merge(resources::query::router())

@@ -64,6 +64,8 @@ impl IndexFilter {
             let table = table.table().name().clone();
             return Err(EngineError::SearchBehind { table }.into());
         }
+        let tested = self.matcher.as_ref().map(RowMatcher::columns);
+        self.index.note_search(&tested.unwrap_or_default());
         let bytes = self.index.index().documents() * BYTES_PER_DOCUMENT;
         let reserved = engine.memory().reserve("search of rows", bytes);
         Ok(reserved.map_err(EngineError::from)?)
@@ -110,6 +112,9 @@ impl IndexFilter {
         let possible = columns.filter(|(_, column)| column.name == name && is_possible(column.form));
         let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
         let found = found.map(|(number, column)| (number, column.form));
+        if found.is_some() {
+            self.index.note_column(name);
+        }
         found.ok_or_else(|| {
             RowsError::Invalid(format!(
                 "{member}: column {name:?} is not in the search index as {forms}"

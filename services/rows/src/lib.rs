@@ -20,6 +20,8 @@
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
 //! | [`statistics`] | stored rows, partitions and hot key ranges, with keys in JSON |
+//! | [`advice`](mod@advice) | advice on keys, columns and indexes |
+//! | [`advise_queries`](mod@advise_queries) | access paths that fit a sample of queries |
 //! | [`facets`] | counts and metrics by values of a search index |
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
@@ -27,6 +29,8 @@
 //! | [`why`](mod@why) | what is stored for a key, and the rule that hides each part |
 //! | [`error`] | [`RowsError`] |
 
+pub mod advice;
+pub mod advise_queries;
 pub mod columns;
 pub mod condition;
 pub mod error;

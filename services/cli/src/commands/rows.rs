@@ -12,9 +12,11 @@
 //! | `rekey` | `rekey` |
 //! | `why` | `why` |
 //! | `statistics` | `stats`, `load`, `growth` |
+//! | `advice` | `advice` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
+mod advice;
 mod change;
 mod export;
 mod facets;
@@ -99,6 +101,9 @@ Examples:
     Load(statistics::LoadArguments),
     /// Forecast the growth of the table and its indexes
     Growth(statistics::GrowthArguments),
+    /// Show advice on the design of a table, or the access paths of queries
+    #[command(after_help = advice::EXAMPLES)]
+    Advice(advice::AdviceArguments),
     /// Export rows to a file that `rows import` can read
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArguments),
@@ -210,6 +215,7 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Stats(arguments) => statistics::stats(arguments),
         RowsCommand::Load(arguments) => statistics::load(arguments),
         RowsCommand::Growth(arguments) => statistics::growth(arguments),
+        RowsCommand::Advice(arguments) => advice::run(arguments),
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
         RowsCommand::Rekey(arguments) => rekey::run(arguments),

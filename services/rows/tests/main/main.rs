@@ -1,5 +1,6 @@
 //! Tests of rows in JSON: forms of values, searches, and parts of tables.
 
+mod advice;
 mod database;
 mod parts;
 mod search;

@@ -1,0 +1,93 @@
+//! `/v1/tables/{table}/advice`: advice on a wide table, and on a sample of queries.
+//!
+//! Advice on a table is made from what is in memory. Advice on queries estimates rows, like `rows/explain`, and holds a query
+//! permit.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use serde::Deserialize;
+use tideline_openapi::row_advice::{AdviseQueries, QueriesAdvised, TableAdvice};
+use tideline_rows::advice::advice;
+use tideline_rows::advise_queries::advise_queries;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::rows::answer;
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json, Path, Query};
+use crate::failure::Result;
+use crate::resources::query::describe;
+use crate::resources::{Failures, WideTablePath};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(of_table))
+        .routes(routes!(of_queries))
+}
+
+/// Options of advice.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AdviceQuery {
+    /// True to return the advice also if the table is small. Default false.
+    all: Option<bool>,
+}
+
+/// Return advice on a wide table
+///
+/// Checks the settings, the figures of the last survey (job `survey_rows`), the load of the last minute and the use of the
+/// indexes since the start of the server. Each advice has a code, what was measured, and what to do. A table with less than
+/// 1,000 requests per second and less than 10 GB needs no care: its advice is only counted, unless `all` is true, for
+/// example to check the design of a new table.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/advice", tag = "rows", operation_id = "table_advice",
+    params(WideTablePath, AdviceQuery),
+    responses((status = 200, description = "The advice", body = TableAdvice), Failures)
+)]
+async fn of_table(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    Query(query): Query<AdviceQuery>,
+) -> Result<JsonResponse<TableAdvice>> {
+    let found = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(advice(engine, &table, query.all.unwrap_or_default()))
+    });
+    Ok(JsonResponse(TableAdvice {
+        request_id: id.into(),
+        ..found.await?
+    }))
+}
+
+/// Return the access paths that fit a sample of queries
+///
+/// Returns for each query the cheapest path: the whole key, a range of the primary key, a small range with tests, a
+/// secondary index for a fixed combination of columns, or a search index for free combinations, alternatives, words and
+/// areas. `create_indexes` and `create_search_indexes` are the bodies of the requests that create the missing indexes.
+/// Nothing is created.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/advice", tag = "rows", operation_id = "query_advice",
+    params(WideTablePath),
+    request_body = AdviseQueries,
+    responses((status = 200, description = "The access paths", body = QueriesAdvised), Failures)
+)]
+async fn of_queries(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    Json(request): Json<AdviseQueries>,
+) -> Result<JsonResponse<QueriesAdvised>> {
+    let description = describe(id.clone(), &table, "advice", &request);
+    let advised = answer(&app, description, move |engine, table, is_stopped| {
+        let advised = advise_queries(engine, table, &request, is_stopped)?;
+        Ok(QueriesAdvised {
+            request_id: id.into(),
+            ..advised
+        })
+    });
+    advised.await.map(JsonResponse)
+}

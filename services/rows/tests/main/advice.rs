@@ -1,0 +1,380 @@
+//! Statistics, load, growth and advice of wide tables, and access paths of sample queries.
+//!
+//! Surveys run when the test calls them, and the test sets the clock, so that a minute of load takes no time.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tideline_engine::WideTable;
+use tideline_engine::backend::memory::Character;
+use tideline_openapi::row_advice::{AdviceCode, QueriesAdvised, QueryPath, TableAdvice};
+use tideline_rows::RowsError;
+use tideline_rows::advice::advice;
+use tideline_rows::advise_queries::advise_queries;
+use tideline_rows::statistics::{growth, load, statistics};
+
+use crate::database::{Database, SECOND, memory};
+
+const DAY: i64 = 86_400 * SECOND;
+
+fn database(wide: &Value) -> Database {
+    Database::new(memory(Character::Embedded), wide)
+}
+
+fn orders() -> Value {
+    json!({
+        "key": [{"name": "customer", "type": "string"}, {"name": "number", "type": "u64"}],
+        "columns": [{"name": "state", "type": "string", "number": 1}, {"name": "total", "type": "f64", "number": 2}],
+        "next_column": 3, "version_guard": null,
+    })
+}
+
+fn put(customer: &str, number: u64) -> Value {
+    json!({"op": "put", "key": {"customer": customer, "number": number}, "columns": {"state": "open", "total": 5.5}})
+}
+
+fn survey(database: &Database) {
+    database.engine().seal().expect("it is flushed");
+    let id = database.table().table().points().id();
+    let done = database
+        .engine()
+        .survey_rows(id, &mut |_| ControlFlow::Continue(()));
+    assert!(done.expect("it is read").is_some());
+}
+
+fn codes(advice: &TableAdvice) -> Vec<AdviceCode> {
+    advice.advice.iter().map(|advice| advice.code).collect()
+}
+
+#[test]
+fn statistics_are_those_of_the_last_survey() {
+    let database = database(&orders());
+    let none = statistics(database.engine(), &database.table());
+    assert!(none.surveyed.is_none() && none.rows.is_none());
+    for customer in ["a", "b"] {
+        let count = if customer == "a" { 300 } else { 30 };
+        let rows: Vec<Value> = (0..count).map(|number| put(customer, number)).collect();
+        database.write(&json!(rows));
+    }
+    survey(&database);
+    let found = statistics(database.engine(), &database.table());
+    assert!(found.surveyed.is_some() && !found.changed);
+    let rows = found.rows.expect("a survey");
+    assert_eq!(
+        (rows.rows, rows.partition_count, rows.columns_median),
+        (330, 2, 2)
+    );
+    let largest = &rows.partitions[0];
+    assert_eq!(
+        (largest.partition.get(), largest.rows),
+        (r#"{"customer":"a"}"#, 300)
+    );
+    assert!(largest.warning.is_none());
+    assert_eq!(rows.ranges[0].from.get(), r#"{"customer":"a","number":0}"#);
+    database.write(&json!([put("c", 1)]));
+    assert!(statistics(database.engine(), &database.table()).changed);
+}
+
+#[test]
+fn the_share_of_markers_falls_when_a_survey_has_packed_them() {
+    let database = database(&orders());
+    for start in 0..10_u64 {
+        let rows: Vec<Value> = (start * 500..start * 500 + 500)
+            .map(|number| put("a", number))
+            .collect();
+        database.write(&json!(rows));
+    }
+    survey(&database);
+    // A few rows of each block are deleted by each flush, so that no block is packed again.
+    let mut deleted = 0_u64;
+    for round in 0..4_u64 {
+        for number in (round..5_000).step_by(40) {
+            let key = json!({"customer": "a", "number": number});
+            database.write(&json!([{"op": "delete", "key": key}]));
+            deleted += 1;
+        }
+        database.engine().seal().expect("it is flushed");
+    }
+    let id = database.table().table().points().id();
+    let progress = database
+        .engine()
+        .survey_rows(id, &mut |_| ControlFlow::Continue(()))
+        .expect("it is read")
+        .expect("it is not ended");
+    let after = database.engine().row_survey(id).expect("a survey");
+    assert!(
+        progress.ranges_packed > 0 && progress.markers_packed > 300,
+        "{progress:?}"
+    );
+    assert_eq!(after.markers_packed, progress.markers_packed);
+    assert_eq!(after.rows.rows, 5_000 - deleted, "no hidden row is left");
+    assert_eq!(after.rows.markers, 0);
+    assert_eq!(database.naive(None).len() as u64, 5_000 - deleted);
+}
+
+#[test]
+fn a_small_table_has_no_advice_unless_it_is_requested() {
+    let database = database(&orders());
+    database.write(&json!([put("a", 1)]));
+    survey(&database);
+    let quiet = advice(database.engine(), &database.table(), false);
+    assert!(quiet.is_small && quiet.advice.is_empty());
+    let all = advice(database.engine(), &database.table(), true);
+    assert_eq!(all.withheld, 0);
+    assert_eq!(all.advice.len() as u64, quiet.withheld);
+    assert_eq!(codes(&all), [AdviceCode::FewPartitions, AdviceCode::FloatMoney]);
+    assert_eq!(all.advice[1].subject.as_deref(), Some("total"));
+}
+
+#[test]
+fn designs_that_cost_are_named_when_a_table_is_created() {
+    let database = database(&json!({
+        "key": [{"name": "at", "type": "timestamp"}, {"name": "paid", "type": "bool"}],
+        "columns": [{"name": "unit_price", "type": "f64"}, {"name": "level", "type": "f64"}],
+        "allow_rising_key": true, "ttl": {"after": 30 * DAY, "of": "row"},
+    }));
+    let all = advice(database.engine(), &database.table(), true);
+    assert_eq!(
+        codes(&all),
+        [
+            AdviceCode::RisingKey,
+            AdviceCode::FloatMoney,
+            AdviceCode::TtlWithoutParts
+        ]
+    );
+    assert!(
+        all.advice
+            .iter()
+            .all(|advice| !advice.measured.is_empty() && !advice.advice.is_empty())
+    );
+    let boolean = Database::new(
+        memory(Character::Embedded),
+        &json!({"key": [{"name": "spread", "bucket": {"of": ["id"], "count": 100}}, {"name": "paid", "type": "bool"},
+            {"name": "id", "type": "u64"}], "columns": []}),
+    );
+    let all = advice(boolean.engine(), &boolean.table(), true);
+    assert!(codes(&all).contains(&AdviceCode::ManyBuckets), "{all:?}");
+}
+
+#[test]
+fn a_row_of_more_than_ten_thousand_columns_is_named() {
+    let database = database(&orders());
+    let columns: serde_json::Map<String, Value> = (0..10_100)
+        .map(|number| (format!("seen_{number:05}"), json!(number)))
+        .collect();
+    database.write(&json!([{"op": "put", "key": {"customer": "a", "number": 1}, "columns": columns}]));
+    survey(&database);
+    let all = advice(database.engine(), &database.table(), true);
+    assert!(codes(&all).contains(&AdviceCode::WideRows), "{all:?}");
+}
+
+#[test]
+fn a_skewed_load_is_reported_within_a_minute() {
+    let database = database(&orders());
+    for second in 0..50_u64 {
+        let mut rows: Vec<Value> = (0..20).map(|number| put("hot", second * 20 + number)).collect();
+        rows.extend((0..20).map(|number| put(&format!("c{:02}", (second * 20 + number) % 40), second)));
+        database.write(&json!(rows));
+        database.clock.advance(SECOND);
+    }
+    let found = load(database.engine(), &database.table());
+    assert_eq!(found.rows_written, 2_000);
+    assert_eq!(found.hot_ranges.len(), 1, "{found:?}");
+    let hot = &found.hot_ranges[0];
+    assert_eq!(
+        (hot.from.get(), &*hot.kind),
+        (r#"{"customer":"hot"}"#, "partition")
+    );
+    assert!((0.4..0.6).contains(&hot.share_of_writes), "{hot:?}");
+    let all = advice(database.engine(), &database.table(), true);
+    assert!(codes(&all).contains(&AdviceCode::HotPartition));
+    database.clock.advance(61 * SECOND);
+    assert!(load(database.engine(), &database.table()).hot_ranges.is_empty());
+}
+
+#[test]
+fn unused_indexes_and_columns_are_named() {
+    let mut database = database(&orders());
+    let index = json!({"id": 0, "name": "by_state", "key": [{"name": "state", "type": "string"}], "covers": {"columns": []}});
+    let index = serde_json::from_value(index).expect("an index");
+    database
+        .engine()
+        .create_index(crate::database::TABLE, index)
+        .expect("it is created");
+    let building = database.engine().building_indexes().remove(0);
+    database
+        .engine()
+        .build_index(&building, &mut |_| ControlFlow::Continue(()))
+        .expect("it is built");
+    database.create_index(
+        &json!([{"column": "state", "as": "keyword"}, {"column": "total", "as": "number"}]),
+        false,
+    );
+    database.settle();
+    database.write(&json!([put("a", 1)]));
+    database.settle();
+    let named = |database: &Database| codes(&advice(database.engine(), &database.table(), true));
+    assert!(
+        !named(&database).contains(&AdviceCode::UnusedIndex),
+        "the server has just been started"
+    );
+    database.clock.advance(3_601 * SECOND);
+    assert!(named(&database).contains(&AdviceCode::UnusedIndex));
+    for _ in 0..1_000 {
+        database.search(&json!({"where": {"column": "state", "equals": "open"}}));
+    }
+    let all = advice(database.engine(), &database.table(), true);
+    let unsearched: Vec<_> = all
+        .advice
+        .iter()
+        .filter(|advice| advice.code == AdviceCode::UnsearchedColumn)
+        .map(|advice| advice.subject.clone())
+        .collect();
+    assert_eq!(unsearched, [Some("all/total".to_owned())]);
+    database.close();
+}
+
+#[test]
+fn growth_is_forecast_from_the_samples_of_surveys() {
+    let mut database = database(&orders());
+    for day in 0..10_u64 {
+        let rows: Vec<Value> = (day * 100..day * 100 + 100)
+            .map(|number| put("a", number))
+            .collect();
+        database.write(&json!(rows));
+        survey(&database);
+        database.clock.advance(DAY);
+    }
+    let read = |database: &Database| growth(database.engine(), &database.table(), Some(11_000), None).growth;
+    let found = read(&database);
+    let table = &found[0];
+    assert_eq!(
+        (table.rows, table.samples, table.rows_per_day),
+        (Some(1_000), 10, Some(100.0))
+    );
+    // The last sample was taken 9 days after the first, and 10,000 rows are missing.
+    let reached = table.rows_mark_reached.as_deref().expect("a date");
+    let expected = tideline_engine::model::Timestamp::from_nanos_clamped(crate::database::START + 109 * DAY);
+    assert_eq!(reached[..10], expected.to_rfc3339()[..10]);
+    database.close();
+    database.open();
+    assert_eq!(read(&database)[0].samples, 10, "samples survive a restart");
+}
+
+fn advised(database: &Database, queries: &Value) -> QueriesAdvised {
+    let request = serde_json::from_value(json!({"queries": queries})).expect("queries");
+    let table: Arc<WideTable> = database.table();
+    advise_queries(database.engine(), &table, &request, &|| false).expect("they are advised")
+}
+
+fn paths(advised: &QueriesAdvised) -> Vec<(QueryPath, bool)> {
+    advised
+        .queries
+        .iter()
+        .map(|query| (query.path, query.exists))
+        .collect()
+}
+
+#[test]
+fn files_are_found_by_their_path_and_by_two_hashes() {
+    let database = database(&json!({
+        "key": [{"name": "spread", "hash_prefix": {"of": ["path"], "hex": 4}}, {"name": "path", "type": "string"}],
+        "columns": [{"name": "md5", "type": "string"}, {"name": "sha1", "type": "string"}],
+    }));
+    let found = advised(
+        &database,
+        &json!([
+            {"where": {"column": "path", "equals": "/a"}},
+            {"where": {"column": "md5", "equals": "x"}},
+            {"where": {"column": "sha1", "equals": "y"}},
+        ]),
+    );
+    use QueryPath::{Key, SecondaryIndex};
+    assert_eq!(
+        paths(&found),
+        [(Key, true), (SecondaryIndex, false), (SecondaryIndex, false)]
+    );
+    assert_eq!(
+        found.create_indexes,
+        [
+            json!({"name": "by_md5", "key": [{"name": "md5"}]}),
+            json!({"name": "by_sha1", "key": [{"name": "sha1"}]})
+        ]
+    );
+    assert!(found.create_search_indexes.is_empty() && found.undeclared.is_empty());
+}
+
+#[test]
+fn orders_that_are_searched_by_sixteen_fields_need_a_search_index() {
+    let names: Vec<String> = (0..16).map(|number| format!("f{number:02}")).collect();
+    let columns: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "type": "string"}))
+        .collect();
+    let database = database(&json!({"key": [{"name": "id", "type": "string"}], "columns": columns}));
+    let queries: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"where": {"column": name, "equals": "x"}}))
+        .collect();
+    let found = advised(&database, &json!(queries));
+    assert!(
+        paths(&found)
+            .iter()
+            .all(|path| *path == (QueryPath::SearchIndex, false))
+    );
+    assert!(found.create_indexes.is_empty());
+    let columns = found.create_search_indexes[0]["columns"]
+        .as_array()
+        .expect("columns");
+    assert_eq!(
+        (columns.len(), &columns[0]),
+        (16, &json!({"column": "f00", "as": "keyword"}))
+    );
+}
+
+#[test]
+fn paths_follow_the_key_the_size_of_ranges_and_the_tests() {
+    let mut database = database(&orders());
+    let rows: Vec<Value> = (0..50).map(|number| put("a", number)).collect();
+    database.write(&json!(rows));
+    let queries = json!([
+        {"where": {"and": [{"column": "customer", "equals": "a"}, {"column": "number", "equals": 1}]}},
+        {"where": {"and": [{"column": "customer", "equals": "a"}, {"column": "number", "gte": 10, "lt": 20}]}},
+        {"where": {"and": [{"column": "customer", "equals": "a"}, {"column": "state", "equals": "open"}]}},
+        {"where": {"column": "state", "equals": "open"}, "sort": ["number"]},
+        {"where": {"or": [{"column": "state", "equals": "open"}, {"column": "total", "gt": 5}]}},
+        {"where": {"column": "state", "text": "open"}},
+        {"where": {"column": "note", "equals": "x"}},
+    ]);
+    let found = advised(&database, &queries);
+    use QueryPath::{Key, KeyRange, SearchIndex, SecondaryIndex, SmallRange};
+    assert_eq!(
+        paths(&found),
+        [
+            (Key, true),
+            (KeyRange, true),
+            (SmallRange, true),
+            (SecondaryIndex, false),
+            (SearchIndex, false),
+            (SearchIndex, false),
+            (SecondaryIndex, false),
+        ]
+    );
+    assert_eq!(found.queries[1].estimated_rows, Some(10));
+    assert_eq!(
+        found.create_indexes[0],
+        json!({"name": "by_state_number", "key": [{"name": "state"}, {"name": "number"}]})
+    );
+    assert_eq!(found.undeclared, ["note"]);
+    // The advised indexes serve the queries once they exist.
+    database.create_index(&found.create_search_indexes[0]["columns"].clone(), false);
+    database.settle();
+    let again = advised(&database, &queries);
+    assert_eq!(paths(&again)[4..6], [(SearchIndex, true), (SearchIndex, true)]);
+    let many: Vec<Value> = (0..101).map(|_| queries[0].clone()).collect();
+    let request = serde_json::from_value(json!({"queries": many})).expect("queries");
+    let refused = advise_queries(database.engine(), &database.table(), &request, &|| false);
+    assert!(matches!(refused, Err(RowsError::OverLimit { limit: 100, .. })));
+    database.close();
+}
