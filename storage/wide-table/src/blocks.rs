@@ -6,8 +6,9 @@
 //! below it.
 //!
 //! A single row hides a packed row with the same key, and a single *marker* of a deleted row hides it as well. A flush
-//! moves single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. Readers read
-//! single rows first, so they never miss a row that moves meanwhile.
+//! moves single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. Readers of a row read
+//! the single row first, so they never miss one that moves meanwhile. A page reads the blocks first, because they bound
+//! the keys of its single rows; if rows were moved meanwhile, it is read again, the single rows first.
 //!
 //! Rows move between blocks: to a lower one when a block is cut, to a higher one when small blocks are joined. A reader
 //! that reads blocks one after the other drops rows that it has already read. Reading upwards misses no row. Reading

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tideline_backend::{Direction, PageLimit, Partition};
@@ -384,16 +385,13 @@ impl WideStore {
             },
         };
         for part in &parts {
-            for is_packed in [false, true] {
-                if !is_packed || part.detail.has_blocks() {
-                    let mut source = self.part_source(part, is_packed, range, direction, first)?;
-                    source.feed = (parts.len() > 1).then_some(Feed {
-                        part: **part,
-                        is_packed,
-                        limit: first,
-                    });
-                    sources.push(source);
-                }
+            for (is_packed, mut source) in self.part_sources(part, range, direction, first)? {
+                source.feed = (parts.len() > 1).then_some(Feed {
+                    part: **part,
+                    is_packed,
+                    limit: first,
+                });
+                sources.push(source);
             }
         }
         let mut merge = Merge {
@@ -552,6 +550,50 @@ impl Source {
 }
 
 impl WideStore {
+    /// Reads the first single rows of a range of a part, and its first packed rows; each with whether it is packed.
+    ///
+    /// Single rows are read only up to the last packed row of the page. Beyond it they are of no use, and where many were
+    /// packed recently, the engine goes through the remains of their deletes. A row that moves into a block between the
+    /// two reads could be missed; both are then read again, the single rows first.
+    fn part_sources(
+        &self,
+        part: &Part,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Vec<(bool, Source)>> {
+        if part.detail.has_blocks() {
+            let moves = self.moves.load(Ordering::Acquire);
+            let packed = self.part_source(part, true, range, direction, limit)?;
+            let singles = match &packed.more_after {
+                None => self.part_source(part, false, range, direction, limit)?,
+                Some(last) => {
+                    let before = match direction {
+                        Direction::Ascending => KeyRange {
+                            start: range.start.clone(),
+                            end: Some([last, &[0][..]].concat()),
+                        },
+                        Direction::Descending => KeyRange {
+                            start: last.to_vec(),
+                            end: range.end.clone(),
+                        },
+                    };
+                    let mut singles = self.part_source(part, false, &before, direction, limit)?;
+                    singles.more_after.get_or_insert_with(|| last.clone());
+                    singles
+                }
+            };
+            if self.moves.load(Ordering::Acquire) == moves {
+                return Ok(vec![(false, singles), (true, packed)]);
+            }
+        }
+        let mut sources = vec![(false, self.part_source(part, false, range, direction, limit)?)];
+        if part.detail.has_blocks() {
+            sources.push((true, self.part_source(part, true, range, direction, limit)?));
+        }
+        Ok(sources)
+    }
+
     /// Reads the first single or packed rows of a range of a part.
     fn part_source(
         &self,

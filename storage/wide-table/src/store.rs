@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -148,6 +148,8 @@ pub struct WideStore {
     newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
+    /// Number of times that single rows were removed because blocks contain them.
+    pub(crate) moves: AtomicU64,
     /// Held while a flush or a packing changes the stored rows of a part.
     pub(crate) part_writes: Mutex<()>,
     /// Held while rows with generated ids are numbered and sent to the committer.
@@ -187,6 +189,7 @@ impl WideStore {
             written_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
+            moves: AtomicU64::new(0),
             part_writes: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),

@@ -2,6 +2,8 @@
 //!
 //! A single row that a block contains is removed only after the block is durable, so that no crash loses it.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use tideline_backend::{PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_log::SHARD;
@@ -132,6 +134,8 @@ impl<'f> PartWriter<'f> {
         self.write_blocks()?;
         around("wide", "moved", || {
             self.store.log.backend().sync_rows(SHARD)?;
+            // A reader that has read a block before this moment reads again.
+            self.store.moves.fetch_add(1, Ordering::AcqRel);
             for key in std::mem::take(&mut self.packed) {
                 self.put_single(key, None)?;
             }

@@ -204,3 +204,50 @@ fn random_writes_with_packing_equal_a_naive_model() {
         random_run(&|| Arc::new(MemoryBackend::open(&disk)), &mut random);
     }
 }
+
+#[test]
+fn scans_miss_no_change_while_single_rows_are_packed() {
+    const ROWS: usize = 2_000;
+    let database = open(Settings {
+        block_bytes: 2 << 10,
+        ..settings()
+    });
+    let all: Vec<_> = (0..ROWS)
+        .map(|number| put(&key(number), 1, &[("a", -1)]))
+        .collect();
+    database.write(&all);
+    database.flush();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for direction in [
+            tideline_backend::Direction::Ascending,
+            tideline_backend::Direction::Descending,
+        ] {
+            let (database, is_done) = (&database, &is_done);
+            scope.spawn(move || {
+                let mut last: BTreeMap<bytes::Bytes, i64> = BTreeMap::new();
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let rows = database.rows(KeyRange::ALL, direction, ROWS - 1);
+                    assert_eq!(rows.len(), ROWS, "{direction:?}");
+                    for (key, row) in rows {
+                        let value = number_of(&row);
+                        let before = last.insert(key, value);
+                        assert!(
+                            before <= Some(value),
+                            "{direction:?}: an older row was read again"
+                        );
+                    }
+                }
+            });
+        }
+        for round in 0..60_i64 {
+            for number in (round as usize % 40..ROWS).step_by(40) {
+                database.write_one(set(&key(number), 2 + round, "a", round));
+            }
+            database.flush();
+            pack(&database);
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(survey(&database).single_rows, 0);
+}
