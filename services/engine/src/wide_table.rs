@@ -216,10 +216,8 @@ impl Engine {
         if wide.version_guard.is_some_and(|guard| guard <= 0) {
             return refuse("version_guard must be longer than 0s; omit it for no limit".into());
         }
-        // Once a table has large values, their id stays.
-        wide.large_values = before
-            .and_then(|before| before.large_values)
-            .or(wide.large_values);
+        // The id of large values belongs to the table: it is assigned once, and is not taken over from other settings.
+        wide.large_values = before.and_then(|before| before.large_values.or(wide.large_values.map(|_| 0)));
         check_ttl(wide, before)?;
         check_parts(wide, before)?;
         self.check_parts_archive(wide, before)?;

@@ -40,7 +40,7 @@ const READS_IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum number of concurrent imports of rows. Each lasts as long as its client sends, and reserves memory.
 const IMPORTS_IN_FLIGHT_MAX: usize = 16;
-/// Maximum number of concurrent uploads of values. Each holds up to 16 MiB of memory.
+/// Maximum number of concurrent uploads of values. Each holds up to 8 MiB of memory.
 const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 
 /// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies

@@ -365,7 +365,7 @@ fn percent_encode(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(*byte))
+                out.push(char::from(*byte));
             }
             byte => out.push_str(&format!("%{byte:02X}")),
         }

@@ -5,17 +5,17 @@
 //! 1. it is not being uploaded; then
 //! 2. no version of any column of its row names it, whether the row has expired or not; then
 //! 3. everything that the row was read from is durable: otherwise a power failure could bring back the earlier row; then
-//! 4. nobody reads it.
+//! 4. no reader uses it.
 //!
 //! The order matters: an upload that ends between steps 1 and 2 has written its row before.
 
 use std::sync::Arc;
 
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::{Direction, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_log::LogThreads;
-use tideline_model::{KeyRange, TableId};
+use tideline_model::{Durability, KeyRange, TableId};
 
-use super::{HEADER, Header, header_key, named_in, partition};
+use super::{HEADER, Header, header_key, named_in, partition, piece_key, pieces_of};
 use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Damage, Result, WideError};
 use crate::state::Part;
@@ -26,6 +26,11 @@ const STEP: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
 };
+
+/// Maximum number of pieces of a value that is removed together with others.
+const SMALL_PIECES: u32 = 16;
+/// Maximum number of small values that are removed at once: their pieces and headers fit one write.
+const BATCH_VALUES: usize = WRITE_ROWS_MAX / (SMALL_PIECES as usize + 1);
 
 /// Position of a sweep: the part, and the id of the value at which the next step begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,19 +136,76 @@ impl WideStore {
         Ok(step)
     }
 
-    /// Removes values that no row names, except those that are being read. Returns their number.
+    /// Removes values that no row names, except those that are being read. Returns their number. Small values are removed
+    /// many at once, large ones as ranges, whose files the storage engine can free as a whole.
     fn remove_unnamed(&self, part: Part, unnamed: &[u64]) -> Result<u64> {
         let mut removed = 0;
+        let mut batch = Vec::new();
         for id in unnamed {
             if !self.large.begin_removal(*id) {
                 continue;
             }
-            let done = self.remove_large(part, *id);
-            self.large.end(*id);
-            done?;
+            let marked = Marked { store: self, id: *id };
             removed += 1;
+            let pieces = self.stored_pieces(part, *id)?;
+            if pieces > SMALL_PIECES {
+                self.remove_large(part, *id)?;
+                continue;
+            }
+            batch.push((marked, pieces));
+            if batch.len() == BATCH_VALUES {
+                self.remove_small(part, &batch)?;
+                batch.clear();
+            }
         }
+        self.remove_small(part, &batch)?;
         Ok(removed)
+    }
+
+    /// Returns the number of stored pieces of a value.
+    fn stored_pieces(&self, part: Part, id: u64) -> Result<u32> {
+        let last = PageLimit {
+            rows_max: 1,
+            bytes_max: 1,
+        };
+        let backend = self.log.backend();
+        let page = backend.scan(partition(part.at), &pieces_of(id), Direction::Descending, last)?;
+        let Some(row) = page.rows.first() else {
+            return Ok(0);
+        };
+        let number = row.key.last_chunk().map(|number| u32::from_be_bytes(*number));
+        // A key that is too short belongs to no piece; the range is removed as a whole.
+        Ok(number.map_or(u32::MAX, |number| number.saturating_add(1)))
+    }
+
+    /// Removes small values in one write.
+    fn remove_small(&self, part: Part, values: &[(Marked<'_>, u32)]) -> Result<()> {
+        let delete = |key| RowChange { key, value: None };
+        let of_value = |(marked, pieces): &(Marked<'_>, u32)| {
+            let id = marked.id;
+            let pieces = (0..*pieces).map(move |piece| piece_key(id, piece));
+            pieces.chain([header_key(id)]).map(delete).collect::<Vec<_>>()
+        };
+        let changes: Vec<RowChange> = values.iter().flat_map(of_value).collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let _writes = self.large.writes.lock();
+        let stamp = self.log.stamps().next()?;
+        let backend = self.log.backend();
+        Ok(backend.write(partition(part.at), &changes, stamp, Durability::Synced)?)
+    }
+}
+
+/// Value that is marked as being removed until it is dropped.
+struct Marked<'s> {
+    store: &'s WideStore,
+    id: u64,
+}
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        self.store.large.end(self.id);
     }
 }
 

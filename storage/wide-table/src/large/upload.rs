@@ -21,8 +21,9 @@ use crate::mutation::ColumnName;
 use crate::state::Part;
 use crate::store::WideStore;
 
-/// Number of pieces that are written at once.
-const BATCH_PIECES: usize = 30;
+/// Number of pieces that are written at once. The embedded engine makes a file of each such write: more pieces mean fewer
+/// files, and more memory per upload.
+const BATCH_PIECES: usize = 15;
 /// Maximum number of pieces of a group of a write.
 const GROUP_PIECES: usize = WRITE_BYTES_MAX / (PIECE_BYTES + 1_024);
 /// Memory that an upload holds at most, in bytes: the pieces of a write, and their copy in the storage engine.

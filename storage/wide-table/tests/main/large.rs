@@ -1,4 +1,6 @@
-//! Large values: uploads, reads, removal and the offline check, compared with a naive model on every backend.
+//! Large values: uploads, reads, removal and the offline check.
+//!
+//! Random uploads, stops, overwrites, flushes, restarts and sweeps are compared with a naive model on every backend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,7 +161,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || "[a-c]".prop_map(|text| encoded(&text));
-    let size = || prop_oneof![1..2_000_usize, 250_000..270_000_usize, 500_000..900_000_usize];
+    let size = || prop_oneof![8 => 1..2_000_usize, 8 => 250_000..270_000_usize, 8 => 500_000..900_000_usize, 1 => 4_100_000..4_600_000_usize];
     let step = prop_oneof![
         6 => (key(), any::<u64>(), size()).prop_map(|(key, seed, size)| Step::Upload(key, seed, size)),
         2 => (key(), any::<u64>(), size()).prop_map(|(key, seed, size)| Step::Stop(key, seed, size)),
