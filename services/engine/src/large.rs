@@ -200,6 +200,26 @@ impl Engine {
         .into())
     }
 
+    /// Returns the content of a large value of a row; `None` if the row was overwritten and the value was removed.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the value cannot be read.
+    pub fn read_large(&self, table: &WideTable, key: &[u8], value: LargeValue) -> Result<Option<Vec<u8>>> {
+        let reader = self.rows.read_large(table.table().points().id(), key, value)?;
+        let Some(reader) = reader else {
+            return Ok(None);
+        };
+        let mut content = Vec::with_capacity(usize::try_from(value.bytes).unwrap_or_default());
+        loop {
+            let piece = reader.at(content.len() as u64)?;
+            if piece.is_empty() {
+                return Ok(Some(content));
+            }
+            content.extend_from_slice(&piece);
+        }
+    }
+
     /// Copies a large value to a row of another table. The upload must be ended after the row was written.
     ///
     /// # Errors

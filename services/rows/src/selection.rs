@@ -3,10 +3,14 @@
 //! A row is appended to a buffer as JSON, column by column, without building a tree of values. Values have the forms
 //! that writes accept.
 
+use std::fmt;
+use std::sync::Arc;
+
 use hashbrown::HashSet;
-use tideline_engine::WideTable;
-use tideline_engine::model::{TimeRange, Timestamp};
-use tideline_engine::rows::{CellValue, Mutation, RowDigest, Version};
+use tideline_engine::large::{LargeKind, LargeValue};
+use tideline_engine::model::{ColumnType, TimeRange, Timestamp};
+use tideline_engine::rows::{COLUMN_BYTES_MAX, CellValue, Mutation, ROW_BYTES_MAX, RowDigest, Version};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
 
@@ -50,8 +54,60 @@ pub struct Selection {
     integers: RowIntegers,
     /// True if rows are returned with their revisions.
     has_revisions: bool,
+    /// Large values that are returned like other values; `None` = none of them.
+    inline: Option<InlineValues>,
     /// Encoding of the selection for page tokens.
     terms: Vec<u8>,
+}
+
+/// Maximum size of a large value that is returned like other values, in bytes.
+pub const INLINE_BYTES_MAX: u64 = COLUMN_BYTES_MAX as u64;
+
+/// Large values that a read returns like other values.
+#[derive(Clone)]
+struct InlineValues {
+    engine: Arc<Engine>,
+    /// Maximum size of such a value, in bytes.
+    bytes_max: u64,
+}
+
+impl fmt::Debug for InlineValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InlineValues").field(&self.bytes_max).finish()
+    }
+}
+
+impl InlineValues {
+    /// Appends the content of a large value in the form of its type. Appends nothing and returns false if the value is too
+    /// large, or if it was overwritten meanwhile. `left` is the number of bytes that the row can still hold.
+    fn write(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        (large, declared): (LargeValue, Option<ColumnType>),
+        left: &mut u64,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if large.bytes > self.bytes_max.min(*left) {
+            return Ok(false);
+        }
+        let Some(content) = self.engine.read_large(table, key, large)? else {
+            return Ok(false);
+        };
+        *left -= large.bytes;
+        let value = match large.kind {
+            LargeKind::Binary => CellValue::Binary(content.into()),
+            LargeKind::Text => {
+                let text = String::from_utf8(content).map_err(|error| RowsError::Damaged {
+                    table: table.table().name().to_string(),
+                    reason: format!("a large text is not UTF-8: {error}"),
+                })?;
+                CellValue::String(text.into())
+            }
+        };
+        value::write_value(&value, declared, RowIntegers::Number, out);
+        Ok(true)
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -130,8 +186,29 @@ impl Selection {
             versions: has_versions.then_some(Versions { count, range }),
             integers,
             has_revisions: false,
+            inline: None,
             terms,
         })
+    }
+
+    /// Returns the selection with large values of up to `bytes_max` bytes in the form of other values. A row returns at most
+    /// [`ROW_BYTES_MAX`] bytes of them; the others stay objects, as in versions.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::OverLimit`] above [`INLINE_BYTES_MAX`].
+    pub fn with_inline(self, engine: &Arc<Engine>, bytes_max: Option<u64>) -> Result<Self> {
+        let inline = match bytes_max {
+            None => None,
+            Some(bytes_max) if bytes_max > INLINE_BYTES_MAX => {
+                return Err(RowsError::over("inline_bytes", INLINE_BYTES_MAX, bytes_max));
+            }
+            Some(bytes_max) => Some(InlineValues {
+                engine: Arc::clone(engine),
+                bytes_max,
+            }),
+        };
+        Ok(Self { inline, ..self })
     }
 
     /// Returns the selection with or without the revisions of rows.
@@ -205,7 +282,7 @@ impl RowEncoder for Selection {
         write_key(table, key, self.integers, out)?;
         let key_text = start..out.len();
         out.extend_from_slice(b",\"columns\":{");
-        let mut is_first = true;
+        let (mut is_first, mut left) = (true, ROW_BYTES_MAX as u64);
         for column in &row.columns {
             // A column has no name if its declaration was removed from the settings.
             let Some(name) = table.name_of(&column.name).filter(|name| self.has(name)) else {
@@ -226,6 +303,12 @@ impl RowEncoder for Selection {
             out.push(b':');
             if self.versions.is_none() {
                 if let CellValue::Large(large) = &newest.value {
+                    let wanted = (*large, table.column(name).1);
+                    if let Some(inline) = &self.inline
+                        && inline.write(table, key, wanted, &mut left, out)?
+                    {
+                        continue;
+                    }
                     let href = href(table.table().name().as_str(), &out[key_text.clone()], name);
                     write_large(large, Some(&href), out);
                     continue;

@@ -105,6 +105,10 @@ struct ReadQuery {
     /// Number of digits after the decimal point, 0 to 38. If it is given, Arrow and Parquet contain decimals as numbers
     /// of up to 38 digits; a value that cannot be represented exactly is an error. Default: decimals are text.
     decimal_scale: Option<u8>,
+    /// Size in bytes, up to 2 MiB, up to which large values are returned like other values of their type; only in JSON and
+    /// NDJSON, without `versions`. A row returns at most 8 MiB of them. Default: large values are objects with their size,
+    /// checksum and address.
+    inline_bytes: Option<u64>,
 }
 
 /// Options of a delete of rows.
@@ -400,7 +404,8 @@ async fn get(
             query.integers.unwrap_or_default(),
             app.engine.now(),
         )?
-        .with_revisions(request.revisions);
+        .with_revisions(request.revisions)
+        .with_inline(&app.engine, query.inline_bytes)?;
         let keys = keys_of(&table, &request)?;
         let pages = ColumnPages::new(&request)?;
         if !is_lines {
@@ -521,7 +526,8 @@ async fn scan(
             query.integers.unwrap_or_default(),
             app.engine.now(),
         )?
-        .with_revisions(request.revisions);
+        .with_revisions(request.revisions)
+        .with_inline(&app.engine, query.inline_bytes)?;
         let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
         if !is_lines {
             put(writer, b"{\"rows\":[")?;

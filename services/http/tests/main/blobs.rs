@@ -1,4 +1,6 @@
 //! Values of any size: round trips, ranges, conditions, forms in rows and tables, uploads that end early, removal.
+//!
+//! The storage of the pieces is tested by `tideline-wide-table`, kills by the suite `large_values`.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -186,6 +188,21 @@ fn a_large_value_is_an_object_in_rows_and_tables() {
         assert_eq!((read.status, read.header("content-type")), (200, kind));
         assert!(read.body == text.as_bytes());
     }
+    let inline = |bytes: u64| {
+        let get = json!({"keys": [{"id": "a b"}]}).to_string();
+        let path = format!("/v1/tables/t/rows/get?inline_bytes={bytes}");
+        server.json("POST", &path, &get)
+    };
+    let whole = inline(100_000).expect(200)["rows"][0]["columns"].clone();
+    assert_eq!(
+        (&whole["text"], &whole["free/column"]),
+        (&json!(text), &json!(text))
+    );
+    assert_eq!(
+        inline(99_999).expect(200)["rows"][0]["columns"]["text"],
+        columns["text"]
+    );
+    assert_eq!(inline(2_097_153).status, 400);
     // Writes of rows do not accept the object.
     let back = json!({"rows": [{"op": "put", "key": {"id": "b"}, "columns": {"text": columns["text"]}}]});
     server
@@ -324,7 +341,7 @@ fn an_upload_that_ends_early_changes_nothing() {
             "the upload ends: {}",
             server.engine.memory()
         );
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::yield_now();
     }
     assert_eq!(row(&server, "t"), before);
 }

@@ -64,6 +64,7 @@ pub(super) async fn scan(
         ("versions", request.versions.is_some()),
         ("version_range", request.version_range.is_some()),
         ("revisions", request.revisions),
+        ("inline_bytes", query.inline_bytes.is_some()),
     ])?;
     if request.limit == Some(0) {
         return Err(Failure::invalid("limit is 0; it must be at least 1"));
@@ -195,6 +196,7 @@ pub(super) async fn get(
         ("column_range", request.column_range.is_some()),
         ("column_limit", request.column_limit.is_some()),
         ("revisions", request.revisions),
+        ("inline_bytes", query.inline_bytes.is_some()),
     ])?;
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
     read(app, format.content_type(), move |app, cancel, writer| {
