@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::Response;
 use ureq::tls::TlsConfig;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, SendBody};
 
 mod profile;
 mod tls;
@@ -42,6 +42,17 @@ pub(crate) struct RowPage {
     pub(crate) rows: u64,
     /// Token of the next page, from the header `Tideline-Next`.
     pub(crate) next: Option<String>,
+}
+
+/// Value of a row, read as a stream.
+pub(crate) struct ValueResponse {
+    /// Checksum of the whole value.
+    pub(crate) checksum: String,
+    /// True if the response has the requested range, and not the whole value.
+    pub(crate) is_partial: bool,
+    /// True if the value is text.
+    pub(crate) is_text: bool,
+    pub(crate) reader: Box<dyn Read>,
 }
 
 /// Response with any status, read as a whole.
@@ -158,6 +169,54 @@ impl Client {
         let request = self.signed(self.agent.put(self.url(path)));
         let request = request.header("content-type", "application/json");
         self.text_of(request.send(body.to_string()))
+    }
+
+    /// Sends PUT with a body from a stream and returns the body of a successful response. `length` is the length of the
+    /// stream, if it is known.
+    pub(crate) fn put_stream(
+        &self,
+        path: &str,
+        content_type: &str,
+        length: Option<u64>,
+        input: &mut dyn Read,
+    ) -> Result<String> {
+        let mut request = self.signed(self.agent.put(self.url(path)));
+        request = request.header("content-type", content_type);
+        if let Some(length) = length {
+            request = request.header("content-length", length.to_string());
+        }
+        let mut input = input;
+        self.text_of(request.send(SendBody::from_reader(&mut input)))
+    }
+
+    /// Requests a value of a row, or a range of it. With `tag`, the range is returned only if the value has this tag;
+    /// otherwise the whole value is.
+    pub(crate) fn get_value(
+        &self,
+        path: &str,
+        range: Option<&str>,
+        tag: Option<&str>,
+    ) -> Result<ValueResponse> {
+        let mut request = self.signed(self.agent.get(self.url(path)));
+        for (name, value) in [("range", range), ("if-range", tag)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let response = request.call().map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
+        }
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
+        Ok(ValueResponse {
+            checksum: header("etag").trim_matches('"').to_owned(),
+            is_partial: response.status().as_u16() == 206,
+            is_text: !header("content-type").starts_with("application/octet-stream"),
+            reader: Box::new(response.into_body().into_with_config().limit(u64::MAX).reader()),
+        })
     }
 
     /// Sends POST with a form and returns the body of a successful response.

@@ -13,6 +13,7 @@
 //! | `why` | `why` |
 //! | `statistics` | `stats`, `load`, `growth` |
 //! | `advice` | `advice` |
+//! | `value` | `put-value`, `get-value` |
 //!
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
@@ -28,6 +29,7 @@ mod search_index;
 mod shape;
 mod statistics;
 mod why;
+mod value;
 
 use std::io::IsTerminal;
 
@@ -117,6 +119,12 @@ Example:
 
 Columns are matched by name. A repeated copy changes nothing, and newer values in the target stay.")]
     Rekey(rekey::RekeyArguments),
+    /// Write a value of any size from a file
+    #[command(after_help = value::PUT_EXAMPLES)]
+    PutValue(value::PutValueArguments),
+    /// Read a value of any size to a file
+    #[command(after_help = value::GET_EXAMPLES)]
+    GetValue(value::GetValueArguments),
     /// List, create and drop secondary indexes
     #[command(subcommand)]
     Index(index::IndexCommand),
@@ -219,6 +227,8 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Export(arguments) => export::run(arguments),
         RowsCommand::Import(arguments) => import::run(arguments),
         RowsCommand::Rekey(arguments) => rekey::run(arguments),
+        RowsCommand::PutValue(arguments) => value::put(arguments),
+        RowsCommand::GetValue(arguments) => value::get(arguments),
         RowsCommand::Index(command) => index::run(command),
         RowsCommand::SearchIndex(command) => search_index::run(command),
     }
