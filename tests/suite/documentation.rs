@@ -75,6 +75,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
         "room,host,ts,temperature\nroom,attic,1700000000,21.5\n",
     )
     .expect("a file");
+    fs::write(files.join("harbour.mp4"), vec![7; 300_000]).expect("a file");
     let mut commands = 0;
     let mut last: Option<Response> = None;
     for block in blocks {

@@ -18,6 +18,7 @@ mod drain;
 mod export_import;
 mod first_boot;
 mod house;
+mod large_values;
 mod memory;
 mod model;
 mod openapi_client;
