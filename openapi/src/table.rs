@@ -4,9 +4,10 @@
 //! the limit.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::{Durability as ModelDurability, TableModel};
+use tideline_model::{Durability as ModelDurability, SearchAnalyzer, TableModel};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -52,6 +53,10 @@ pub struct TableView {
     pub write_future: Option<DurationText>,
     /// Policy for aging points.
     pub policy: Policy,
+    /// Analyzers of text attributes of timelines, by attribute key. Omitted if there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>, required = false)]
+    pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
     /// Key, columns and versions of the rows of a wide table. Omitted for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideView>,
@@ -149,6 +154,13 @@ pub struct TableSettings {
     /// Policy for aging points. Missing members stay unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChanges>,
+    /// Analyzers of text attributes of timelines, by attribute key, at most 64; they replace all existing ones. An analyzer
+    /// states how `text` and `phrase` split the attribute and the searched text into words: `"words"`, `"cjk"`,
+    /// `{"language": "english"}` or `{"ngram": 3}`, as in search indexes over rows. Attributes that are not listed have the
+    /// analyzer `"words"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub attribute_analyzers: Option<BTreeMap<String, SearchAnalyzer>>,
 }
 
 /// Schema of [`TableModel`], with the names that `tideline-model` defines.

@@ -46,6 +46,11 @@ impl SearchedWords {
         Self { analyzer, words }
     }
 
+    /// Returns the analyzer that splits the texts.
+    pub fn analyzer(&self) -> SearchAnalyzer {
+        self.analyzer
+    }
+
     /// Removes from `missing` each word that the text contains; returns true if no word is left.
     pub(crate) fn remove(&self, missing: &mut Vec<&Word>, text: &str) -> bool {
         if self.analyzer != SearchAnalyzer::Words {

@@ -134,7 +134,7 @@ impl SearchIndex {
             Some(token) => Some(token::decode(token, request, terms)?),
             None => None,
         };
-        let matcher = self.compile(&request.condition, seen)?;
+        let matcher = self.compile(catalog, &request.condition, seen)?;
         let hits = self.matching(catalog, &matcher, seen)?;
         let ranking = Ranking::new(&request.sort, matcher.root());
         let collect = Collect::new(request, &ranking, after);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use roaring::RoaringBitmap;
-use tideline_condition::{Condition, Matcher};
-use tideline_model::TableId;
+use tideline_condition::{Condition, Matcher, Subject};
+use tideline_model::{SearchAnalyzer, TableId};
 use tideline_runtime::{MemoryAccount, SupervisedThread, Supervisor};
 use tideline_timeline_catalog::Catalog;
 
@@ -166,17 +166,34 @@ impl SearchIndex {
         condition: &Condition,
         seen: &dyn SeenLookup,
     ) -> Result<RoaringBitmap> {
-        self.matching(catalog, &self.compile(condition, seen)?, seen)
+        self.matching(catalog, &self.compile(catalog, condition, seen)?, seen)
     }
 
-    /// Checks a condition and compiles its patterns. Reserves memory from the account in the options.
+    /// Checks a condition and compiles its patterns. Words on attributes are split by the analyzers of the catalog. Reserves
+    /// memory from the account in the options.
     ///
     /// # Errors
     ///
     /// [`SearchError::Condition`] for an invalid condition, [`SearchError::Memory`] if no memory is left,
     /// [`SearchError::Stopped`] if `seen` stops the search.
-    pub fn compile(&self, condition: &Condition, seen: &dyn SeenLookup) -> Result<Matcher> {
-        Ok(Matcher::compile(condition, &self.memory, &|| seen.is_stopped())?)
+    pub fn compile(
+        &self,
+        catalog: &Catalog,
+        condition: &Condition,
+        seen: &dyn SeenLookup,
+    ) -> Result<Matcher> {
+        let analyzers = Arc::clone(catalog.reader().analyzers());
+        let analyzer_of = |subject: &Subject| match subject {
+            Subject::Attribute(key) => analyzers.get(key).copied().unwrap_or_default(),
+            _ => SearchAnalyzer::Words,
+        };
+        let is_stopped = || seen.is_stopped();
+        Ok(Matcher::compile_analyzed(
+            condition,
+            &analyzer_of,
+            &self.memory,
+            &is_stopped,
+        )?)
     }
 
     /// Searches like [`search`](Self::search), for a compiled condition.

@@ -176,6 +176,7 @@ impl Indexer {
         let of = |(table, attached): (&TableId, &Attached)| {
             let reader = attached.catalog.reader();
             match self.positions.get(table) {
+                Some(position) if position.analyzers != *reader.analyzers() => reader.visible().len().max(1),
                 Some(position) => {
                     let Difference { new, edited, gone } = position.difference(&reader);
                     (new | edited | gone).len()

@@ -23,7 +23,8 @@
 //! index.
 //!
 //! The property of a word is a tag (1) or a text attribute (2). Words are in lower case. A word has a token only if
-//! it is not the whole value: a value that is a single lower-case word is found by the token of the value. Numbers
+//! it is not the whole value: a value that is a single lower-case word is found by the token of the value. An attribute
+//! with an analyzer of its own also has all words of this analyzer, as those of property 3. Numbers
 //! and times are encoded so that their bytes sort like the values. A point is encoded as its number on a
 //! space-filling curve around the globe, followed by its latitude and longitude; neighbours on the globe mostly have
 //! adjacent numbers. Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of
@@ -32,13 +33,16 @@
 //! Names have a length prefix because tags may contain any character, so no separator would be safe. The source has
 //! no token, because the source tags determine it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tantivy::TantivyDocument;
 use tantivy::schema::{BytesOptions, FAST, Field, Schema};
-use tideline_model::GeoPoint;
-use tideline_model::{Ordinal, TableId, Timestamp};
+use tideline_model::{GeoPoint, Ordinal, SearchAnalyzer, TableId, Timestamp};
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
 use tideline_condition::Literal;
+use tideline_condition::analyzer::analyzed;
 use tideline_condition::condition::PATTERN_BYTES_MAX;
 use tideline_condition::geo::cell_of;
 use tideline_condition::text::{is_word, words};
@@ -58,6 +62,7 @@ const HEAD_BYTES: usize = size_of::<TableId>() + 1;
 
 const PROPERTY_TAG: u8 = 1;
 const PROPERTY_ATTRIBUTE: u8 = 2;
+const PROPERTY_ANALYZED: u8 = 3;
 
 const TYPE_TEXT: u8 = 1;
 const TYPE_NUMBER: u8 = 2;
@@ -67,6 +72,9 @@ const TYPE_POINT: u8 = 5;
 
 /// Sign bit of ordered numbers.
 const SIGN: u64 = 1 << 63;
+
+/// Analyzers of attributes by their keys.
+pub(crate) type Analyzers = BTreeMap<String, SearchAnalyzer>;
 
 /// Name of the fast field with the [`document_key`].
 pub(crate) const KEY_FIELD: &str = "key";
@@ -101,6 +109,8 @@ pub(crate) fn ordinal_of(key: u64) -> u32 {
 pub(crate) enum Keyed<'a> {
     Tag(&'a str),
     Attribute(&'a str),
+    /// Attribute whose words are those of its own analyzer.
+    Analyzed(&'a str),
 }
 
 /// Builder of documents that reuses one token buffer.
@@ -108,13 +118,19 @@ pub(crate) enum Keyed<'a> {
 pub(crate) struct Documents {
     fields: Fields,
     table: TableId,
+    analyzers: Arc<Analyzers>,
     token: Token,
 }
 
 impl Documents {
-    pub(crate) fn new(fields: Fields, table: TableId) -> Self {
+    pub(crate) fn new(fields: Fields, table: TableId, analyzers: Arc<Analyzers>) -> Self {
         let token = Token::table(table);
-        Self { fields, table, token }
+        Self {
+            fields,
+            table,
+            analyzers,
+            token,
+        }
     }
 
     /// Returns the document of a timeline.
@@ -145,10 +161,14 @@ impl Documents {
     }
 
     fn add_attribute(&mut self, document: &mut TantivyDocument, key: &str, value: AttributeRef<'_>) {
+        let analyzer = self.analyzers.get(key).copied();
         let mut add = |typed: Typed<'_>| {
             self.add(document, KIND_ATTRIBUTE, |token| token.typed_value_of(key, typed));
             if let Typed::Text(text) = typed {
                 self.add_words(document, Keyed::Attribute(key), text);
+                if let Some(analyzer) = analyzer.filter(|analyzer| *analyzer != SearchAnalyzer::Words) {
+                    self.add_analyzed(document, key, analyzer, text);
+                }
             }
         };
         match value {
@@ -168,6 +188,24 @@ impl Documents {
         }
         for word in words(text).filter(|word| word.len() <= WORD_BYTES_MAX) {
             self.add(document, KIND_WORD, |token| token.word_of(property, &word));
+        }
+    }
+
+    fn add_analyzed(
+        &mut self,
+        document: &mut TantivyDocument,
+        key: &str,
+        analyzer: SearchAnalyzer,
+        text: &str,
+    ) {
+        let mut words = analyzed(analyzer, text);
+        words.retain(|word| word.word.len() <= WORD_BYTES_MAX);
+        words.sort_unstable_by(|one, other| one.word.cmp(&other.word));
+        words.dedup_by(|one, other| one.word == other.word);
+        for word in words {
+            self.add(document, KIND_WORD, |token| {
+                token.word_of(Keyed::Analyzed(key), &word.word);
+            });
         }
     }
 
@@ -313,6 +351,7 @@ impl Token {
         let (kind, key) = match property {
             Keyed::Tag(key) => (PROPERTY_TAG, key),
             Keyed::Attribute(key) => (PROPERTY_ATTRIBUTE, key),
+            Keyed::Analyzed(key) => (PROPERTY_ANALYZED, key),
         };
         self.0.push(kind);
         self.value_of(key, &[word.as_bytes()]);

@@ -2,21 +2,27 @@
 //!
 //! # Stored form
 //!
-//! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
+//! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n, "analyzers": {…}}}}`.
 //!
 //! `indexed` is the set of ordinals with a document, written as the hexadecimal digits of a roaring bitmap in its
 //! portable form. The digits take at most two bits per assigned ordinal. `edits` is a settled edit counter of the
 //! catalog: the documents contain all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and
 //! ordinal over all indexed timelines. It detects that the catalog lost timelines in a power failure, because its
-//! journal was not synced, and then reused their ordinals. An index with another format is rebuilt from the catalog.
+//! journal was not synced, and then reused their ordinals. `analyzers` holds the analyzers of attributes that the documents
+//! were built with; it is omitted if there are none. An index with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use tideline_model::{Ordinal, TableId, TimelineId};
+use tideline_condition::text::TextTest;
+use tideline_condition::{Node, Subject};
+use tideline_model::{Ordinal, SearchAnalyzer, TableId, TimelineId};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::mapping::Analyzers;
 
 /// Format version. Increased when documents of the same schema change their meaning, or when the stored form of
 /// positions changes.
@@ -33,6 +39,8 @@ pub(crate) struct Position {
     pub(crate) edits_settled: u64,
     /// Ordinals in `indexed` whose document is outdated although no edit is recorded. Recomputed at each start.
     pub(crate) outdated: RoaringBitmap,
+    /// Analyzers of attributes that all documents were built with.
+    pub(crate) analyzers: Arc<Analyzers>,
     fingerprint: u64,
 }
 
@@ -40,6 +48,29 @@ pub(crate) struct Position {
 pub(crate) type Positions = BTreeMap<TableId, Position>;
 
 impl Position {
+    /// Creates the position of a table without documents. Its documents are built with these analyzers.
+    pub(crate) fn new(analyzers: Arc<Analyzers>) -> Self {
+        Self {
+            analyzers,
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if the documents hold the words that a condition tests. They do not if the analyzer of an attribute was
+    /// changed after they were built.
+    pub(crate) fn serves(&self, root: &Node) -> bool {
+        match root {
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| self.serves(node)),
+            Node::Not(node) => self.serves(node),
+            Node::Text(Subject::Attribute(key), TextTest::Words(query) | TextTest::Phrase(query)) => {
+                let analyzer = query.analyzer();
+                let is_held = || self.analyzers.get(key) == Some(&analyzer);
+                analyzer == SearchAnalyzer::Words || is_held()
+            }
+            _ => true,
+        }
+    }
+
     /// Records that a timeline has a document.
     pub(crate) fn add(&mut self, ordinal: Ordinal, id: TimelineId) {
         if self.indexed.insert(ordinal.0) {
@@ -114,6 +145,8 @@ struct TablePayload {
     indexed: String,
     edits: u64,
     fingerprint: u64,
+    #[serde(default, skip_serializing_if = "Analyzers::is_empty")]
+    analyzers: Analyzers,
 }
 
 /// Encodes the payload of a commit.
@@ -122,6 +155,7 @@ pub(crate) fn encode(positions: &Positions) -> String {
         indexed: to_hex(&position.indexed),
         edits: position.edits_settled,
         fingerprint: position.fingerprint,
+        analyzers: Analyzers::clone(&position.analyzers),
     };
     let tables = positions.iter().map(|(id, position)| (id.0, table(position)));
     let payload = Payload {
@@ -144,6 +178,7 @@ pub(crate) fn decode(payload: &str) -> Option<Positions> {
             edits: table.edits,
             edits_settled: table.edits,
             outdated: RoaringBitmap::new(),
+            analyzers: Arc::new(table.analyzers),
             fingerprint: table.fingerprint,
         };
         Some((TableId(id), position))
@@ -192,6 +227,7 @@ mod tests {
     #[test]
     fn positions_read_back() {
         let mut position = sample();
+        position.analyzers = Arc::new(Analyzers::from([("title".to_owned(), SearchAnalyzer::Ngram(3))]));
         let text = encode(&Positions::from([(TableId(3), position.clone())]));
         assert!(text.len() < 300, "holes are rare: {text}");
         position.edits = 7;

@@ -1,15 +1,13 @@
 //! Relevance score of a timeline for the words of a condition.
 
-use std::borrow::Cow;
-
-use tideline_condition::text::{TextTest, Word, words};
+use tideline_condition::text::{SearchedWords, TextTest};
 use tideline_condition::{Node, Subject};
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
 use crate::record::{Property, texts_of};
 
 /// Words of a condition, each list with the subject that it applies to.
-pub(crate) struct QueryWords<'a>(Vec<(&'a Subject, &'a [Word])>);
+pub(crate) struct QueryWords<'a>(Vec<(&'a Subject, &'a SearchedWords)>);
 
 impl<'a> QueryWords<'a> {
     /// Collects the words of all word and phrase tests that are not below a `Not`.
@@ -17,7 +15,7 @@ impl<'a> QueryWords<'a> {
         let mut query = Vec::new();
         each_text(root, &mut |subject, test| {
             if let TextTest::Words(words) | TextTest::Phrase(words) = test {
-                query.push((subject, &**words));
+                query.push((subject, words));
             }
         });
         Self(query)
@@ -32,13 +30,13 @@ impl<'a> QueryWords<'a> {
     }
 }
 
-fn score(subject: &Subject, query: &[Word], entry: &Entry<'_>) -> f64 {
+fn score(subject: &Subject, query: &SearchedWords, entry: &Entry<'_>) -> f64 {
     let mut best = vec![0.0f64; query.len()];
     for (_, text) in texts(subject, entry) {
-        let found: Vec<Cow<'_, str>> = words(text).collect();
+        let found = query.split(text);
         let brief = 0.5 + 0.5 / found.len().max(1) as f64;
         for (word, best) in query.iter().zip(&mut best) {
-            let edits = found.iter().filter_map(|found| word.edits(found)).min();
+            let edits = found.iter().filter_map(|found| word.edits(&found.word)).min();
             if let Some(edits) = edits {
                 *best = best.max(brief / (1.0 + f64::from(edits)));
             }

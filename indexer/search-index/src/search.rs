@@ -54,6 +54,7 @@ pub(crate) fn search(
         return (verify(catalog, matcher, seen, &candidates), None);
     }
     let position = snapshot.and_then(|snapshot| snapshot.positions.get(&catalog.table()));
+    let position = position.filter(|position| position.serves(matcher.root()));
     let (Some(snapshot), Some(position)) = (snapshot, position) else {
         let every = catalog.reader().visible().clone();
         return (verify(catalog, matcher, seen, &every), None);

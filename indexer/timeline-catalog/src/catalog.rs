@@ -3,11 +3,12 @@
 //! This module implements registration, announcement, adoption from the journal, and removal. Attributes, rows and
 //! lookups are in other modules.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use tideline_key_codec::timeline_id;
-use tideline_model::{Identity, Ordinal, TableId, TimelineId};
+use tideline_model::{Identity, Ordinal, SearchAnalyzer, TableId, TimelineId};
 
 use crate::change::UnflushedBytes;
 use crate::metadata::MetadataOfMetrics;
@@ -155,6 +156,12 @@ impl Catalog {
         }
         state.source_tags = source_tags;
         Ok(())
+    }
+
+    /// Replaces the analyzers of text attributes, by attribute key. Later searches use them; the index of a search must be
+    /// notified, because it holds the words of the previous analyzers.
+    pub fn set_analyzers(&self, analyzers: BTreeMap<String, SearchAnalyzer>) {
+        self.state.write().analyzers = Arc::new(analyzers);
     }
 
     /// Finds or adds a timeline, and caches `raw_key` for [`CatalogReader::by_key`].

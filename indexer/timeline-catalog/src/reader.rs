@@ -3,9 +3,12 @@
 //! A [`CatalogReader`] holds the read lock of the catalog for a batch of lookups, so that the hot path of a write
 //! locks once per batch. An [`Entry`] gives access to one visible timeline.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
-use tideline_model::{Ordinal, TimelineId};
+use tideline_model::{Ordinal, SearchAnalyzer, TimelineId};
 
 use crate::attributes::Attributes;
 use crate::names::{self, CountedName, NameRef, NameSelection};
@@ -96,6 +99,11 @@ impl CatalogReader<'_> {
     /// Returns the tag keys that identify the machine; the first one present applies.
     pub fn source_tags(&self) -> &[String] {
         &self.state.source_tags
+    }
+
+    /// Returns the analyzers of text attributes, by attribute key.
+    pub fn analyzers(&self) -> &Arc<BTreeMap<String, SearchAnalyzer>> {
+        &self.state.analyzers
     }
 
     /// Returns the entry of a visible timeline.

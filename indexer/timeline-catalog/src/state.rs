@@ -4,11 +4,13 @@
 //! number of its shape and one symbol per tag. A timeline with ten tags takes 16 bytes for its id, 40 for its symbols
 //! and 12 for its slot (shape, offset and stage), plus its share of the hash tables.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use roaring::RoaringBitmap;
-use tideline_model::{Ordinal, TimelineId};
+use tideline_model::{Ordinal, SearchAnalyzer, TimelineId};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::attributes::{AttributeType, Attributes};
@@ -25,6 +27,7 @@ use crate::{CatalogError, Result};
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) source_tags: Vec<String>,
+    pub(crate) analyzers: Arc<BTreeMap<String, SearchAnalyzer>>,
     pub(crate) symbols: SymbolTable,
     shapes: Vec<Shape>,
     shape_numbers: HashTable<u32>,
@@ -85,6 +88,7 @@ impl State {
     pub(crate) fn new(source_tags: Vec<String>, raw_key_bytes_max: usize) -> Self {
         Self {
             source_tags,
+            analyzers: Arc::default(),
             symbols: SymbolTable::new(),
             shapes: Vec::new(),
             shape_numbers: HashTable::new(),

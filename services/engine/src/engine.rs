@@ -220,6 +220,7 @@ impl Engine {
             check_served(table.name(), table.spec().model)?;
             let options = catalog_options(&settings, &catalogs, table.spec().source_tags.clone());
             let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
+            catalog.set_analyzers(table.spec().attribute_analyzers.clone());
             catalogs.get_or_insert(table.id(), || catalog);
         }
         let mut replay = CatalogReplay(Arc::clone(&catalogs));
@@ -445,7 +446,9 @@ impl Engine {
             is_new = true;
             let source_tags = table.spec().source_tags.clone();
             let options = catalog_options(&self.settings, &self.catalogs, source_tags);
-            Catalog::new(table.id(), options)
+            let catalog = Catalog::new(table.id(), options);
+            catalog.set_analyzers(table.spec().attribute_analyzers.clone());
+            catalog
         });
         if is_new {
             self.index.attach(Arc::clone(&table_state.catalog));

@@ -148,7 +148,8 @@ impl Engine {
     ///
     /// Returns a search error if the condition is invalid, exceeds a limit or `stop` returned true.
     pub fn compile(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<Matcher> {
-        Ok(self.index.compile(condition, &self.seen_lookup(table, stop))?)
+        let lookup = self.seen_lookup(table, stop);
+        Ok(self.index.compile(&table.catalog, condition, &lookup)?)
     }
 
     /// Returns the visible timeline with an id.

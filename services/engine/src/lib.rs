@@ -76,6 +76,7 @@
 
 mod activity;
 pub mod attach;
+mod attribute_analyzers;
 pub mod attributes;
 mod bounds;
 pub mod cardinality;

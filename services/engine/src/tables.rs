@@ -13,6 +13,7 @@ use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
 use tideline_timeline_catalog::{Catalog, SavedSearches};
 
 use crate::activity::Activity;
+use crate::attribute_analyzers::check_attribute_analyzers;
 use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -132,6 +133,7 @@ impl Engine {
         check_served(&name, spec.model)?;
         self.check_rows(&name, &mut spec, None)?;
         check_policy(&spec.policy)?;
+        check_attribute_analyzers(&spec)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
         let (limit, count) = (self.settings.tables.tables_max, self.store.tables().len());
@@ -166,6 +168,7 @@ impl Engine {
         }
         self.check_rows(table.name(), &mut spec, table.spec().wide.as_deref())?;
         check_policy(&spec.policy)?;
+        check_attribute_analyzers(&spec)?;
         self.check_archive(Some(&table.spec().policy), &spec.policy)?;
         if table.spec().source_tags != spec.source_tags {
             table.catalog.set_source_tags(spec.source_tags.clone())?;
@@ -176,6 +179,11 @@ impl Engine {
         if is_other_archive {
             // The parts that are still due are closed again when they are archived.
             self.rows.open_closed_parts(altered.points().id())?;
+        }
+        let analyzers = &altered.spec().attribute_analyzers;
+        if **altered.catalog.reader().analyzers() != *analyzers {
+            altered.catalog.set_analyzers(analyzers.clone());
+            self.index.notify();
         }
         Ok(altered)
     }

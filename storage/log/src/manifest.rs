@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest as StoredManifest, ManifestChange, ManifestKind, ManifestRow};
 use tideline_key_codec::table_name;
-use tideline_model::{PartsSpec, SequenceNumber, TableId, TableName, TableSpec};
+use tideline_model::{PartsSpec, SequenceNumber, TableId, TableName, TableSpec, TtlScope, WideSpec};
 
 use crate::error::{LogError, Result};
 
@@ -190,7 +190,7 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`] and [`FORMAT_LARGE`]. This build reads formats 1 to 11.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`] and [`FORMAT_ANALYZERS`]. This build reads formats 1 to 12.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -215,6 +215,9 @@ pub const FORMAT_PART_AGES: u8 = 10;
 /// Format number of the row of a wide table with large values. A build of format 10 would not find their pieces, and would
 /// free them.
 pub const FORMAT_LARGE: u8 = 11;
+/// Format number of the row of a table with analyzers of attributes, or with search indexes over rows whose cells expire
+/// one by one. A build of format 11 would find other timelines, and rows by expired values.
+pub const FORMAT_ANALYZERS: u8 = 12;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -290,7 +293,10 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 /// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
+    let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        _ if !table.spec.attribute_analyzers.is_empty() => FORMAT_ANALYZERS,
+        Some(wide) if !wide.search_indexes.is_empty() && cells_expire(wide) => FORMAT_ANALYZERS,
         Some(wide) if wide.large_values.is_some() => FORMAT_LARGE,
         Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::has_ages) => FORMAT_PART_AGES,
         Some(wide) if wide.parts.is_some() => FORMAT_PARTS,
@@ -337,7 +343,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_LARGE).contains(&version.format) {
+    if !(1..=FORMAT_ANALYZERS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -2,12 +2,13 @@
 //!
 //! Settings are stored in serialized form, so a new field needs a default for settings that were stored without it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::NANOS_PER_DAY;
-use crate::wide::WideSpec;
+use crate::wide::{SearchAnalyzer, WideSpec};
 
 /// Table name: `[a-z0-9_-]{1,64}`, so that it is safe in paths, object keys and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -266,6 +267,10 @@ pub struct TableSpec {
     /// Life cycle of the points.
     #[serde(default)]
     pub policy: Policy,
+    /// Analyzers of text attributes of timelines, by attribute key. Attributes that are not listed have the analyzer
+    /// [`SearchAnalyzer::Words`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
     /// Key, columns and versions of a wide table; `None` for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<Box<WideSpec>>,
@@ -281,6 +286,7 @@ impl Default for TableSpec {
             write_past: None,
             write_future: Some(365 * NANOS_PER_DAY),
             policy: Policy::default(),
+            attribute_analyzers: BTreeMap::new(),
             wide: None,
         }
     }

@@ -14,7 +14,7 @@ use tideline_timeline_catalog::{Catalog, CatalogReader, Entry};
 
 use super::Indexer;
 use super::writer::{self, OpenIndex};
-use crate::mapping::{Documents, Token, document_key};
+use crate::mapping::{Analyzers, Documents, Token, document_key};
 use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
 use crate::segment::with_attributes;
@@ -33,6 +33,8 @@ struct Share {
     gone: Vec<Ordinal>,
     edits: u64,
     edits_settled: u64,
+    /// Analyzers of the first documents of the table.
+    analyzers: Arc<Analyzers>,
 }
 
 impl Indexer {
@@ -98,6 +100,12 @@ impl Indexer {
             self.removed.extend(others);
         }
         for (table, attached) in &mut self.attached {
+            let position = self.positions.get(table);
+            if position.is_some_and(|position| position.analyzers != *attached.catalog.reader().analyzers()) {
+                tracing::info!(%table, "reindexing the timelines of a table with other analyzers");
+                self.removed.insert(*table);
+                continue;
+            }
             if attached.verified {
                 continue;
             }
@@ -157,6 +165,7 @@ impl Indexer {
                     gone,
                     edits: reader.edit_counter(),
                     edits_settled: reader.settled_edits(),
+                    analyzers: Arc::clone(reader.analyzers()),
                 });
             }
         }
@@ -179,8 +188,9 @@ impl Indexer {
         let mut positions = self.positions.clone();
         for share in shares {
             let table = share.catalog.table();
-            let position = positions.entry(table).or_default();
-            let mut made = Documents::new(fields, table);
+            let position = positions.entry(table);
+            let position = position.or_insert_with(|| Position::new(Arc::clone(&share.analyzers)));
+            let mut made = Documents::new(fields, table, Arc::clone(&position.analyzers));
             for ordinals in [&share.gone, &share.edited, &share.new] {
                 for group in ordinals.chunks(GROUP_DOCUMENTS) {
                     let reader = share.catalog.reader();

@@ -21,8 +21,10 @@ const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 struct Prefixes {
     /// Prefix of the terms of words that are not the whole value.
     words: Token,
-    /// Prefix of the terms of values. A value that is a single lower-case word has no other term.
+    /// Prefix of the terms of values.
     values: Token,
+    /// True if a value that is a single lower-case word has no other term.
+    are_values_words: bool,
 }
 
 impl SegmentView<'_> {
@@ -34,6 +36,14 @@ impl SegmentView<'_> {
         test: &TextTest,
         bound: Bound,
     ) -> tantivy::Result<Bounded> {
+        let property = match (property, test) {
+            (Keyed::Attribute(key), TextTest::Words(query) | TextTest::Phrase(query))
+                if query.analyzer() != SearchAnalyzer::Words =>
+            {
+                Keyed::Analyzed(key)
+            }
+            _ => property,
+        };
         let prefixes = self.prefixes_of(property);
         match test {
             TextTest::Words(query) => {
@@ -87,18 +97,28 @@ impl SegmentView<'_> {
 
     /// Estimates the number of documents that contain all given words: the frequency of the rarest exact word. If there
     /// is no estimate, returns one more than the number of documents.
-    pub(super) fn documents_with_estimate(&self, subject: &Subject, query: &[Word]) -> tantivy::Result<u64> {
+    pub(super) fn documents_with_estimate(
+        &self,
+        subject: &Subject,
+        query: &SearchedWords,
+    ) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         let prefixes = match subject {
             Subject::Tag(key) => self.prefixes_of(Keyed::Tag(key)),
+            Subject::Attribute(key) if query.analyzer() != SearchAnalyzer::Words => {
+                self.prefixes_of(Keyed::Analyzed(key))
+            }
             Subject::Attribute(key) => self.prefixes_of(Keyed::Attribute(key)),
             _ => return Ok(every + 1),
         };
         let mut rarest = every + 1;
-        for word in query {
+        for word in query.iter() {
             if let Word::Same(word) = word {
                 let in_texts = self.frequency(&with_value(prefixes.words.clone(), word))?;
-                let alone = self.frequency(&with_value(prefixes.values.clone(), word))?;
+                let alone = match prefixes.are_values_words {
+                    true => self.frequency(&with_value(prefixes.values.clone(), word))?,
+                    false => 0,
+                };
                 rarest = rarest.min(in_texts + alone);
             }
         }
@@ -110,8 +130,9 @@ impl SegmentView<'_> {
             words: Token::words(self.table, property),
             values: match property {
                 Keyed::Tag(key) => Token::tag_values(self.table, key),
-                Keyed::Attribute(key) => Token::attribute_texts(self.table, key),
+                Keyed::Attribute(key) | Keyed::Analyzed(key) => Token::attribute_texts(self.table, key),
             },
+            are_values_words: !matches!(property, Keyed::Analyzed(_)),
         }
     }
 
@@ -148,13 +169,16 @@ impl SegmentView<'_> {
     fn documents_with(&self, prefixes: &Prefixes, word: &Word) -> tantivy::Result<RoaringBitmap> {
         match word {
             Word::Same(word) => {
-                let alone = is_word(word).then(|| with_value(prefixes.values.clone(), word));
+                let is_alone = prefixes.are_values_words && is_word(word);
+                let alone = is_alone.then(|| with_value(prefixes.values.clone(), word));
                 let in_texts = with_value(prefixes.words.clone(), word);
                 self.terms(alone.into_iter().chain([in_texts]))
             }
             Word::Close(close) => {
                 let mut infos = self.terms.close(&prefixes.words.0, close, |_| true)?;
-                infos.append(&mut self.terms.close(&prefixes.values.0, close, is_word)?);
+                if prefixes.are_values_words {
+                    infos.append(&mut self.terms.close(&prefixes.values.0, close, is_word)?);
+                }
                 self.terms.documents(&infos)
             }
         }

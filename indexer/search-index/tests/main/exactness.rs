@@ -12,7 +12,7 @@ use tideline_condition::operators::{
     Within, Words,
 };
 use tideline_condition::{Condition, Literal, Subject, Test};
-use tideline_model::{Ordinal, TableId, TimeRange, TimelineId, Timestamp};
+use tideline_model::{Ordinal, SearchAnalyzer, SearchLanguage, TableId, TimeRange, TimelineId, Timestamp};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, literal};
@@ -58,6 +58,14 @@ const WORDS: [&str; 10] = [
     "web", "1 web", "WEB 1", "wbe 1", "über", "uber web", "b c", "10", "cpu web", "disk io",
 ];
 
+const ANALYZERS: [Option<SearchAnalyzer>; 5] = [
+    None,
+    Some(SearchAnalyzer::Ngram(2)),
+    Some(SearchAnalyzer::Ngram(3)),
+    Some(SearchAnalyzer::Cjk),
+    Some(SearchAnalyzer::Language(SearchLanguage::English)),
+];
+
 #[derive(Debug, Clone)]
 enum Step {
     Add(
@@ -67,6 +75,7 @@ enum Step {
     ),
     Edit(usize, &'static str, Option<AttributeValue>),
     Remove(usize),
+    Analyze(&'static str, Option<SearchAnalyzer>),
     Flush,
     ReopenIndex,
     Restart,
@@ -229,6 +238,8 @@ fn step() -> impl Strategy<Value = Step> {
         20 => (any::<usize>(), edit(), any::<u8>())
             .prop_map(|(which, (key, value), keep)| Step::Edit(which, key, (keep > 40).then_some(value))),
         8 => any::<usize>().prop_map(Step::Remove),
+        2 => (select(vec!["owner", "labels"]), select(ANALYZERS.to_vec()))
+            .prop_map(|(key, analyzer)| Step::Analyze(key, analyzer)),
         2 => Just(Step::Flush),
         1 => Just(Step::ReopenIndex),
         1 => Just(Step::Restart),
@@ -257,6 +268,7 @@ proptest! {
                     database.remove(Ordinal(ordinals[which % ordinals.len()]));
                 }
                 Step::Edit(..) | Step::Remove(_) => {}
+                Step::Analyze(key, analyzer) => database.analyze(key, analyzer),
                 Step::Flush => database.flush(),
                 Step::ReopenIndex => database.reopen_index(),
                 Step::Restart => database.restart(),

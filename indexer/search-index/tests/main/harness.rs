@@ -13,12 +13,13 @@ use roaring::RoaringBitmap;
 use tempfile::TempDir;
 use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::analyzer::analyzed;
 use tideline_condition::geo::Area;
 use tideline_condition::operators::{
     Equals, Exists, Fuzzy, In, NotEquals, Phrase, Prefix, Regex, Suffix, Wildcard, Words,
 };
 use tideline_condition::{Condition, Literal, Subject, Test};
-use tideline_model::{Identity, Ordinal, TableId, TimelineId, Timestamp};
+use tideline_model::{Identity, Ordinal, SearchAnalyzer, TableId, TimelineId, Timestamp};
 use tideline_search_index::{IndexOptions, SearchIndex, Seen, SeenLookup};
 use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogError, CatalogOptions};
 
@@ -38,7 +39,11 @@ pub(crate) struct Modelled {
 
 /// All visible timelines by ordinal.
 #[derive(Debug, Default)]
-pub(crate) struct Model(pub(crate) BTreeMap<u32, Modelled>);
+pub(crate) struct Model(
+    pub(crate) BTreeMap<u32, Modelled>,
+    /// Analyzers of attributes.
+    pub(crate) BTreeMap<String, SearchAnalyzer>,
+);
 
 impl SeenLookup for Model {
     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>> {
@@ -172,6 +177,15 @@ impl Database {
             .expect("memory does not fail");
     }
 
+    /// Sets or removes the analyzer of an attribute, as a change of the settings of the table does.
+    pub(crate) fn analyze(&mut self, key: &str, analyzer: Option<SearchAnalyzer>) {
+        match analyzer {
+            Some(analyzer) => self.model.1.insert(key.to_owned(), analyzer),
+            None => self.model.1.remove(key),
+        };
+        self.catalog.set_analyzers(self.model.1.clone());
+    }
+
     pub(crate) fn flush(&self) {
         self.index.flush().expect("a sound disk");
         let status = self.index.status();
@@ -207,6 +221,7 @@ impl Database {
         self.backend = MemoryBackend::open(&self.disk);
         let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
         self.catalog = Arc::new(loaded.expect("sound rows"));
+        self.catalog.set_analyzers(self.model.1.clone());
         self.reopen_index();
     }
 
@@ -215,6 +230,7 @@ impl Database {
         self.backend = MemoryBackend::open(&self.disk);
         let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
         self.catalog = Arc::new(loaded.expect("sound rows"));
+        self.catalog.set_analyzers(self.model.1.clone());
         let reader = self.catalog.reader();
         self.model
             .0
@@ -225,10 +241,12 @@ impl Database {
 
     /// Returns the result of a search. Asserts that the result is equal to the result of the model.
     pub(crate) fn check(&self, condition: &Condition) -> RoaringBitmap {
-        let found = self
-            .index
-            .search(&self.catalog, condition, &self.model)
-            .expect("a valid condition");
+        let found = self.index.search(&self.catalog, condition, &self.model);
+        if self.model.lacks_words(condition) {
+            assert!(found.is_err(), "{condition:?} searches for no word");
+            return RoaringBitmap::new();
+        }
+        let found = found.expect("a valid condition");
         let expected: RoaringBitmap = self.model.matching(condition).into_iter().collect();
         assert_eq!(
             found.iter().collect::<Vec<_>>(),
@@ -248,8 +266,28 @@ fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
 impl Model {
     /// Returns the ordinals of the timelines that match a condition.
     pub(crate) fn matching(&self, condition: &Condition) -> Vec<u32> {
-        let matching = self.0.iter().filter(|(_, timeline)| timeline.matches(condition));
+        let matching = self
+            .0
+            .iter()
+            .filter(|(_, timeline)| timeline.matches(condition, &self.1));
         matching.map(|(ordinal, _)| *ordinal).collect()
+    }
+
+    /// Returns true if the analyzer of an attribute splits a searched text into no words, so that the search is refused.
+    fn lacks_words(&self, condition: &Condition) -> bool {
+        match condition {
+            Condition::And(conditions) | Condition::Or(conditions) => {
+                conditions.iter().any(|condition| self.lacks_words(condition))
+            }
+            Condition::Not(condition) => self.lacks_words(condition),
+            Condition::Leaf { subject, test } => match test {
+                Test::Words(Words { text, .. }) | Test::Phrase(Phrase { text, .. }) => {
+                    split(analyzer_of(&self.1, subject), text).is_empty()
+                }
+                _ => false,
+            },
+            Condition::All | Condition::Saved(_) => false,
+        }
     }
 }
 
@@ -258,18 +296,19 @@ impl Modelled {
         SOURCE_TAGS.iter().find_map(|key| self.tags.get(*key))
     }
 
-    fn matches(&self, condition: &Condition) -> bool {
+    fn matches(&self, condition: &Condition, analyzers: &BTreeMap<String, SearchAnalyzer>) -> bool {
+        let matches = |condition: &Condition| self.matches(condition, analyzers);
         match condition {
             Condition::All => true,
-            Condition::And(conditions) => conditions.iter().all(|condition| self.matches(condition)),
-            Condition::Or(conditions) => conditions.iter().any(|condition| self.matches(condition)),
-            Condition::Not(condition) => !self.matches(condition),
+            Condition::And(conditions) => conditions.iter().all(matches),
+            Condition::Or(conditions) => conditions.iter().any(matches),
+            Condition::Not(condition) => !matches(condition),
             Condition::Saved(name) => panic!("{name} was not expanded"),
-            Condition::Leaf { subject, test } => self.passes(subject, test),
+            Condition::Leaf { subject, test } => self.passes(subject, test, analyzer_of(analyzers, subject)),
         }
     }
 
-    fn passes(&self, subject: &Subject, test: &Test) -> bool {
+    fn passes(&self, subject: &Subject, test: &Test, analyzer: SearchAnalyzer) -> bool {
         let text = |text: &str| Some(AttributeValue::Text(text.to_owned()));
         let value = match subject {
             Subject::Any => return self.says(test),
@@ -291,10 +330,14 @@ impl Modelled {
             }
             Subject::Field(_) | Subject::Column(_) => None,
         };
+        if let Test::Words(_) | Test::Phrase(_) = test {
+            return match value {
+                Some(AttributeValue::Text(text)) => says(&text, test, analyzer),
+                Some(AttributeValue::Texts(texts)) => say(&texts, test, analyzer),
+                _ => false,
+            };
+        }
         let value = match value {
-            Some(AttributeValue::Texts(texts)) if matches!(test, Test::Words(_) | Test::Phrase(_)) => {
-                return say(&texts, test);
-            }
             Some(AttributeValue::Texts(texts)) => {
                 let values = texts.into_iter().map(AttributeValue::Text);
                 return any_passes(subject, values, test);
@@ -331,23 +374,58 @@ impl Modelled {
     }
 
     fn says(&self, test: &Test) -> bool {
-        say(&self.texts(), test)
+        say(&self.texts(), test, SearchAnalyzer::Words)
+    }
+}
+
+fn analyzer_of(analyzers: &BTreeMap<String, SearchAnalyzer>, subject: &Subject) -> SearchAnalyzer {
+    match subject {
+        Subject::Attribute(key) => analyzers.get(key).copied().unwrap_or_default(),
+        _ => SearchAnalyzer::Words,
+    }
+}
+
+/// Splits a text into the words of an analyzer.
+fn split(analyzer: SearchAnalyzer, text: &str) -> Vec<String> {
+    match analyzer {
+        SearchAnalyzer::Words => words(text),
+        analyzer => {
+            let words = analyzed(analyzer, text).into_iter();
+            words.map(|word| word.word.into_owned()).collect()
+        }
     }
 }
 
 /// Returns true if the texts together contain all words, or one of them contains the phrase.
-fn say(texts: &[String], test: &Test) -> bool {
-    let one_says = |test: &Test| {
-        let mut texts = texts.iter().map(|text| AttributeValue::Text(text.clone()));
-        texts.any(|text| passes(&Subject::Measurement, true, &text, test))
-    };
+fn say(texts: &[String], test: &Test, analyzer: SearchAnalyzer) -> bool {
     match test {
-        Test::Words(Words { text, distance }) => words(text).into_iter().all(|text| {
-            let distance = *distance;
-            one_says(&Words { text, distance }.into())
-        }),
-        phrase => one_says(phrase),
+        Test::Words(Words { text, distance }) => {
+            let found: Vec<String> = texts.iter().flat_map(|text| split(analyzer, text)).collect();
+            let asked = split(analyzer, text);
+            let mut asked = asked.iter();
+            asked.all(|asked| {
+                found
+                    .iter()
+                    .any(|found| edits(asked, found) <= (*distance).into())
+            })
+        }
+        phrase => texts.iter().any(|text| says(text, phrase, analyzer)),
     }
+}
+
+/// Returns true if a text contains all words, or the phrase.
+fn says(text: &str, test: &Test, analyzer: SearchAnalyzer) -> bool {
+    let Test::Phrase(Phrase {
+        text: asked,
+        distance,
+    }) = test
+    else {
+        return say(&[text.to_owned()], test, analyzer);
+    };
+    let (asked, found) = (split(analyzer, asked), split(analyzer, text));
+    let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
+    let mut places = found.windows(asked.len());
+    places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
 }
 
 /// Returns true if one value of a list passes. `NotEquals` passes if no value is equal.
@@ -374,25 +452,7 @@ fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test)
             text: close,
             distance,
         }) => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
-        Test::Words(Words {
-            text: asked,
-            distance,
-        })
-        | Test::Phrase(Phrase {
-            text: asked,
-            distance,
-        }) => as_text.is_some_and(|text| {
-            let (asked, found) = (words(asked), words(text));
-            let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
-            if matches!(test, Test::Phrase(_)) {
-                let mut places = found.windows(asked.len());
-                places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
-            } else {
-                asked
-                    .iter()
-                    .all(|asked| found.iter().any(|found| is(asked, found)))
-            }
-        }),
+        Test::Words(_) | Test::Phrase(_) => panic!("tests of words need an analyzer"),
         Test::Compare(compare) => {
             let number = match value {
                 AttributeValue::Number(number) => Some(*number),

@@ -3,11 +3,12 @@
 //! They also cover rejected lines, time bounds, idempotency keys, attributes, metric metadata, and the creation and
 //! removal of tables.
 
-use tideline_condition::Condition;
+use tideline_condition::operators::Words;
+use tideline_condition::{Condition, Subject};
 use tideline_engine::catalog::{MetricKind, MetricMetadata};
 use tideline_engine::find::NEVER;
 use tideline_engine::{ErrorKind, IdempotentRequest, WriteOptions, WriteOutcome};
-use tideline_model::{PointBatch, TableName, TableSpec, Value};
+use tideline_model::{PointBatch, SearchAnalyzer, SearchLanguage, TableName, TableSpec, Value};
 use tideline_search_index::FindRequest;
 
 use crate::support::{Fixture, decode, found, hosts, instants, owned, set_owner, write, write_once};
@@ -49,6 +50,63 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
         .latest(table.points(), found.id, &fields)
         .expect("latest");
     assert_eq!(latest[0].value, Value::Float(2.0));
+}
+
+#[test]
+fn analyzers_of_attributes_take_effect_at_once_and_survive_a_restart() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    write(&engine, &table, "cpu,host=a usage=1 7\ncpu,host=b usage=2 8\n");
+    for (host, title) in [("a", "connected houses"), ("b", "a house")] {
+        let timeline = found(&engine, &table, Condition::tag("host", host));
+        set_owner(&engine, &table, timeline[host].id, title);
+    }
+    let word = |text: &str| {
+        let text = text.to_owned();
+        Condition::leaf(
+            Subject::Attribute("owner".to_owned()),
+            Words { text, distance: 0 },
+        )
+    };
+    let analyzed = |key: &str, analyzer| TableSpec {
+        attribute_analyzers: [(key.to_owned(), analyzer)].into(),
+        ..TableSpec::default()
+    };
+    assert_eq!(hosts(&engine, &table, word("house")), ["b"]);
+    let english = SearchAnalyzer::Language(SearchLanguage::English);
+    let altered = engine.alter_table(TableName::DEFAULT, analyzed("owner", english));
+    assert!(altered.is_ok(), "{altered:?}");
+    assert_eq!(hosts(&engine, &table, word("house")), ["a", "b"]);
+    engine.close().expect("a clean close");
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(hosts(&engine, &table, word("connection")), ["a"]);
+    let grams = engine.alter_table(TableName::DEFAULT, analyzed("owner", SearchAnalyzer::Ngram(3)));
+    assert!(grams.is_ok(), "{grams:?}");
+    assert_eq!(hosts(&engine, &table, word("ous")), ["a", "b"]);
+    let several = |count: usize| {
+        let analyzers = (0..count).map(|number| (format!("a{number}"), english));
+        TableSpec {
+            attribute_analyzers: analyzers.collect(),
+            ..TableSpec::default()
+        }
+    };
+    for (spec, kind) in [
+        (analyzed("owner", SearchAnalyzer::Ngram(5)), ErrorKind::Invalid),
+        (analyzed("", english), ErrorKind::Invalid),
+        (analyzed(&"k".repeat(257), english), ErrorKind::OverLimit),
+        (several(65), ErrorKind::OverLimit),
+    ] {
+        let refused = engine
+            .alter_table(TableName::DEFAULT, spec)
+            .expect_err("it is refused");
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
+    engine
+        .alter_table(TableName::DEFAULT, several(64))
+        .expect("64 are possible");
+    assert_eq!(hosts(&engine, &table, word("house")), ["b"]);
 }
 
 /// A write larger than one journal entry, which holds at most 8 MiB, is stored completely. The texts all differ, so

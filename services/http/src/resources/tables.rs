@@ -175,6 +175,9 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
     if let Some(changes) = settings.policy {
         spec.policy = changed_policy(spec.policy, changes)?;
     }
+    if let Some(analyzers) = settings.attribute_analyzers {
+        spec.attribute_analyzers = analyzers;
+    }
     Ok(spec)
 }
 
@@ -185,6 +188,7 @@ fn check_settings_of_rows(settings: &TableSettings) -> Result<()> {
         ("write_past", settings.write_past.is_some()),
         ("write_future", settings.write_future.is_some()),
         ("policy", settings.policy.is_some()),
+        ("attribute_analyzers", settings.attribute_analyzers.is_some()),
     ];
     match of_points.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(Failure::invalid(format!(
@@ -224,6 +228,7 @@ fn view(table: &Table) -> TableView {
         write_past: spec.write_past.map(DurationText),
         write_future: spec.write_future.map(DurationText),
         policy: Policy::from(&spec.policy),
+        attribute_analyzers: spec.attribute_analyzers.clone(),
         wide: spec.wide.as_deref().map(WideView::from),
     }
 }

@@ -4,7 +4,7 @@
 //! Rows of the current format must also be written byte for byte as before.
 
 use tideline_backend::{Epoch, ManifestRow};
-use tideline_model::{TableModel, TableName, TableSpec};
+use tideline_model::{SearchAnalyzer, TableModel, TableName, TableSpec};
 
 use super::*;
 
@@ -270,11 +270,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":10,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":11,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 10 is not supported by this build"
+        "stored cursor row cannot be read: format 11 is not supported by this build"
     );
 }
 
@@ -315,4 +315,28 @@ fn a_table_with_indexes_has_a_later_format() {
     assert!(text.contains(index), "{text}");
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
+}
+
+#[test]
+fn a_table_whose_searches_older_builds_would_misread_has_a_later_format() {
+    let analyzed = TableSpec {
+        attribute_analyzers: [("title".to_owned(), SearchAnalyzer::Ngram(3))].into(),
+        ..TableSpec::default()
+    };
+    let wide = r#"{"key":[{"name":"k","type":"u64"}],"columns":[{"name":"n","type":"i64"}],"ttl":{"after":5,"of":"cell"},"search_indexes":[{"id":9,"name":"i","columns":[{"column":"n","as":"number"}]}]}"#;
+    let cells = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_str(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    for spec in [analyzed, cells] {
+        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+        let ManifestChange::Put(stored) = put_table(&row) else {
+            panic!("a put")
+        };
+        let text = std::str::from_utf8(&stored.detail).expect("text");
+        assert!(text.starts_with(r#"{"format":10,"id":2,"#), "{text}");
+        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+        assert_eq!(state.common.tables[&TableId(2)], row);
+    }
 }
