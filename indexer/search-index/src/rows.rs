@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
+//! | `expiry` | times of cells that expire one by one |
 //! | `geo` | geo points of a column |
 //! | `keys` | look-up and removal of documents by their keys |
 //! | `page` | order and paging |
@@ -35,6 +36,7 @@ use tideline_model::{KeyRange, SearchAnalyzer};
 use crate::folder;
 
 mod evaluate;
+mod expiry;
 mod facets;
 mod geo;
 mod keys;
@@ -119,6 +121,10 @@ pub trait RowDocument {
     /// Returns the number of the part of the row; only used if the table is divided into parts.
     fn part(&self) -> i32;
 
+    /// Returns the time of the value of a column, in nanoseconds since 1970-01-01T00:00:00Z; `None` if the column has no
+    /// value, or a value that expires with the row. Only used if cells expire one by one.
+    fn cell_time(&self, column: usize) -> Option<i64>;
+
     /// Calls `take` with each value of a column; `column` is its index in the list of indexed columns.
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>));
 }
@@ -126,10 +132,20 @@ pub trait RowDocument {
 /// Rows that searches can find.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowsShown {
-    /// Rows whose time is at or before this one have expired; `None` if rows do not expire.
+    /// Rows whose time is at or before this one have expired, and so have the cells of an index with times of cells; `None`
+    /// if rows do not expire.
     pub expired_at: Option<i64>,
     /// Rows of parts with a lower number are hidden; `None` if the table is not divided into parts.
     pub first_part: Option<i32>,
+}
+
+/// Properties of a table that decide the fields of the documents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowTraits {
+    /// True if the table is divided into parts.
+    pub has_parts: bool,
+    /// True if the cells of a row expire one by one.
+    pub cells_expire: bool,
 }
 
 /// Document of a row.
@@ -169,7 +185,7 @@ impl std::fmt::Debug for RowIndex {
 const MERGED_SEGMENTS: usize = 8;
 
 impl RowIndex {
-    /// Opens the index in a folder. `has_parts` is true if the table is divided into parts. Creates an empty index if the folder has none, or one with other columns, or a
+    /// Opens the index in a folder. Creates an empty index if the folder has none, one with other columns or traits, or a
     /// damaged one. Returns the position of the index; `None` if it is empty.
     ///
     /// # Errors
@@ -178,10 +194,10 @@ impl RowIndex {
     pub fn open(
         folder: &Path,
         columns: Vec<RowColumn>,
-        has_parts: bool,
+        traits: RowTraits,
         heap_bytes: usize,
     ) -> Result<(Self, Option<RowPosition>)> {
-        let (schema, fields) = schema::schema(&columns, has_parts);
+        let (schema, fields) = schema::schema(&columns, traits);
         let decode = |payload: &str| serde_json::from_str(payload).ok();
         let (index, position) = match folder::open(folder, &schema, decode) {
             Ok(found) => found,

@@ -250,7 +250,8 @@ impl Engine {
 }
 
 /// Checks the time-to-live. While the table has indexes, also refuses a change between a time-to-live of cells and any
-/// other setting: an index entry expires with its row, or, if cells expire, with the oldest value in its key.
+/// other setting: an index entry expires with its row, or, if cells expire, with the oldest value in its key, and a search
+/// index holds the times of cells only if they expire.
 fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     if wide.ttl.is_some_and(|ttl| ttl.after <= 0) {
         return Err(EngineError::Invalid(
@@ -258,8 +259,9 @@ fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
         ));
     }
     let are_cells = |spec: &WideSpec| spec.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
+    let has_indexes = |spec: &WideSpec| !spec.indexes.is_empty() || !spec.search_indexes.is_empty();
     match before {
-        Some(before) if !before.indexes.is_empty() && are_cells(before) != are_cells(wide) => {
+        Some(before) if has_indexes(before) && are_cells(before) != are_cells(wide) => {
             Err(EngineError::Invalid(
                 "ttl_of cannot be changed to or from `cell` while the table has indexes; drop them, and create them \
                  again afterwards"

@@ -201,7 +201,8 @@ impl<'a> Segment<'a> {
     }
 
     /// Returns the documents that match a tree, including those that are deleted or have expired: whether a document
-    /// matches depends on its values only, so these are removed once, from the result.
+    /// matches depends on its values only, so these are removed once, from the result. A value that has expired by itself
+    /// is not a value of its document.
     fn evaluate(&self, node: &Node) -> tantivy::Result<RoaringBitmap> {
         if (self.is_stopped)() {
             return Ok(RoaringBitmap::new());
@@ -278,7 +279,7 @@ impl<'a> Segment<'a> {
             return Ok(documents & self.intervals(name, intervals)?);
         };
         let values = self.reader.fast_fields();
-        Ok(match column.form {
+        let found = match column.form {
             RowForm::Unsigned => {
                 let has = |value| intervals.has_unsigned(value);
                 with_value(documents, &values.u64(&column.name)?, has)
@@ -291,7 +292,20 @@ impl<'a> Segment<'a> {
                 let has = |value| intervals.has_signed(value);
                 with_value(documents, &values.i64(&column.name)?, has)
             }
-        })
+        };
+        self.without_expired(column, found)
+    }
+
+    /// Removes the documents whose value of a column has expired.
+    fn without_expired(
+        &self,
+        column: &ColumnFields,
+        mut found: RoaringBitmap,
+    ) -> tantivy::Result<RoaringBitmap> {
+        if let (Some(times), Some(expired_at)) = (&column.times, self.shown.expired_at) {
+            self.hide(&mut found, &times.name, expired_at)?;
+        }
+        Ok(found)
     }
 
     /// Returns the fields of a column in one of the forms.
@@ -308,7 +322,8 @@ impl<'a> Segment<'a> {
         };
         let terms = self.terms(self.fields.shape)?;
         let every = (Bound::Unbounded, Bound::Unbounded);
-        terms.documents(&terms.in_range(every, |shape| has_column(shape, number))?)
+        let found = terms.documents(&terms.in_range(every, |shape| has_column(shape, number))?)?;
+        self.without_expired(&self.fields.columns[number], found)
     }
 
     fn terms(&self, field: Field) -> tantivy::Result<Terms<'a>> {
@@ -328,6 +343,7 @@ impl<'a> Segment<'a> {
                 };
                 let words = words.iter().map(of_word).collect::<tantivy::Result<Vec<_>>>()?;
                 let all = all_in(words.iter().map(|infos| terms.documents(infos)))?;
+                let all = self.without_expired(column, all)?;
                 match test {
                     TextTest::Phrase(_) if words.len() > 1 => phrase(&terms, &words, &all),
                     _ => Ok(all),
@@ -346,7 +362,7 @@ impl<'a> Segment<'a> {
                         terms.with_prefix(literal, |text| test.matches_bytes(text))?
                     }
                 };
-                terms.documents(&infos)
+                self.without_expired(column, terms.documents(&infos)?)
             }
         }
     }
@@ -406,7 +422,7 @@ impl<'a> Segment<'a> {
             }
             RowForm::Text(_) | RowForm::Geo => {}
         }
-        Ok(found)
+        self.without_expired(column, found)
     }
 
     fn area(&self, name: &str, region: &Region) -> tantivy::Result<RoaringBitmap> {
@@ -420,7 +436,7 @@ impl<'a> Segment<'a> {
             candidates |= self.scan(&cells, first..=last);
         }
         let is_inside = |document: &u32| geo.points(*document).any(|point| region.contains(point));
-        Ok(candidates.iter().filter(is_inside).collect())
+        self.without_expired(column, candidates.iter().filter(is_inside).collect())
     }
 
     /// Returns the documents with a value in a range. The result is incomplete if the search is stopped.

@@ -14,6 +14,7 @@ use tantivy::columnar::{Cardinality, Column, MonotonicallyMappableToU64, StrColu
 use tideline_condition::{Node, ValueRef};
 use tideline_model::GeoPoint;
 
+use super::expiry::CellExpiry;
 use super::geo::GeoColumn;
 use super::page::SortValue;
 use super::schema::ColumnFields;
@@ -210,7 +211,8 @@ impl RowIndex {
         let searcher = self.reader.searcher();
         for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
-            let mut count = Count::new(reader, &self.fields.columns, query, &empty).map_err(RowIndexError)?;
+            let columns = &self.fields.columns;
+            let mut count = Count::new(reader, columns, query, shown, &empty).map_err(RowIndexError)?;
             count.take(&found)?;
             all.merge(&count.all);
             let values = count.values().map_err(RowIndexError)?;
@@ -245,7 +247,7 @@ struct Count<'q> {
     query: &'q RowFacetQuery<'q>,
     empty: &'q Counted,
     keys: Vec<Key>,
-    metrics: Vec<(Column<u64>, RowForm)>,
+    metrics: Vec<Metric>,
     all: Counted,
     levels: Vec<HashMap<Codes, Counted>>,
 }
@@ -255,12 +257,17 @@ impl<'q> Count<'q> {
         reader: &SegmentReader,
         columns: &[ColumnFields],
         query: &'q RowFacetQuery<'q>,
+        shown: RowsShown,
         empty: &'q Counted,
     ) -> tantivy::Result<Self> {
-        let keys = query.by.iter().map(|key| Key::open(reader, columns, key));
+        let keys = query.by.iter().map(|key| Key::open(reader, columns, key, shown));
         let metrics = query.metrics.iter().map(|metric| {
             let column = &columns[metric.column];
-            Ok((column.bits(reader)?, column.form))
+            Ok(Metric {
+                values: column.bits(reader)?,
+                form: column.form,
+                expiry: CellExpiry::open(reader, column, shown)?,
+            })
         });
         Ok(Self {
             query,
@@ -274,7 +281,12 @@ impl<'q> Count<'q> {
 
     fn take(&mut self, found: &RoaringBitmap) -> crate::Result<()> {
         if self.metrics.is_empty()
-            && let [Key::Texts(texts)] = self.keys.as_slice()
+            && let [
+                Key {
+                    values: KeyValues::Texts(texts),
+                    expiry: None,
+                },
+            ] = self.keys.as_slice()
             && texts.num_terms() <= COUNTED_TEXTS_MAX
             && texts.ords().get_cardinality() != Cardinality::Multivalued
         {
@@ -293,9 +305,12 @@ impl<'q> Count<'q> {
                 check_count(self.query, self.levels.iter().map(HashMap::len).sum())?;
             }
             values.clear();
-            for (metric, (column, form)) in self.metrics.iter().enumerate() {
-                let of_row = column.values_for_doc(document);
-                values.extend(of_row.map(|bits| (metric, bits, as_double(*form, bits))));
+            for (number, metric) in self.metrics.iter().enumerate() {
+                if has_expired(metric.expiry.as_ref(), document) {
+                    continue;
+                }
+                let of_row = metric.values.values_for_doc(document);
+                values.extend(of_row.map(|bits| (number, bits, as_double(metric.form, bits))));
             }
             self.all.add(&values);
             groups.clear();
@@ -326,7 +341,7 @@ impl<'q> Count<'q> {
             let mut codes: Vec<u64> = level.filter_map(|codes| codes[number]).collect();
             codes.sort_unstable();
             codes.dedup();
-            key.values(&codes)
+            key.values.of(&codes)
         };
         self.keys.iter().enumerate().map(of_key).collect()
     }
@@ -357,8 +372,25 @@ impl<'q> Count<'q> {
     }
 }
 
+/// Values of a metric in a segment.
+struct Metric {
+    values: Column<u64>,
+    form: RowForm,
+    expiry: Option<CellExpiry>,
+}
+
+/// Key in a segment.
+struct Key {
+    values: KeyValues,
+    expiry: Option<CellExpiry>,
+}
+
+fn has_expired(expiry: Option<&CellExpiry>, document: u32) -> bool {
+    expiry.is_some_and(|expiry| expiry.has_expired(document))
+}
+
 /// Values of a key in a segment.
-enum Key {
+enum KeyValues {
     Texts(StrColumn),
     Bits(Column<u64>),
     Signed(Column<i64>, i64),
@@ -371,6 +403,38 @@ enum Key {
 }
 
 impl Key {
+    fn open(
+        reader: &SegmentReader,
+        columns: &[ColumnFields],
+        key: &RowFacetKey,
+        shown: RowsShown,
+    ) -> tantivy::Result<Self> {
+        let (RowFacetKey::Value(column)
+        | RowFacetKey::Interval(column, _)
+        | RowFacetKey::FloatInterval(column, _)
+        | RowFacetKey::Rings(column, ..)
+        | RowFacetKey::Grid(column, _)) = key;
+        Ok(Self {
+            values: KeyValues::open(reader, columns, key)?,
+            expiry: CellExpiry::open(reader, &columns[*column], shown)?,
+        })
+    }
+
+    /// Appends the distinct codes of a row; `None` if it has no value.
+    fn codes(&self, document: u32, codes: &mut Vec<Code>) {
+        if !has_expired(self.expiry.as_ref(), document) {
+            self.values.codes(document, codes);
+        }
+        if codes.is_empty() {
+            codes.push(None);
+        } else if codes.len() > 1 {
+            codes.sort_unstable();
+            codes.dedup();
+        }
+    }
+}
+
+impl KeyValues {
     fn open(reader: &SegmentReader, columns: &[ColumnFields], key: &RowFacetKey) -> tantivy::Result<Self> {
         let fast = reader.fast_fields();
         Ok(match key {
@@ -400,7 +464,7 @@ impl Key {
         })
     }
 
-    /// Appends the distinct codes of a row; `None` if it has no value.
+    /// Appends the codes of the values of a row.
     fn codes(&self, document: u32, codes: &mut Vec<Code>) {
         match self {
             Self::Texts(texts) => codes.extend(texts.term_ords(document).map(Some)),
@@ -433,16 +497,10 @@ impl Key {
             })),
             Self::Nothing => {}
         }
-        if codes.is_empty() {
-            codes.push(None);
-        } else if codes.len() > 1 {
-            codes.sort_unstable();
-            codes.dedup();
-        }
     }
 
     /// Returns the values of codes, which are sorted and distinct. Texts are read in one pass over the dictionary.
-    fn values(&self, codes: &[u64]) -> tantivy::Result<HashMap<Code, SortValue>> {
+    fn of(&self, codes: &[u64]) -> tantivy::Result<HashMap<Code, SortValue>> {
         let mut values = HashMap::with_capacity(codes.len() + 1);
         values.insert(None, SortValue::Missing);
         match self {

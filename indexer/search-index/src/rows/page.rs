@@ -15,6 +15,7 @@ use tantivy::{SegmentReader, TantivyError};
 use tideline_condition::Node;
 use tideline_model::GeoPoint;
 
+use super::expiry::CellExpiry;
 use super::geo::GeoColumn;
 use super::schema::{ColumnFields, KEY};
 use super::{RowForm, RowIndex, RowsShown};
@@ -105,7 +106,7 @@ impl RowIndex {
         for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             page.total += found.len();
-            let (mut hits, is_cut) = self.first(reader, query, &found)?;
+            let (mut hits, is_cut) = self.first(reader, query, shown, &found)?;
             page.has_more |= is_cut;
             page.hits.append(&mut hits);
         }
@@ -121,6 +122,7 @@ impl RowIndex {
         &self,
         reader: &SegmentReader,
         query: &RowQuery<'_>,
+        shown: RowsShown,
         found: &RoaringBitmap,
     ) -> tantivy::Result<(Vec<RowHit>, bool)> {
         if found.is_empty() {
@@ -130,7 +132,7 @@ impl RowIndex {
         let keys = keys.ok_or_else(|| TantivyError::SystemError("no column of keys".to_owned()))?;
         let mut sources = Vec::with_capacity(query.sort.len());
         for sort in query.sort {
-            sources.push(Source::open(reader, &self.fields.columns, *sort)?);
+            sources.push(Source::open(reader, &self.fields.columns, *sort, shown)?);
         }
         let after = match query.after {
             Some(mark) => Some(Rank {
@@ -201,6 +203,7 @@ struct Rank {
 /// Values of a sort key in a segment.
 struct Source {
     values: Values,
+    expiry: Option<CellExpiry>,
     is_descending: bool,
 }
 
@@ -218,7 +221,13 @@ fn exact(number: u64) -> u64 {
 }
 
 impl Source {
-    fn open(reader: &SegmentReader, columns: &[ColumnFields], sort: RowSort) -> tantivy::Result<Self> {
+    fn open(
+        reader: &SegmentReader,
+        columns: &[ColumnFields],
+        sort: RowSort,
+        shown: RowsShown,
+    ) -> tantivy::Result<Self> {
+        let (RowSortBy::Column(number) | RowSortBy::Distance(number, _)) = sort.by;
         let values = match sort.by {
             RowSortBy::Distance(column, from) => {
                 Values::Distance(GeoColumn::open(reader, &columns[column])?, from)
@@ -237,12 +246,20 @@ impl Source {
         };
         Ok(Self {
             values,
+            expiry: CellExpiry::open(reader, &columns[number], shown)?,
             is_descending: sort.is_descending,
         })
     }
 
     /// Returns the value that comes first; numbers of the dictionary for texts.
     fn bits(&self, document: u32) -> Option<u64> {
+        if self
+            .expiry
+            .as_ref()
+            .is_some_and(|expiry| expiry.has_expired(document))
+        {
+            return None;
+        }
         let first = |column: &Column<u64>| match self.is_descending {
             true => column.values_for_doc(document).max(),
             false => column.values_for_doc(document).min(),

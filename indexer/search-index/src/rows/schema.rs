@@ -7,6 +7,7 @@
 //! | `part` | number of the part of the row, if the table is divided into parts |
 //! | `shape` | a term that lists the columns that have a value; the rows of a table have few shapes |
 //! | `c0`, `c1`, … | values of an indexed column: terms and a column for keywords, terms with positions for texts, only a column otherwise |
+//! | `c0_at` | time of the value of a column, if cells expire one by one; columns that are listed twice share it |
 //! | `c0_lat`, `c0_lon` | coordinates of geo points, whose field `c0` holds their cells |
 //!
 //! Columns are scanned in the order of the documents, at about a nanosecond per document. That is faster than the lists
@@ -25,7 +26,7 @@ use tideline_condition::geo::cell_of;
 use tideline_model::SearchAnalyzer;
 
 use super::geo::coordinate_fields;
-use super::{RowColumn, RowDocument, RowForm};
+use super::{RowColumn, RowDocument, RowForm, RowTraits};
 
 /// Maximum size of a keyword or word in the index, in bytes. Longer values are not indexed.
 pub const KEYWORD_BYTES_MAX: usize = 32 << 10;
@@ -48,6 +49,17 @@ pub(super) struct ColumnFields {
     pub(super) values: Field,
     /// Latitude and longitude of geo points.
     pub(super) degrees: Option<(Field, Field)>,
+    /// Times of the values, if cells expire one by one.
+    pub(super) times: Option<CellTimes>,
+}
+
+/// Field with the times of the values of a column.
+#[derive(Debug, Clone)]
+pub(super) struct CellTimes {
+    pub(super) name: String,
+    field: Field,
+    /// True if an earlier column has the same field.
+    is_shared: bool,
 }
 
 pub(super) const KEY: &str = "key";
@@ -55,13 +67,13 @@ pub(super) const TIME: &str = "time";
 pub(super) const PART: &str = "part";
 
 /// Returns the schema of an index. An index on disk with another schema is built again.
-pub(super) fn schema(columns: &[RowColumn], has_parts: bool) -> (Schema, Fields) {
+pub(super) fn schema(columns: &[RowColumn], traits: RowTraits) -> (Schema, Fields) {
     let mut builder = Schema::builder();
     let key = builder.add_bytes_field(KEY, BytesOptions::default().set_indexed().set_fast());
     let time = builder.add_i64_field(TIME, INDEXED | FAST);
-    let part = has_parts.then(|| builder.add_i64_field(PART, FAST));
+    let part = traits.has_parts.then(|| builder.add_i64_field(PART, FAST));
     let shape = builder.add_bytes_field("shape", BytesOptions::default().set_indexed());
-    let mut fields = Vec::with_capacity(columns.len());
+    let mut fields: Vec<ColumnFields> = Vec::with_capacity(columns.len());
     for (number, column) in columns.iter().enumerate() {
         let name = format!("c{number}");
         let fast = NumericOptions::default().set_fast();
@@ -94,11 +106,31 @@ pub(super) fn schema(columns: &[RowColumn], has_parts: bool) -> (Schema, Fields)
                 builder.add_u64_field(&name, fast)
             }
         };
+        let times = traits.cells_expire.then(|| {
+            let first = columns.iter().position(|other| other.name == column.name);
+            let known = first.and_then(|first| fields.get(first)?.times.clone());
+            match known {
+                Some(times) => CellTimes {
+                    is_shared: true,
+                    ..times
+                },
+                None => {
+                    let times = format!("{name}_at");
+                    let field = builder.add_i64_field(&times, FAST);
+                    CellTimes {
+                        name: times,
+                        field,
+                        is_shared: false,
+                    }
+                }
+            }
+        });
         fields.push(ColumnFields {
             form: column.form,
             name,
             values,
             degrees,
+            times,
         });
     }
     let fields = Fields {
@@ -126,6 +158,11 @@ impl Fields {
                 shape[number / 8] |= 1 << (number % 8);
                 column.add(&mut document, value);
             });
+            if let Some(times) = column.times.as_ref().filter(|times| !times.is_shared)
+                && let Some(time) = row.cell_time(number)
+            {
+                document.add_i64(times.field, time);
+            }
         }
         document.add_bytes(self.shape, &shape);
         document

@@ -17,7 +17,8 @@ use tideline_condition::{Condition, ConditionError, Literal, Matcher, Record, Su
 use tideline_model::{GeoPoint, KeyRange, SearchAnalyzer, SearchLanguage};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::rows::{
-    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy, RowsShown,
+    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy, RowTraits,
+    RowsShown,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
@@ -89,6 +90,26 @@ struct Row {
     cells: Cells,
 }
 
+impl Row {
+    /// Returns the time of the values of a column; `None` if they expire with the row only.
+    fn time_of(&self, column: usize) -> Option<i64> {
+        let age = (self.key.last().copied().map_or(0, i64::from) + column as i64 * 13) % 60;
+        (column > 0 && !self.cells[column].is_empty()).then_some(self.time - age)
+    }
+
+    /// Returns the row without its expired cells.
+    fn without_expired(&self, shown: RowsShown) -> Self {
+        let mut row = self.clone();
+        for (column, cells) in row.cells.iter_mut().enumerate() {
+            let has_expired = |time: i64| shown.expired_at.is_some_and(|expired_at| time <= expired_at);
+            if self.time_of(column).is_some_and(has_expired) {
+                cells.clear();
+            }
+        }
+        row
+    }
+}
+
 /// Returns the number of the part of a key.
 fn part_of(key: &[u8]) -> i32 {
     key.get(1).map_or(0, |number| i32::from(*number) / 8 - 2)
@@ -105,6 +126,10 @@ impl RowDocument for Row {
 
     fn part(&self) -> i32 {
         part_of(&self.key)
+    }
+
+    fn cell_time(&self, column: usize) -> Option<i64> {
+        self.time_of(column)
     }
 
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>)) {
@@ -412,9 +437,11 @@ proptest! {
     fn searches_of_rows_equal_a_naive_filter_and_sort(
         changes in prop::collection::vec(change(), 1..60),
         searches in prop::collection::vec((condition(), sort(), 1..9_usize, shown()), 20),
+        cells_expire in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || RowIndex::open(folder.path(), columns(), true, HEAP_BYTES).expect("a folder");
+        let traits = RowTraits { has_parts: true, cells_expire };
+        let open = || RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
         let (mut index, _) = open();
         let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
         let mut committed = rows.clone();
@@ -456,10 +483,12 @@ proptest! {
             // Literals of different kinds, and inverted bounds, are refused.
             let Ok(matcher) = compiled(&condition) else { continue };
             index.check(matcher.root()).expect("every column has the needed form");
-            let mut expected: Vec<&Row> = committed
-                .values()
-                .filter(|row| matcher.matches(*row) && is_shown(row, shown))
-                .collect();
+            let visible = committed.values().filter(|row| is_shown(row, shown));
+            let visible = visible.map(|row| match cells_expire {
+                true => row.without_expired(shown),
+                false => row.clone(),
+            });
+            let mut expected: Vec<Row> = visible.filter(|row| matcher.matches(row)).collect();
             expected.sort_by(|one, other| order(&sort, one, other));
             let expected: Vec<Vec<u8>> = expected.iter().map(|row| row.key.clone()).collect();
             let found = all_pages(&index, &matcher, &sort, limit, shown);
@@ -471,7 +500,14 @@ proptest! {
 #[test]
 fn an_index_with_other_columns_or_damage_is_created_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let open = |columns| RowIndex::open(folder.path(), columns, true, HEAP_BYTES).expect("a folder");
+    let open_with = |columns, cells_expire| {
+        let traits = RowTraits {
+            has_parts: true,
+            cells_expire,
+        };
+        RowIndex::open(folder.path(), columns, traits, HEAP_BYTES).expect("a folder")
+    };
+    let open = |columns| open_with(columns, false);
     let filled = |index: &RowIndex| {
         let row = Row {
             key: b"k".to_vec(),
@@ -504,9 +540,12 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
     );
     drop(index);
 
-    let (index, position) = open(columns()[1..].to_vec());
-    assert_eq!((position, index.documents()), (None, 0));
-    drop(index);
+    for (columns, cells_expire) in [(columns()[1..].to_vec(), false), (columns(), true)] {
+        let (index, position) = open_with(columns, cells_expire);
+        assert_eq!((position, index.documents()), (None, 0));
+        filled(&index);
+        drop(index);
+    }
     let (index, _) = open(columns());
     filled(&index);
     drop(index);
@@ -527,7 +566,8 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
 #[test]
 fn tests_that_an_index_cannot_decide_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (index, _) = RowIndex::open(folder.path(), columns(), true, HEAP_BYTES).expect("a folder");
+    let traits = RowTraits::default();
+    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
     for (column, test, said) in [
         (
             "missing",

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tideline_condition::ValueRef;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm, TableId};
-use tideline_search_index::rows::RowDocument;
+use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm, TableId, TtlScope};
+use tideline_search_index::rows::{RowDocument, RowTraits};
 use tideline_wide_table::{CellValue, ColumnName, Damage, Mutation, StoredRow};
 
 use crate::row_values::each_compared;
@@ -21,6 +21,8 @@ pub(super) struct Sources {
     /// Number of the logical key column that decides the part of a row, and the length of the parts; `None` if the table
     /// is not divided into parts.
     parts: Option<(usize, PartPeriod)>,
+    /// True if the cells of a row expire one by one.
+    cells_expire: bool,
 }
 
 #[derive(Debug)]
@@ -71,16 +73,21 @@ impl Sources {
             let number = logical.iter().position(|key| key.name == parts.by)?;
             Some((number, parts.every))
         });
+        let ttl = table.settings().ttl;
         Self {
+            cells_expire: ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell),
             table,
             columns,
             parts,
         }
     }
 
-    /// Returns true if the table is divided into parts.
-    pub(super) fn has_parts(&self) -> bool {
-        self.parts.is_some()
+    /// Returns the properties of the table that decide the fields of its documents.
+    pub(super) fn traits(&self) -> RowTraits {
+        RowTraits {
+            has_parts: self.parts.is_some(),
+            cells_expire: self.cells_expire,
+        }
     }
 
     /// Returns the id of the table.
@@ -117,6 +124,13 @@ impl RowDocument for RowOfTable<'_> {
             Some(every.number_of(time.nanos()))
         });
         part.unwrap_or_default()
+    }
+
+    fn cell_time(&self, column: usize) -> Option<i64> {
+        match &self.sources.columns[column].origin {
+            Origin::Key(_) => None,
+            Origin::Column(name) => Some(self.row.column(name)?.newest()?.time),
+        }
     }
 
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>)) {

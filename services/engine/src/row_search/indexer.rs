@@ -102,7 +102,7 @@ impl Indexer {
     fn open(task: Task) -> Result<Option<Self>, Failure> {
         let Task { rows, state, .. } = task;
         let (index, position) =
-            RowIndex::open(&task.folder, task.columns, task.sources.has_parts(), HEAP_BYTES)?;
+            RowIndex::open(&task.folder, task.columns, task.sources.traits(), HEAP_BYTES)?;
         let end = position.as_ref().map(|position| SequenceNumber(position.end));
         let Some(start) = rows.open_search(state.table, state.id, end) else {
             return Ok(None);

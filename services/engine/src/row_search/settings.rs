@@ -3,10 +3,10 @@
 //! The form of a column in the index follows from its declared type and from the form that the settings ask for.
 
 use hashbrown::HashSet;
-use tideline_model::wide::TtlScope;
 use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, WideSpec};
 use tideline_search_index::rows::{RowColumn, RowForm};
 
+use crate::attribute_analyzers::check_analyzer;
 use crate::declared_columns::DeclaredColumns;
 use crate::error::{EngineError, Result};
 use crate::indexes::INDEX_NAME_BYTES_MAX;
@@ -27,11 +27,6 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
             limit: indexes_max as u64,
             actual: names.len() as u64,
         });
-    }
-    if !names.is_empty() && wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell) {
-        return Err(EngineError::Invalid(
-            "a table whose cells expire one by one cannot have a search index; use ttl_of `row`".into(),
-        ));
     }
     let known = DeclaredColumns::new(wide)?;
     for index in &wide.search_indexes {
@@ -58,7 +53,7 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
             .map_err(|error| EngineError::Invalid(format!("search index {:?}: {error}", index.name)))?;
         let mut listed = HashSet::new();
         for column in &index.columns {
-            check_analyzer(column)?;
+            check_analyzer_of(column)?;
             if !listed.insert((&column.column, column.form)) {
                 return Err(EngineError::Invalid(format!(
                     "search index {:?} lists the column {:?} twice as {}",
@@ -73,15 +68,10 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
 }
 
 /// Checks the analyzer of a column.
-fn check_analyzer(column: &SearchColumnSpec) -> Result<()> {
+fn check_analyzer_of(column: &SearchColumnSpec) -> Result<()> {
     match (column.form, column.analyzer) {
-        (SearchForm::Text, SearchAnalyzer::Ngram(length)) if !(2..=4).contains(&length) => {
-            Err(EngineError::Invalid(format!(
-                "column {:?}: ngram of {length} characters; 2 to 4 are possible",
-                column.column
-            )))
-        }
-        (SearchForm::Text, _) | (_, SearchAnalyzer::Words) => Ok(()),
+        (SearchForm::Text, analyzer) => check_analyzer("column", &column.column, analyzer),
+        (_, SearchAnalyzer::Words) => Ok(()),
         _ => Err(EngineError::Invalid(format!(
             "column {:?}: only a column indexed as text has an analyzer",
             column.column

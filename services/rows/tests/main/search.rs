@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tideline_engine::EngineError;
 use tideline_engine::backend::memory::Character;
+use tideline_engine::model::{RowTtl, TableSpec, TtlScope};
 use tideline_openapi::row::DeleteRows;
 use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup};
 use tideline_rows::facets::Facets;
@@ -31,8 +32,13 @@ const TITLES: [&str; 6] = [
     "übermut red wine red",
 ];
 
-/// Creates a database with a table of orders.
+/// Creates a database with a table of orders whose rows expire.
 fn orders(open_backend: OpenBackend) -> Database {
+    orders_with(open_backend, "row")
+}
+
+/// Creates a database with a table of orders. `ttl_of` states what expires together: `row` or `cell`.
+fn orders_with(open_backend: OpenBackend, ttl_of: &str) -> Database {
     Database::new(
         open_backend,
         &json!({
@@ -53,7 +59,7 @@ fn orders(open_backend: OpenBackend) -> Database {
                 {"name": "place", "type": "json", "number": 9},
             ],
             "version_guard": null,
-            "ttl": {"after": TTL * SECOND, "of": "row"},
+            "ttl": {"after": TTL * SECOND, "of": ttl_of},
         }),
     )
 }
@@ -432,9 +438,9 @@ fn step(database: &mut Database, random: &mut Random) {
     }
 }
 
-fn run(backend: OpenBackend, seed: u64, steps: usize) {
+fn run(backend: OpenBackend, ttl_of: &str, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut database = orders(backend);
+    let mut database = orders_with(backend, ttl_of);
     let is_created_first = random.is(50);
     if is_created_first {
         database.create_index(&columns(), false);
@@ -459,8 +465,20 @@ fn run(backend: OpenBackend, seed: u64, steps: usize) {
 fn random_searches_equal_a_naive_filter_in_memory() {
     for seed in seeds("random_searches_equal_a_naive_filter_in_memory", 2) {
         for character in [Character::Embedded, Character::Distributed] {
-            run(memory(character), seed, rounds("TIDELINE_SEARCH_STEPS", 48, 400));
+            let steps = rounds("TIDELINE_SEARCH_STEPS", 48, 400);
+            run(memory(character), "row", seed, steps);
         }
+    }
+}
+
+#[test]
+fn random_searches_equal_a_naive_filter_while_cells_expire_one_by_one() {
+    for seed in seeds(
+        "random_searches_equal_a_naive_filter_while_cells_expire_one_by_one",
+        2,
+    ) {
+        let steps = rounds("TIDELINE_SEARCH_STEPS", 64, 400);
+        run(memory(Character::Embedded), "cell", seed, steps);
     }
 }
 
@@ -471,10 +489,37 @@ fn random_searches_equal_a_naive_filter_on_fjall() {
         let data = folder.path().join(seed.to_string());
         run(
             Box::new(move || fjall(&data)),
+            random_scope(seed),
             seed,
             rounds("TIDELINE_SEARCH_STEPS", 48, 400),
         );
     }
+}
+
+/// Returns what expires together in a database of this seed.
+fn random_scope(seed: u64) -> &'static str {
+    match seed.is_multiple_of(2) {
+        true => "row",
+        false => "cell",
+    }
+}
+
+#[test]
+fn what_expires_together_is_fixed_while_a_table_has_a_search_index() {
+    let database = orders_with(memory(Character::Embedded), "cell");
+    database.create_index(&json!([{"column": "items", "as": "number"}]), false);
+    let altered = |of: TtlScope| {
+        let mut spec = TableSpec::clone(&database.table().table().spec());
+        let wide = spec.wide.as_mut().expect("a wide table");
+        wide.ttl = Some(RowTtl {
+            after: TTL * SECOND * 2,
+            of,
+        });
+        database.engine().alter_table(TABLE, spec)
+    };
+    let error = altered(TtlScope::Row).expect_err("it is refused").to_string();
+    assert!(error.contains("while the table has indexes"), "{error}");
+    altered(TtlScope::Cell).expect("a longer time is possible");
 }
 
 #[test]
