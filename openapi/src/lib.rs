@@ -88,6 +88,7 @@ pub mod query;
 pub mod rekey;
 pub mod row;
 pub mod row_advice;
+pub mod row_aggregate;
 pub mod row_explain;
 pub mod row_search;
 pub mod row_statistics;

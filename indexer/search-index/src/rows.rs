@@ -12,6 +12,7 @@
 //! | `expiry` | times of cells that expire one by one |
 //! | `geo` | geo points of a column |
 //! | `keys` | look-up and removal of documents by their keys |
+//! | `matching` | keys of all rows that match |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |
 //!
@@ -40,6 +41,7 @@ mod expiry;
 mod facets;
 mod geo;
 mod keys;
+mod matching;
 mod page;
 mod schema;
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
+use tideline_condition::Node;
 use tideline_model::{SearchIndexSpec, SequenceNumber, TableId};
 pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
@@ -327,6 +328,26 @@ impl Engine {
     ) -> Result<RowPage> {
         let page = index.index.search(query, self.rows_shown(index)?);
         page.map_err(|error| self.damaged_search(table, index, &error))
+    }
+
+    /// Passes the stored keys of all rows that a condition matches in an index to `take`, as of the last commit of the index.
+    /// Each key is passed once. Ends early if `take` returns false or `is_stopped` returns true.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::SearchNotReady`] if the index is damaged; it is then built again.
+    pub fn search_keys(
+        &self,
+        table: &WideTable,
+        index: &IndexOfRows,
+        root: &Node,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        let passed = index
+            .index
+            .each_key(root, self.rows_shown(index)?, is_stopped, take);
+        passed.map_err(|error| self.damaged_search(table, index, &error))
     }
 
     /// Counts the rows that a search finds in an index by their values, as of the last commit of the index.

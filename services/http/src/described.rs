@@ -18,12 +18,13 @@ use crate::context::Dialect;
 use crate::failure::status;
 
 /// Path suffixes of requests that change nothing although their method is not safe.
-const READING: [&str; 16] = [
+const READING: [&str; 17] = [
     "/rows/get",
     "/rows/scan",
     "/rows/count",
     "/rows/why",
     "/advice",
+    "/rows/aggregate",
     "/query",
     "/query/batch",
     "/explain",

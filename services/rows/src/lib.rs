@@ -27,10 +27,12 @@
 //! | [`token`] | page tokens |
 //! | [`transaction`] | revisions, and the requirement that rows are unchanged |
 //! | [`why`](mod@why) | what is stored for a key, and the rule that hides each part |
+//! | [`aggregate`] | aggregates by groups and time windows |
 //! | [`error`] | [`RowsError`] |
 
 pub mod advice;
 pub mod advise_queries;
+pub mod aggregate;
 pub mod columns;
 pub mod condition;
 pub mod error;

@@ -407,7 +407,7 @@ fn digits_at(decimal: Decimal, scale: u8) -> Option<i128> {
 }
 
 /// Returns a value as text: texts unchanged, bytes in base64, times as RFC 3339.
-fn text_of(value: &CellValue<'_>) -> String {
+pub(crate) fn text_of(value: &CellValue<'_>) -> String {
     match value {
         CellValue::String(text) | CellValue::Json(text) => text.to_string(),
         CellValue::I64(number) => number.to_string(),

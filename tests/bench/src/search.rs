@@ -19,7 +19,7 @@ use crate::http::Connection;
 use crate::latency::Latencies;
 use crate::load::load_bodies;
 use crate::report::{Report, Unit, Wanted};
-use crate::rows::{BATCH, batches, check, create, plain_key, route};
+use crate::rows::{BATCH, CUSTOMERS, batches, check, create, plain_key, route};
 use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
@@ -113,6 +113,26 @@ impl Benchmark {
             Unit::Milliseconds,
             wanted::SEARCH_FACETS,
         );
+        for (name, selection) in [
+            (
+                "rows of a scan, aggregated by 1,000 values",
+                json!({"allow_scan": true}),
+            ),
+            (
+                "rows of a search, aggregated by 1,000 values",
+                json!({"search": {}, "where": {"column": "items", "equals": 3}}),
+            ),
+        ] {
+            let before = server.cpu_time()?;
+            let aggregated = aggregate(&mut connection, selection)?;
+            let cpu = server.cpu_time()? - before;
+            report.add(
+                name,
+                aggregated as f64 / cpu.as_secs_f64() / 1e3,
+                Unit::ThousandRowsPerCpuSecond,
+                Wanted::Nothing,
+            );
+        }
         server.kill();
         self.forget(&data)
     }
@@ -201,4 +221,27 @@ fn counts(connection: &mut Connection, count: usize) -> Result<Latencies> {
         )?;
     }
     Ok(Latencies::of(took))
+}
+
+/// Aggregates rows by customer, with the sum of a decimal and a percentile. Returns the number of rows.
+fn aggregate(connection: &mut Connection, selection: Value) -> Result<u64> {
+    let mut body = selection;
+    body["by"] = json!([{"column": "customer"}]);
+    body["metrics"] = json!([
+        {"column": "total", "functions": ["sum"]}, {"column": "items", "functions": ["mean", {"percentile": 95}]}
+    ]);
+    let found = connection.send_expecting_success(
+        "POST",
+        "/v1/tables/orders/rows/aggregate",
+        body.to_string().as_bytes(),
+    )?;
+    let found: Value = serde_json::from_slice(&found).unwrap_or_default();
+    let rows = found["rows"].as_u64().unwrap_or_default();
+    let is_grouped = found["groups"]
+        .as_array()
+        .is_some_and(|groups| groups.len() as u64 == CUSTOMERS);
+    check(rows > 0 && is_grouped, || {
+        format!("{body}: {} rows", found["rows"])
+    })?;
+    Ok(rows)
 }

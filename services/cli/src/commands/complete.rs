@@ -258,7 +258,7 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
 /// Returns the kind of names that complete the value of an option of `rows`; `None` if the server has no such names.
 fn of_rows_option(path: &[&str], id: &str) -> Option<NameKind> {
     match (path, id) {
-        (["search" | "facets"], "index") => Some(NameKind::SearchIndexes),
+        (["search" | "facets"], "index") | (["aggregate"], "search") => Some(NameKind::SearchIndexes),
         (_, "index") => Some(NameKind::Indexes),
         _ => None,
     }

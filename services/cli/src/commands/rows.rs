@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `shape` | key columns and types of a table, values on the command line |
 //! | `read` | `get`, `scan`, `count`, `explain` |
+//! | `aggregate` | `aggregate` |
 //! | `change` | `put`, `update`, `delete` |
 //! | `export` | `export`, resumable |
 //! | `index` | `index list`, `index create`, `index drop` |
@@ -18,6 +19,7 @@
 //! `import` is part of `write`, with which it shares the splitting of files, the load control and the resume file.
 
 mod advice;
+mod aggregate;
 mod change;
 mod export;
 mod facets;
@@ -89,6 +91,9 @@ Examples:
     /// Count rows through a search index, by the values of columns
     #[command(after_help = facets::EXAMPLES)]
     Facets(facets::FacetsArguments),
+    /// Compute functions of the values of rows, by groups and time windows
+    #[command(after_help = aggregate::EXAMPLES)]
+    Aggregate(aggregate::AggregateArguments),
     /// Count rows, exactly or estimated
     Count(read::CountArguments),
     /// Show how a scan finds its rows, without running it
@@ -217,6 +222,7 @@ pub(crate) fn run(command: &RowsCommand) -> Result<()> {
         RowsCommand::Scan(arguments) => read::scan(arguments),
         RowsCommand::Search(arguments) => search::run(arguments),
         RowsCommand::Facets(arguments) => facets::run(arguments),
+        RowsCommand::Aggregate(arguments) => aggregate::run(arguments),
         RowsCommand::Count(arguments) => read::count(arguments),
         RowsCommand::Explain(arguments) => read::explain(arguments),
         RowsCommand::Why(arguments) => why::run(arguments),

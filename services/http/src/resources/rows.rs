@@ -3,6 +3,7 @@
 //! `tideline_rows` converts requests to engine calls, and rows to JSON, CSV, Arrow and Parquet. Reads are streamed, so
 //! their memory does not depend on their size.
 
+mod aggregate;
 mod explain;
 mod formats;
 mod import;
@@ -72,6 +73,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(get))
         .routes(routes!(scan))
         .routes(routes!(count))
+        .routes(routes!(aggregate::aggregate))
         .routes(routes!(explain::explain))
         .routes(routes!(why::why))
         .routes(routes!(statistics::stats))

@@ -19,6 +19,7 @@ mod policies;
 mod prometheus;
 mod refusals;
 mod rows;
+mod rows_aggregates;
 mod rows_estimates;
 mod rows_formats;
 mod rows_import;

@@ -83,7 +83,8 @@ impl Pair {
 }
 
 impl Deviation {
-    fn add(&mut self, value: Scalar) {
+    /// Adds a number. A value that is not finite makes the deviation NaN.
+    pub fn add(&mut self, value: Scalar) {
         if !value.as_f64().is_finite() {
             self.has_odd = true;
         }
@@ -117,7 +118,7 @@ impl Deviation {
 
     /// Returns the population standard deviation: `None` without values, NaN if some value was not finite, infinity if
     /// the sums exceed the range of doubles.
-    pub(super) fn get(&self) -> Option<ValueRef<'static>> {
+    pub fn get(&self) -> Option<ValueRef<'static>> {
         if self.count == 0 {
             return None;
         }

@@ -46,7 +46,8 @@ struct Histogram {
 }
 
 impl Percentiles {
-    pub(super) fn new(percentile: Percentile, windows: usize) -> Self {
+    /// Creates empty windows.
+    pub fn new(percentile: Percentile, windows: usize) -> Self {
         let mut all = Vec::new();
         all.resize_with(windows, Values::default);
         Self {
@@ -57,7 +58,7 @@ impl Percentiles {
     }
 
     /// Returns the bytes of the values, without the cells themselves.
-    pub(super) fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         self.held
     }
 
@@ -88,7 +89,8 @@ impl Percentiles {
         }
     }
 
-    pub(super) fn get(&self, window: usize) -> Option<ValueRef<'static>> {
+    /// Returns the percentile of a window; `None` without values.
+    pub fn get(&self, window: usize) -> Option<ValueRef<'static>> {
         let values = &self.windows[window];
         let value = match &values.histogram {
             None => exact(&values.exact, self.percentile),
@@ -98,8 +100,13 @@ impl Percentiles {
     }
 
     /// Returns true if the value of a window is an estimate.
-    pub(super) fn is_estimate(&self, window: usize) -> bool {
+    pub fn is_estimate(&self, window: usize) -> bool {
         self.windows[window].histogram.is_some()
+    }
+
+    /// Adds a value to a window. NaN is ignored.
+    pub fn push(&mut self, window: usize, value: f64) {
+        self.extend(window, std::iter::once(value));
     }
 
     fn extend(&mut self, window: usize, values: impl Iterator<Item = f64>) {

@@ -1,6 +1,7 @@
 //! Tests of rows in JSON: forms of values, searches, and parts of tables.
 
 mod advice;
+mod aggregates;
 mod database;
 mod parts;
 mod search;

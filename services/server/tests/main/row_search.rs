@@ -250,6 +250,21 @@ fn groups_are_shown_with_their_metrics() {
         lines.len().min(3),
         "without rows"
     );
+    let aggregate = |rest: &[&str]| lab.ok(&[&["rows", "aggregate", "orders"], rest].concat());
+    let all = ["--by", "title", "--metric", "total:sum", "--metric", "n:max"];
+    for selection in [
+        &["--allow-scan"][..],
+        &["--search"],
+        &["--search=all", "-w", "n<100"],
+    ] {
+        let csv = aggregate(&[selection, &all, &["--output", "csv"]].concat());
+        assert!(csv.starts_with("title,rows,sum(total),max(n)\r\n"), "{csv}");
+        assert!(csv.contains("\r\nred,2,"), "{csv}");
+        let table = aggregate(&[selection, &all, &["--output", "table"]].concat());
+        assert_eq!(table.lines().count(), csv.lines().count(), "{table}");
+    }
+    let lines = aggregate(&["id=a", "--metric", "n:count,p50"]);
+    assert_eq!(lines.lines().count(), 2, "a group and the summary: {lines}");
     let wrong = lab.run(&["rows", "facets", "orders", "--by", "title", "--metric", "n"]);
     assert!(
         wrong.code == 2 && wrong.err.contains("items:sum,max,p95"),

@@ -98,7 +98,7 @@ fn key(text: &str) -> Result<Value> {
 }
 
 /// Parses the metrics of a column.
-fn metric(text: &str) -> Result<Value> {
+pub(super) fn metric(text: &str) -> Result<Value> {
     let wrong = || {
         CliError::usage(format!(
             "--metric {text}: expected NAME:FUNCTION,…, such as items:sum,max,p95"

@@ -4,15 +4,13 @@
 
 use std::time::Duration;
 
-use chrono_tz::Tz;
-use tideline_engine::model::time::NANOS_PER_DAY;
 use tideline_engine::model::{Tier, TimeRange, Timestamp};
-use tideline_openapi::query::{CalendarUnit, Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
+use tideline_openapi::query::{Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
 use tideline_openapi::{DurationText, ErrorCode, query as wire};
 use tideline_query::{
-    Budget, CalendarWindow, Computation, Direction, PageToken, Percentile, Rank, RankOrder, RowOrder, Rows,
-    Shape, Window, WindowSpec,
+    Budget, Computation, Direction, PageToken, Percentile, Rank, RankOrder, RowOrder, Rows, Shape, Window,
 };
+use tideline_rows::aggregate::window_of;
 
 use super::values;
 use crate::condition::to_range;
@@ -183,8 +181,7 @@ const fn to_rank_order(first: RankEnd) -> RankOrder {
     }
 }
 
-/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; other windows
-/// follow the calendar.
+/// Converts a window.
 fn to_window(
     width: Option<WindowWidth>,
     zone: Option<&str>,
@@ -196,43 +193,7 @@ fn to_window(
         }
         return Ok(None);
     };
-    let offset = offset.map_or(0, |offset| offset.0);
-    let (count, unit) = match width {
-        WindowWidth::Fixed(_) if zone.is_some() => {
-            return Err(Failure::invalid(
-                "zone applies to windows of days, weeks, months or years; use offset for others",
-            ));
-        }
-        WindowWidth::Fixed(width) => return Ok(Some(WindowSpec { width, offset }.into())),
-        WindowWidth::Calendar(count, unit) => (count, unit),
-    };
-    let zone = match zone {
-        None => Tz::UTC,
-        Some(name) => name.parse().map_err(|_| {
-            Failure::invalid(format!(
-                "{name:?} is not a valid time zone; use a name such as Europe/Berlin or UTC"
-            ))
-        })?,
-    };
-    let days = |each: i64, first: i64| WindowSpec {
-        width: i64::from(count).saturating_mul(each * NANOS_PER_DAY),
-        offset: offset.saturating_add(first * NANOS_PER_DAY),
-    };
-    let unit = match unit {
-        CalendarUnit::Day if zone == Tz::UTC => return Ok(Some(days(1, 0).into())),
-        // The first Monday after the epoch is January 5.
-        CalendarUnit::Week if zone == Tz::UTC => return Ok(Some(days(7, 4).into())),
-        CalendarUnit::Day => tideline_query::CalendarUnit::Day,
-        CalendarUnit::Week => tideline_query::CalendarUnit::Week,
-        CalendarUnit::Month => tideline_query::CalendarUnit::Month,
-        CalendarUnit::Year => tideline_query::CalendarUnit::Year,
-    };
-    Ok(Some(Window::Calendar(CalendarWindow {
-        count,
-        unit,
-        zone,
-        offset,
-    })))
+    Ok(Some(window_of(width, zone, offset)?))
 }
 
 /// Returns the range for windows and rates: it must have a start, and its end defaults to the current time.
@@ -278,6 +239,10 @@ fn to_function(function: Function) -> Result<tideline_query::Function> {
 
 #[cfg(test)]
 mod tests {
+    use chrono_tz::Tz;
+    use tideline_engine::model::time::NANOS_PER_DAY;
+    use tideline_query::WindowSpec;
+
     use super::*;
 
     fn query(json: &str) -> Result<tideline_query::PointQuery> {

@@ -1,0 +1,174 @@
+//! Time windows of requests: the conversion from a width, a time zone and an offset, and the window of a time.
+//!
+//! Aggregates of points know the range of their windows in advance; aggregates of rows find the window of each time
+//! when they read it, and remember the windows that they have found.
+
+use std::collections::BTreeMap;
+
+use chrono_tz::Tz;
+use tideline_engine::model::TimeRange;
+use tideline_engine::model::time::NANOS_PER_DAY;
+use tideline_openapi::query::{CalendarUnit, WindowWidth};
+use tideline_openapi::time::DurationText;
+use tideline_query::window::Windows;
+use tideline_query::{CalendarWindow, QueryError, Window, WindowSpec};
+
+use crate::error::{Result, RowsError};
+
+/// Maximum number of windows that are remembered; beyond it, all are forgotten.
+const KNOWN_MAX: usize = 10_000;
+
+/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; other windows follow the
+/// calendar.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] for a zone that does not exist, or a zone of windows of a fixed duration.
+pub fn window_of(width: WindowWidth, zone: Option<&str>, offset: Option<DurationText>) -> Result<Window> {
+    let invalid = |message: String| Err(RowsError::Invalid(message));
+    let offset = offset.map_or(0, |offset| offset.0);
+    let (count, unit) = match width {
+        WindowWidth::Fixed(_) if zone.is_some() => {
+            return invalid(
+                "zone applies to windows of days, weeks, months or years; use offset for others".into(),
+            );
+        }
+        WindowWidth::Fixed(width) => return Ok(WindowSpec { width, offset }.into()),
+        WindowWidth::Calendar(count, unit) => (count, unit),
+    };
+    let zone = match zone {
+        None => Tz::UTC,
+        Some(name) => match name.parse() {
+            Ok(zone) => zone,
+            Err(_) => {
+                return invalid(format!(
+                    "{name:?} is not a valid time zone; use a name such as Europe/Berlin or UTC"
+                ));
+            }
+        },
+    };
+    let days = |each: i64, first: i64| WindowSpec {
+        width: i64::from(count).saturating_mul(each * NANOS_PER_DAY),
+        offset: offset.saturating_add(first * NANOS_PER_DAY),
+    };
+    let unit = match unit {
+        CalendarUnit::Day if zone == Tz::UTC => return Ok(days(1, 0).into()),
+        // The first Monday after the epoch is January 5.
+        CalendarUnit::Week if zone == Tz::UTC => return Ok(days(7, 4).into()),
+        CalendarUnit::Day => tideline_query::CalendarUnit::Day,
+        CalendarUnit::Week => tideline_query::CalendarUnit::Week,
+        CalendarUnit::Month => tideline_query::CalendarUnit::Month,
+        CalendarUnit::Year => tideline_query::CalendarUnit::Year,
+    };
+    Ok(Window::Calendar(CalendarWindow {
+        count,
+        unit,
+        zone,
+        offset,
+    }))
+}
+
+/// Windows of times that are not known in advance.
+#[derive(Debug)]
+pub(super) struct KnownWindows {
+    window: Window,
+    /// Ends of windows by their starts.
+    known: BTreeMap<i64, i64>,
+    /// Window that was found last: its start and end. Neighbouring rows often are in the same window.
+    last: (i64, i64),
+}
+
+impl KnownWindows {
+    /// Checks a window.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the width or the offset is out of range.
+    pub(super) fn new(window: Window) -> Result<Self> {
+        let mut this = Self {
+            window,
+            known: BTreeMap::new(),
+            last: (0, 0),
+        };
+        this.start(0)?;
+        Ok(this)
+    }
+
+    /// Returns the start of the window that contains a time, clamped to the range of times.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the width or the offset is out of range.
+    pub(super) fn start(&mut self, time: i64) -> Result<i64> {
+        if (self.last.0..self.last.1).contains(&time) {
+            return Ok(self.last.0);
+        }
+        let before = self.known.range(..=time).next_back();
+        if let Some((start, end)) = before.filter(|(_, end)| time < **end) {
+            self.last = (*start, *end);
+            return Ok(*start);
+        }
+        let range = TimeRange::new(time, time.saturating_add(1));
+        let windows = Windows::new(range, Some(self.window)).map_err(|error| match error {
+            QueryError::Invalid(message) => RowsError::Invalid(message),
+            error => RowsError::Invalid(error.to_string()),
+        })?;
+        let start = windows.start(0);
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.last = (start, windows.start(1));
+        self.known.insert(self.last.0, self.last.1);
+        Ok(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    #[test]
+    fn windows_of_a_zone_follow_its_clock_changes() {
+        let width = WindowWidth::Calendar(1, CalendarUnit::Day);
+        let window = window_of(width, Some("Europe/Berlin"), None).expect("a window");
+        let mut windows = KnownWindows::new(window).expect("it is valid");
+        // 2026-10-25, a day of 25 hours that begins at 22:00 UTC of the day before.
+        let begin = 20_751 * 24 * HOUR - 2 * HOUR;
+        for (time, start) in [
+            (begin, begin),
+            (begin + 25 * HOUR - 1, begin),
+            (begin + 25 * HOUR, begin + 25 * HOUR),
+            (begin - 1, begin - 24 * HOUR),
+            (begin + HOUR, begin),
+        ] {
+            assert_eq!(windows.start(time).expect("it is valid"), start, "{time}");
+        }
+    }
+
+    #[test]
+    fn windows_that_make_no_sense_are_refused() {
+        let fixed = WindowWidth::Fixed(HOUR);
+        assert!(window_of(fixed, Some("UTC"), None).is_err());
+        assert!(window_of(WindowWidth::Calendar(1, CalendarUnit::Day), Some("Mars"), None).is_err());
+        let endless = window_of(WindowWidth::Calendar(200_000, CalendarUnit::Month), None, None);
+        assert!(KnownWindows::new(endless.expect("a window")).is_err());
+    }
+
+    #[test]
+    fn the_ends_of_time_have_windows() {
+        for width in [
+            WindowWidth::Fixed(HOUR),
+            WindowWidth::Calendar(1, CalendarUnit::Month),
+            WindowWidth::Calendar(1, CalendarUnit::Week),
+        ] {
+            let window = window_of(width, None, None).expect("a window");
+            let mut windows = KnownWindows::new(window).expect("it is valid");
+            for time in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX] {
+                let start = windows.start(time).expect("it is valid");
+                assert!(start <= time, "{width:?} {time} {start}");
+            }
+        }
+    }
+}
