@@ -53,7 +53,7 @@ pub struct TableView {
     pub write_future: Option<DurationText>,
     /// Policy for aging points.
     pub policy: Policy,
-    /// Analyzers of text attributes of timelines, by attribute key. Omitted if there are none.
+    /// Analyzers of text attributes of timelines, by attribute key. Omitted if it is empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>, required = false)]
     pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,

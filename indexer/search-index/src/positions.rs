@@ -9,7 +9,7 @@
 //! catalog: the documents contain all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and
 //! ordinal over all indexed timelines. It detects that the catalog lost timelines in a power failure, because its
 //! journal was not synced, and then reused their ordinals. `analyzers` holds the analyzers of attributes that the documents
-//! were built with; it is omitted if there are none. An index with another format is rebuilt from the catalog.
+//! were built with; it is omitted if it is empty. An index with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,6 +10,7 @@
 
 mod condition;
 mod cursor;
+mod group;
 mod index;
 mod key;
 mod select;

@@ -22,10 +22,11 @@ use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::ScanDirection;
+use tideline_openapi::row_aggregate::{AggregateFunction, AggregateKey, AggregateMetric};
 
 use crate::error::{Result, SqlError};
 use crate::projection::Projection;
-use crate::statement::{Predicate, Select, SelectColumns};
+use crate::statement::{GroupColumn, Grouping, Predicate, Select, SelectColumns};
 
 pub use filter::condition as filter_condition;
 pub use keys::Access;
@@ -60,6 +61,74 @@ pub enum SelectResult {
     Rows(Projection),
     /// Number of rows, in a result column with this name.
     Count(String),
+    /// Groups of rows.
+    Groups(GroupResult),
+}
+
+/// Planned groups.
+#[derive(Debug)]
+pub struct GroupResult {
+    /// Keys of the groups.
+    pub by: Vec<AggregateKey>,
+    /// Functions by column.
+    pub metrics: Vec<AggregateMetric>,
+    /// Names of the result columns, each with the position of its value: keys, number of rows, functions.
+    pub columns: Vec<(String, usize)>,
+}
+
+impl GroupResult {
+    fn new(grouping: Grouping) -> Self {
+        let by: Vec<AggregateKey> = grouping
+            .keys
+            .into_iter()
+            .map(|key| {
+                let (window, zone) = key
+                    .window
+                    .map_or((None, None), |(width, zone)| (Some(width), zone));
+                AggregateKey {
+                    column: key.column,
+                    window,
+                    zone,
+                    offset: None,
+                }
+            })
+            .collect();
+        let mut metrics: Vec<AggregateMetric> = Vec::new();
+        for (column, _) in &grouping.columns {
+            let GroupColumn::Function(column, function) = column else {
+                continue;
+            };
+            let known = metrics.iter_mut().find(|metric| metric.column == *column);
+            match known {
+                Some(metric) if metric.functions.contains(function) => {}
+                Some(metric) => metric.functions.push(*function),
+                None => metrics.push(AggregateMetric {
+                    column: column.clone(),
+                    functions: vec![*function],
+                }),
+            }
+        }
+        let position = |column: &str, function: &AggregateFunction| {
+            let functions = metrics.iter().flat_map(|metric| {
+                let functions = metric.functions.iter();
+                functions.map(|function| (metric.column.as_str(), function))
+            });
+            let place = functions
+                .into_iter()
+                .position(|known| known == (column, function));
+            by.len() + 1 + place.unwrap_or_default()
+        };
+        let columns = grouping.columns.into_iter().map(|(column, label)| {
+            let position = match &column {
+                GroupColumn::Key(number) => *number,
+                GroupColumn::Rows => by.len(),
+                GroupColumn::Function(column, function) => position(column, function),
+            };
+            (label, position)
+        });
+        let columns = columns.collect();
+        Self { by, metrics, columns }
+    }
 }
 
 /// Planned `SELECT`.
@@ -103,6 +172,7 @@ impl ReadPlan {
             SelectColumns::All => SelectResult::Rows(Projection::all(&table)),
             SelectColumns::Listed(columns) => SelectResult::Rows(Projection::listed(&table, &columns)),
             SelectColumns::Count(label) => SelectResult::Count(label),
+            SelectColumns::Groups(grouping) => SelectResult::Groups(GroupResult::new(grouping)),
         };
         let order = order.into_iter().map(|(number, is_descending)| {
             let name = access.layout(&table).logical()[number].name.clone();

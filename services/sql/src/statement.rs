@@ -9,6 +9,9 @@ use tideline_engine::model::{
     ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TtlScope, WideSpec,
 };
 
+use tideline_openapi::query::WindowWidth;
+use tideline_openapi::row_aggregate::AggregateFunction;
+
 use crate::error::Position;
 use crate::literal::Literal;
 
@@ -126,6 +129,37 @@ pub enum SelectColumns {
     Count(String),
     /// Columns with their names in the result.
     Listed(Vec<(Name, String)>),
+    /// Groups of rows.
+    Groups(Grouping),
+}
+
+/// Result of a `SELECT` with functions or `GROUP BY`.
+#[derive(Debug)]
+pub struct Grouping {
+    /// `GROUP BY`.
+    pub keys: Vec<GroupItem>,
+    /// Result columns with their names.
+    pub columns: Vec<(GroupColumn, String)>,
+}
+
+/// Key of the groups: a column, or windows of its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupItem {
+    /// Name of the column.
+    pub column: String,
+    /// Width of the windows, and their time zone.
+    pub window: Option<(WindowWidth, Option<String>)>,
+}
+
+/// Result column of groups.
+#[derive(Debug)]
+pub enum GroupColumn {
+    /// Key of the groups, by its number.
+    Key(usize),
+    /// `COUNT(*)`.
+    Rows,
+    /// Function of the values of a column.
+    Function(String, AggregateFunction),
 }
 
 /// Column of `ORDER BY`.

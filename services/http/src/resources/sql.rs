@@ -75,7 +75,8 @@ struct Parsed {
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
 /// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement
-/// that requires anything else is refused with 422 `plan_refused` and the reason.
+/// that requires anything else is refused with 422 `plan_refused` and the reason. A `SELECT` with functions or `GROUP BY`
+/// returns the aggregates of these rows, in the order of the keys of the groups and in one page.
 ///
 /// Rows are returned in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000
 /// rows read, and `next` continues. With `Accept: application/x-ndjson`, all rows are streamed, one per line, and the

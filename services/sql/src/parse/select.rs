@@ -2,11 +2,12 @@
 //!
 //! Clauses that need more than one access path are refused with an error that contains their name.
 
-use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned};
+use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Token;
 
 use super::condition::condition;
 use super::cursor::Cursor;
+use super::group::{self, Item};
 use super::value::{literal, refused};
 use crate::error::{Position, Result, SqlError};
 use crate::statement::{Name, OrderItem, Predicate, Select, SelectColumns};
@@ -33,10 +34,28 @@ pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select> {
     let table = cursor.name("the name of a table")?;
     refuse_joins(cursor)?;
     let condition = where_clause(cursor)?;
-    refuse_groups(cursor)?;
+    let columns = match columns {
+        Some(items) => group::grouped(cursor, items)?,
+        None if cursor.is_word("GROUP") => {
+            return Err(SqlError::invalid(
+                cursor.at(),
+                "SELECT * has no groups; list the columns of GROUP BY and functions",
+            ));
+        }
+        None => SelectColumns::All,
+    };
+    refuse_combinations(cursor)?;
     let order_at = cursor.at();
     let order = order(cursor)?;
     let limit = limit(cursor)?;
+    if let SelectColumns::Groups(_) = columns
+        && !order.is_empty()
+    {
+        return Err(SqlError::refused(
+            order_at,
+            "groups are returned in the order of the values of GROUP BY; omit ORDER BY",
+        ));
+    }
     if let SelectColumns::Count(_) = columns
         && (limit.is_some() || !order.is_empty())
     {
@@ -64,41 +83,24 @@ pub(super) fn where_clause(cursor: &mut Cursor<'_>) -> Result<Option<Predicate>>
     }
 }
 
-fn columns(cursor: &mut Cursor<'_>) -> Result<SelectColumns> {
+/// Parses the result columns; `None` for `*`.
+fn columns(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(Item, String, Position)>>> {
     if cursor.token(&Token::Mul) {
-        return Ok(SelectColumns::All);
+        return Ok(None);
     }
-    let mut listed: Vec<(Name, String)> = Vec::new();
+    let mut listed: Vec<(Item, String, Position)> = Vec::new();
     loop {
         let at = cursor.at();
         let expression = cursor.expression()?;
-        match &expression {
-            Expr::Identifier(name) => {
-                let column = Name {
-                    text: name.value.clone(),
-                    at,
-                };
-                let label = alias(cursor)?.unwrap_or_else(|| name.value.clone());
-                if listed.iter().any(|(_, other)| *other == label) {
-                    return Err(SqlError::invalid(
-                        at,
-                        format!("two result columns have the name {label:?}; add AS"),
-                    ));
-                }
-                listed.push((column, label));
-            }
-            Expr::Function(_) if is_count(&expression) => {
-                let label = alias(cursor)?.unwrap_or_else(|| "count".to_owned());
-                if !listed.is_empty() || cursor.is_token(&Token::Comma) {
-                    return Err(SqlError::refused(
-                        at,
-                        "COUNT(*) is not combined with other columns, because that would need groups; select it alone",
-                    ));
-                }
-                return Ok(SelectColumns::Count(label));
-            }
-            other => return Err(refused(other)),
+        let item = group::item(cursor, &expression, at)?;
+        let label = alias(cursor)?.unwrap_or_else(|| item.label(&expression));
+        if listed.iter().any(|(_, other, _)| *other == label) {
+            return Err(SqlError::invalid(
+                at,
+                format!("two result columns have the name {label:?}; add AS"),
+            ));
         }
+        listed.push((item, label, at));
         if listed.len() > COLUMNS_MAX {
             return Err(SqlError::over(
                 "number of result columns",
@@ -107,26 +109,9 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<SelectColumns> {
             ));
         }
         if !cursor.token(&Token::Comma) {
-            return Ok(SelectColumns::Listed(listed));
+            return Ok(Some(listed));
         }
     }
-}
-
-/// Returns true for `COUNT(*)`.
-fn is_count(expression: &Expr) -> bool {
-    let Expr::Function(function) = expression else {
-        return false;
-    };
-    let is_named = function.name.to_string().eq_ignore_ascii_case("count");
-    let is_plain = function.filter.is_none() && function.over.is_none() && function.within_group.is_empty();
-    let FunctionArguments::List(list) = &function.args else {
-        return false;
-    };
-    let is_star = matches!(
-        list.args.as_slice(),
-        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
-    );
-    is_named && is_plain && is_star && list.duplicate_treatment.is_none() && list.clauses.is_empty()
 }
 
 fn alias(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
@@ -148,14 +133,12 @@ fn refuse_joins(cursor: &Cursor<'_>) -> Result<()> {
     Ok(())
 }
 
-fn refuse_groups(cursor: &Cursor<'_>) -> Result<()> {
+fn refuse_combinations(cursor: &Cursor<'_>) -> Result<()> {
     let (word, advice) = match () {
-        () if cursor.is_word("GROUP") => (
-            "GROUP BY",
-            "aggregate in the application, keep a counter per group by UPDATE … SET n = n + 1, or store measurements \
-             in a table of the model series",
+        () if cursor.is_word("HAVING") => (
+            "HAVING",
+            "use WHERE for conditions on rows, and test groups in the application",
         ),
-        () if cursor.is_word("HAVING") => ("HAVING", "use WHERE for conditions on rows"),
         () if cursor.is_word("UNION") || cursor.is_word("INTERSECT") || cursor.is_word("EXCEPT") => (
             "a combination of several SELECT",
             "send each in a request of its own",

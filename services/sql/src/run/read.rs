@@ -9,13 +9,15 @@ use serde::Serialize;
 use tideline_engine::Engine;
 use tideline_engine::rows::StoredRow;
 use tideline_openapi::row::{PageEnd, RowIntegers, ScanDirection};
+use tideline_rows::aggregate::{AggregatedRows, Aggregation};
 use tideline_rows::condition::RowMatcher;
 use tideline_rows::read::{NeededColumns, PAGE_BYTES_MAX, PAGE_SCANNED_MAX, RangeTerms};
+use tideline_rows::value::{write_plain, write_text};
 use tideline_rows::{PageLimits, RowEncoder, RowsError, Scan};
 
 use crate::definition::key_column_text;
 use crate::error::{Position, Result, SqlError};
-use crate::plan::{AccessPath, FoundKey, ReadPlan, SelectResult};
+use crate::plan::{AccessPath, FoundKey, GroupResult, ReadPlan, SelectResult};
 use crate::projection::Projection;
 use crate::statement::quoted;
 
@@ -82,6 +84,8 @@ pub fn select(
             take(row.to_string().as_bytes())?;
             Ok(end.1)
         }
+        SelectResult::Groups(_) if inner.is_some() => Err(other_statement()),
+        SelectResult::Groups(groups) => reader.groups(groups, integers, take),
     }
 }
 
@@ -197,6 +201,47 @@ impl Reader<'_> {
             next: token.map(|token| join_token(Some(count), &token)),
         };
         Ok((count, end))
+    }
+
+    /// Aggregates all rows, and passes the groups to `take`. Groups have no pages.
+    fn groups(&self, result: &GroupResult, integers: RowIntegers, take: &mut TakeRow<'_>) -> Result<End> {
+        let stored: Vec<Vec<u8>>;
+        let rows = match &self.plan.path {
+            AccessPath::Keys(keys) => {
+                stored = keys.iter().map(|key| key.stored.clone()).collect();
+                AggregatedRows::Keys(&stored)
+            }
+            AccessPath::Ranges(ranges) | AccessPath::Table(ranges) => {
+                AggregatedRows::Ranges(ranges, self.plan.access.index())
+            }
+        };
+        let (engine, table) = (self.engine, &self.plan.table);
+        let filter = self.plan.filter.as_ref();
+        let aggregation = Aggregation::of_rows(engine, table, rows, filter, &result.by, &result.metrics)?;
+        let (shape, groups) = aggregation.run(engine, table, self.is_stopped)?;
+        let limit = usize::try_from(self.plan.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let mut end = End {
+            scanned: groups.end.scanned,
+            ..End::default()
+        };
+        let mut json = Vec::new();
+        for values in groups.values(&shape).take(limit) {
+            let values = values?;
+            json.clear();
+            for (label, position) in &result.columns {
+                json.push(if json.is_empty() { b'{' } else { b',' });
+                write_text(label, &mut json);
+                json.push(b':');
+                match values.get(*position) {
+                    Some(Some(value)) => write_plain(value, integers, &mut json),
+                    _ => json.extend_from_slice(b"null"),
+                }
+            }
+            json.push(b'}');
+            take(&json)?;
+            end.returned += 1;
+        }
+        Ok(end)
     }
 
     /// Reads rows by their keys, and passes the rows that match the filter to `take`.
@@ -336,7 +381,10 @@ pub fn explain(plan: &ReadPlan) -> String {
         conditions: texts(plan.access.decided()),
         filter: texts(plan.access.filter()),
         key: key_text(plan),
-        order: order.collect(),
+        order: match plan.result {
+            SelectResult::Groups(_) => Vec::new(),
+            _ => order.collect(),
+        },
         direction: plan.direction,
         limit: plan.limit,
     })

@@ -327,6 +327,35 @@ impl Model {
         }
     }
 
+    /// Compares groups with those of the expected rows.
+    fn groups(&self, random: &mut Random, expected: &[&Row], from: &str) {
+        let key = random.of(&["a", "b", "n"]);
+        let statement = format!(
+            "SELECT /*+ ALLOW_SCAN */ COUNT(*) AS amount, {key}, SUM(n) AS total, MAX(n) AS highest {from} GROUP BY {key}"
+        );
+        let mut groups: BTreeMap<String, (u64, Option<i64>, Option<i64>)> = BTreeMap::new();
+        for row in expected {
+            let value = row.get(key).cloned().unwrap_or_default();
+            let group = groups.entry(value.to_string()).or_default();
+            group.0 += 1;
+            if let Some(n) = row.get("n").and_then(Value::as_i64) {
+                group.1 = Some(group.1.unwrap_or(0) + n);
+                group.2 = group.2.max(Some(n));
+            }
+        }
+        let rows = self.database.rows(&statement).into_iter();
+        let found: BTreeMap<String, (u64, Option<i64>, Option<i64>)> = rows
+            .map(|row| {
+                let amount = row["amount"].as_u64().expect("a count");
+                (
+                    row[key].to_string(),
+                    (amount, row["total"].as_i64(), row["highest"].as_i64()),
+                )
+            })
+            .collect();
+        assert_eq!(found, groups, "{statement}");
+    }
+
     fn select(&self, random: &mut Random) {
         let condition = match random.is(60) {
             true => Condition::of_key(random),
@@ -338,6 +367,7 @@ impl Model {
             .database
             .rows(&format!("SELECT /*+ ALLOW_SCAN */ COUNT(*) {from}"));
         assert_eq!(counted, [json!({"count": expected.len()})], "{from}");
+        self.groups(random, &expected, &from);
         let order: Vec<(&str, bool)> = (0..random.below(4))
             .map(|_| (random.of(&["a", "b", "c", "n"]), random.is(50)))
             .collect();

@@ -37,8 +37,13 @@ fn statements_without_a_plan_are_refused_by_name() {
         ),
         ("SELECT * FROM t, u WHERE a = 1", "JOIN is not evaluated"),
         (
-            "SELECT a FROM t WHERE a = 1 GROUP BY a",
-            "GROUP BY is not evaluated",
+            "SELECT a FROM t WHERE a = 1 GROUP BY a ORDER BY a",
+            "in the order of the values of GROUP BY; omit ORDER BY",
+        ),
+        ("SELECT SUM(n + 1) FROM t WHERE a = 1", "SUM needs one column"),
+        (
+            "SELECT UPPER(b) FROM t WHERE a = 1",
+            "the function UPPER is not evaluated",
         ),
         ("SELECT a FROM t WHERE a = 1 HAVING a > 1", "HAVING"),
         (
@@ -46,22 +51,6 @@ fn statements_without_a_plan_are_refused_by_name() {
             "combination of several SELECT",
         ),
         ("SELECT DISTINCT n FROM t WHERE a = 1", "DISTINCT"),
-        (
-            "SELECT SUM(n) FROM t WHERE a = 1",
-            "the function SUM is not evaluated",
-        ),
-        (
-            "SELECT COUNT(n) FROM t WHERE a = 1",
-            "the function COUNT is not evaluated",
-        ),
-        (
-            "SELECT COUNT(*), a FROM t WHERE a = 1",
-            "COUNT(*) is not combined",
-        ),
-        (
-            "SELECT a, COUNT(*) FROM t WHERE a = 1",
-            "COUNT(*) is not combined",
-        ),
         (
             "SELECT COUNT(*) FROM t WHERE a = 1 LIMIT 3",
             "omit ORDER BY and LIMIT",
