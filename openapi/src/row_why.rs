@@ -95,6 +95,8 @@ pub enum WhyPlace {
     Single,
     /// A row in a block with its neighbours.
     Packed,
+    /// A row in a file of the archive.
+    Archive,
 }
 
 /// Write or stored row of a layer.

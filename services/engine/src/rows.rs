@@ -15,8 +15,8 @@ use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
-    Condition as RowCondition, Effect, Image, Increment, MoveEnd, MoveProgress, Mutation, PARTS_MAX, PartNumbers,
-    ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
+    Condition as RowCondition, Effect, Image, Increment, MoveEnd, MoveProgress, Mutation, PARTS_MAX,
+    PartNumbers, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
     UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};

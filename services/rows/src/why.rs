@@ -131,6 +131,7 @@ fn layer_of(layer: &LayerTrace, words: &Words<'_>) -> WhyLayer {
         LayerPlace::Buffer(generation) => (WhyPlace::Buffer, Some(generation)),
         LayerPlace::Single => (WhyPlace::Single, None),
         LayerPlace::Packed => (WhyPlace::Packed, None),
+        LayerPlace::Archive => (WhyPlace::Archive, None),
     };
     let change = |change: &ChangeTrace| WhyChange {
         effect: match change.effect {

@@ -13,8 +13,8 @@ use tideline_engine::large::LargeProgress;
 use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
 use tideline_engine::model::{JobKind, TableId, TableModel, Tier};
 use tideline_engine::parts::DuePart;
-use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_engine::row_surveys::SurveyProgress;
+use tideline_engine::rows::{MoveEnd, MoveProgress};
 
 use crate::maintenance::{
     Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot, Survey, TableState,

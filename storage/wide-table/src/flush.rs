@@ -11,8 +11,8 @@ mod changes;
 mod delete;
 mod join;
 mod merge;
-mod packed_part;
 mod pack;
+mod packed_part;
 mod packer;
 mod part_writer;
 

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tideline_backend::{
     Direction, ManifestChange, ManifestKind, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX,
     WRITE_ROWS_MAX,
@@ -175,13 +175,16 @@ impl Drop for Flushing {
     }
 }
 
-/// Guard of the end of a move, which no flush runs beside.
-struct Ending<'m>(&'m Moves);
+/// Guard of the end of a move, which neither a flush nor a packing runs beside.
+struct Ending<'m> {
+    moves: &'m Moves,
+    _alone: MutexGuard<'m, ()>,
+}
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().is_ending = false;
-        self.0.changed.notify_all();
+        self.moves.state.lock().is_ending = false;
+        self.moves.changed.notify_all();
     }
 }
 
@@ -401,14 +404,18 @@ impl WideStore {
         })
     }
 
-    /// Waits until no flush runs, and excludes further ones until the guard is dropped.
+    /// Waits until no flush and no packing runs, and excludes further ones until the guard is dropped.
     fn begin_end(&self) -> Ending<'_> {
         let mut state = self.moves.state.lock();
         while state.is_flushing || state.is_ending {
             self.moves.changed.wait(&mut state);
         }
         state.is_ending = true;
-        Ending(&self.moves)
+        drop(state);
+        Ending {
+            moves: &self.moves,
+            _alone: self.part_writes.lock(),
+        }
     }
 
     /// Publishes the part `to` instead of the part `from`, while no flush runs. `prepare` is called before, with the part

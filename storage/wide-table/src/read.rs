@@ -563,7 +563,7 @@ impl WideStore {
         limit: PageLimit,
     ) -> Result<Vec<(bool, Source)>> {
         if part.detail.has_blocks() {
-            let moves = self.moves.load(Ordering::Acquire);
+            let packings = self.packings.load(Ordering::Acquire);
             let packed = self.part_source(part, true, range, direction, limit)?;
             let singles = match &packed.more_after {
                 None => self.part_source(part, false, range, direction, limit)?,
@@ -583,7 +583,7 @@ impl WideStore {
                     singles
                 }
             };
-            if self.moves.load(Ordering::Acquire) == moves {
+            if self.packings.load(Ordering::Acquire) == packings {
                 return Ok(vec![(false, singles), (true, packed)]);
             }
         }

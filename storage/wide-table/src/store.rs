@@ -149,7 +149,7 @@ pub struct WideStore {
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Number of times that single rows were removed because blocks contain them.
-    pub(crate) moves: AtomicU64,
+    pub(crate) packings: AtomicU64,
     /// Held while a flush or a packing changes the stored rows of a part.
     pub(crate) part_writes: Mutex<()>,
     /// Held while rows with generated ids are numbered and sent to the committer.
@@ -189,7 +189,7 @@ impl WideStore {
             written_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
             committed: Mutex::default(),
-            moves: AtomicU64::new(0),
+            packings: AtomicU64::new(0),
             part_writes: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),

@@ -5,7 +5,7 @@
 //! sizes of keys and the numbers of columns.
 //!
 //! Memory is bounded: the largest partitions and about 128 key ranges are kept, whose number of rows doubles when they
-//! become too many. Rows of the buffer are not counted.
+//! become too many. Rows of the buffer and of parts in the archive are not counted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -158,7 +158,10 @@ impl WideStore {
     pub fn begin_survey(&self, table: TableId, layout: KeyLayout) -> Result<Survey> {
         let rules = self.rules(table)?;
         let state = self.state();
-        let numbers = state.parts_of(table, ALL_PARTS).map(Part::number);
+        let stored = state
+            .parts_of(table, ALL_PARTS)
+            .filter(|part| !part.is_archived());
+        let numbers = stored.map(Part::number);
         let parts = numbers.filter(|number| rules.keeps(*number) && *number != RECORD);
         Ok(Survey {
             table,
@@ -190,8 +193,9 @@ impl WideStore {
             });
         };
         let state = self.state();
-        let Some(part) = state.parts.get(&(survey.table, number)) else {
-            // The part was dropped meanwhile.
+        let part = state.parts.get(&(survey.table, number));
+        let Some(part) = part.filter(|part| !part.is_archived()) else {
+            // The part was dropped or archived meanwhile.
             survey.end_part();
             return Ok(survey.step_of(0, 0));
         };

@@ -75,6 +75,8 @@ pub enum LayerPlace {
     Single,
     /// Row in a block of the part.
     Packed,
+    /// Row in a file of the archive.
+    Archive,
 }
 
 /// Write or stored row in a layer.
@@ -330,6 +332,12 @@ impl WideStore {
         let table = part.at.table;
         let damaged = |reason| WideError::Damaged { table, reason };
         let backend = self.log.backend().as_ref();
+        if part.is_archived() {
+            if let Some(row) = self.archived_row(part, key)? {
+                layers.push(Layer::of_part(LayerPlace::Archive, &row, 0).map_err(damaged)?);
+            }
+            return Ok(());
+        }
         if let Some(single) = backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
             let head = Head::decode(&single).map_err(damaged)?;
             let fragments = head.map_or(0, |head| head.firsts.len());

@@ -30,8 +30,8 @@ mod search;
 mod search_index;
 mod shape;
 mod statistics;
-mod why;
 mod value;
+mod why;
 
 use std::io::IsTerminal;
 

@@ -279,8 +279,8 @@ fn cell_of<'v>(value: &'v Option<CellValue<'_>>, text: Option<&'v str>) -> Cell<
             CellValue::Bool(value) => Cell::Value(ValueRef::Boolean(*value)),
             CellValue::Binary(bytes) => Cell::Binary(bytes),
             CellValue::Timestamp(time) => Cell::Time(time.nanos()),
-            // Decimals are text.
-            CellValue::Decimal(_) => Cell::Null,
+            // Decimals are text, and no aggregate has large values.
+            CellValue::Decimal(_) | CellValue::Large(_) => Cell::Null,
         },
     }
 }

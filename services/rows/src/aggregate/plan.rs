@@ -55,7 +55,7 @@ pub(super) struct Metric {
 pub(super) enum Found<'v> {
     Value(CellValue<'v>),
     Missing,
-    /// The value does not have the type of the column.
+    /// The value does not have the type of the column, or is large.
     OtherType,
 }
 
@@ -96,6 +96,8 @@ impl Source {
                 let newest = row.column(name).and_then(|column| column.newest());
                 match newest {
                     None => Found::Missing,
+                    // Large values are read by their own requests only.
+                    Some(version) if matches!(version.value, CellValue::Large(_)) => Found::OtherType,
                     Some(version) if version.value.column_type() == self.column_type => {
                         Found::Value(version.value.borrowed())
                     }

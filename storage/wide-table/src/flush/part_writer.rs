@@ -135,7 +135,7 @@ impl<'f> PartWriter<'f> {
         around("wide", "moved", || {
             self.store.log.backend().sync_rows(SHARD)?;
             // A reader that has read a block before this moment reads again.
-            self.store.moves.fetch_add(1, Ordering::AcqRel);
+            self.store.packings.fetch_add(1, Ordering::AcqRel);
             for key in std::mem::take(&mut self.packed) {
                 self.put_single(key, None)?;
             }
