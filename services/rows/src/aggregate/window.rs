@@ -108,7 +108,9 @@ impl KnownWindows {
             self.last = (*start, *end);
             return Ok(*start);
         }
-        let range = TimeRange::new(time, time.saturating_add(1));
+        // The last nanosecond has no end of its own, and is in the window of the one before.
+        let time = time.min(i64::MAX - 1);
+        let range = TimeRange::new(time, time + 1);
         let windows = Windows::new(range, Some(self.window)).map_err(|error| match error {
             QueryError::Invalid(message) => RowsError::Invalid(message),
             error => RowsError::Invalid(error.to_string()),

@@ -261,7 +261,7 @@ fn groups_are_shown_with_their_metrics() {
         assert!(csv.starts_with("title,rows,sum(total),max(n)\r\n"), "{csv}");
         assert!(csv.contains("\r\nred,2,"), "{csv}");
         let table = aggregate(&[selection, &all, &["--output", "table"]].concat());
-        assert_eq!(table.lines().count(), csv.lines().count(), "{table}");
+        assert_eq!(table.lines().count(), csv.lines().count() + 1, "{table}");
     }
     let lines = aggregate(&["id=a", "--metric", "n:count,p50"]);
     assert_eq!(lines.lines().count(), 2, "a group and the summary: {lines}");
