@@ -179,7 +179,12 @@ impl Engine {
             return Ok(ControlFlow::Break(()));
         };
         let packed_before = progress.ranges_packed;
-        for (part, range) in ranges_to_pack(&survey) {
+        // Packing needs some space before it frees more.
+        let ranges = match self.check_writable() {
+            Ok(()) => ranges_to_pack(&survey),
+            Err(_) => Vec::new(),
+        };
+        for (part, range) in ranges {
             let end = range.end.clone();
             let mut rest = Some(range);
             while let Some(left) = rest {
