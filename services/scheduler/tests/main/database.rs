@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tideline_archive::{Archive, ArchiveSettings};
 use tideline_backend::Direction;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_condition::Condition;
@@ -14,7 +15,9 @@ use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::rows::{Action, CellValue, Column, Image, RowPath, RowWrite, RowWriteOptions};
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WideTable, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
-use tideline_model::{JobKind, ManualClock, TableModel, TableName, TableSpec, Tier, TimeRange, Timestamp};
+use tideline_model::{
+    JobKind, ManualClock, PartsArchive, TableModel, TableName, TableSpec, Tier, TimeRange, Timestamp,
+};
 use tideline_scheduler::{JobFilter, Models, Scheduler};
 use tideline_search_index::FindRequest;
 
@@ -219,6 +222,29 @@ fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidde
     assert_eq!((stored(rows), stored(entries)), (200, 200));
 }
 
+/// Writes a row for each of these numbers of days before [`START`].
+fn write_days(engine: &Engine, table: &WideTable, days: &[i64]) {
+    let write = |days: &i64| {
+        let at = Timestamp::from_nanos_clamped(START - days * DAY);
+        let mut key = Vec::new();
+        let encoded = table
+            .layout()
+            .encode(&[KeyValue::from(7_u64), at.into()], &mut key);
+        encoded.expect("a valid key");
+        RowWrite {
+            partition: key.len(),
+            key: key.into(),
+            time: engine.next_version(),
+            action: Action::Put(Vec::new()),
+            condition: None,
+            image: Image::None,
+        }
+    };
+    let make = |_: &mut dyn FnMut() -> i64| Ok(days.iter().map(write).collect::<Vec<_>>().into());
+    let written = engine.write_rows(table, &make, &RowWriteOptions::default());
+    written.expect("they are written");
+}
+
 #[test]
 fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
@@ -237,25 +263,7 @@ fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     let name = TableName::new("rows").expect("a name");
     engine.create_table(name, spec.clone()).expect("it is created");
     let table = engine.wide_table("rows").expect("it exists");
-    let write = |days: i64| {
-        let at = Timestamp::from_nanos_clamped(START - days * DAY);
-        let mut key = Vec::new();
-        let encoded = table
-            .layout()
-            .encode(&[KeyValue::from(7_u64), at.into()], &mut key);
-        encoded.expect("a valid key");
-        RowWrite {
-            partition: key.len(),
-            key: key.into(),
-            time: engine.next_version(),
-            action: Action::Put(Vec::new()),
-            condition: None,
-            image: Image::None,
-        }
-    };
-    let make = |_: &mut dyn FnMut() -> i64| Ok([0, 1, 9, 30].map(write).into());
-    let written = engine.write_rows(&table, &make, &RowWriteOptions::default());
-    written.expect("they are written");
+    write_days(&engine, &table, &[0, 1, 9, 30]);
     let outcomes = || -> Vec<String> {
         let filter = JobFilter {
             kind: Some(JobKind::RemoveExpired),
@@ -341,4 +349,75 @@ fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
         outcomes.is_empty(),
         "surveys that pack nothing are not recorded: {done:?}"
     );
+}
+
+#[test]
+fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let target = folder.path().join("target");
+    std::fs::create_dir_all(&target).expect("a folder");
+    let mut settings = Settings::new(folder.path().join("index"));
+    let archive = ArchiveSettings::new(folder.path().join("temporary"));
+    settings.store.archive = Some(Arc::new(Archive::open(archive).expect("it opens")));
+    let (engine, scheduler) = opened(&clock, settings);
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "day"},
+    });
+    let mut spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    let name = TableName::new("rows").expect("a name");
+    engine.create_table(name, spec.clone()).expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    write_days(&engine, &table, &[0, 1, 9, 30]);
+    engine.seal().expect("the rows are flushed");
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    parts.expect("it is divided").archive = Some(PartsArchive {
+        target: format!("file://{}", target.display()),
+        after: 8 * DAY,
+    });
+    engine.alter_table("rows", spec).expect("it is changed");
+    let files = || -> usize {
+        let rows = target.join("rows");
+        let below = |path: &std::path::Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+        let folders = below(&rows).filter(|folder| folder.file_name() != "_parts");
+        folders.map(|folder| below(&folder.path()).count()).sum()
+    };
+    let tiers = || -> Vec<Option<Tier>> {
+        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
+        parts.expect("parts").iter().map(|part| part.tier).collect()
+    };
+    scheduler.run_due();
+    let (hot, cold, archived) = (Some(Tier::Hot), Some(Tier::Cold), Some(Tier::Archive));
+    assert_eq!(tiers(), [archived, archived, hot, hot]);
+    assert_eq!(files(), 2);
+    assert_eq!(visible(&engine, RowPath::Primary), 4, "archived parts are read");
+
+    // A restored part stays for its time, and is archived again.
+    let parts = engine.table_parts(&table).expect("parts");
+    let until = Timestamp::from_nanos_clamped(START + 2 * DAY);
+    let restored = engine.restore_parts(&table, &parts[..1], until, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(restored.expect("it is restored").map(|(count, _)| count), Some(1));
+    scheduler.run_due();
+    assert_eq!(tiers(), [cold, archived, hot, hot]);
+    // The trusted clock follows the clock hour by hour.
+    for _ in 0..60 {
+        clock.advance(HOUR);
+        engine.store().trusted_now();
+    }
+    scheduler.run_due();
+    assert_eq!(tiers()[..2], [archived, archived]);
+    assert_eq!(visible(&engine, RowPath::Primary), 4);
+    // The files have the time of the machine, which is before that of the test, so all of them count as old.
+    for _ in 0..30 {
+        clock.advance(HOUR);
+        engine.store().trusted_now();
+    }
+    scheduler.run_due();
+    assert_eq!(files(), 2, "the files of the first archiving are gone");
+    assert_eq!(visible(&engine, RowPath::Primary), 4);
 }
