@@ -365,15 +365,23 @@ impl WideStore {
         keys: &BTreeSet<(u16, Bytes)>,
         progress: &mut MoveProgress,
     ) -> Result<()> {
-        for (bucket, key) in keys {
-            let value = self.log.backend().get(Partition::part(from, *bucket), key)?;
-            progress.values += 1;
-            progress.bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
-            let change = RowChange {
-                key: key.clone(),
-                value,
-            };
-            self.change_part(to, *bucket, &[change])?;
+        for bucket in BUCKETS {
+            let of_bucket = (bucket, Bytes::new())..(bucket + 1, Bytes::new());
+            let (mut changes, mut bytes) = (Vec::new(), 0);
+            for (_, key) in keys.range(of_bucket) {
+                let value = self.log.backend().get(Partition::part(from, bucket), key)?;
+                let size = key.len() + value.as_ref().map_or(0, Bytes::len);
+                progress.values += 1;
+                progress.bytes += size as u64;
+                if changes.len() == WRITE_ROWS_MAX || bytes + size > WRITE_BYTES_MAX {
+                    self.change_part(to, bucket, &std::mem::take(&mut changes))?;
+                    bytes = 0;
+                }
+                bytes += size;
+                let key = key.clone();
+                changes.push(RowChange { key, value });
+            }
+            self.change_part(to, bucket, &changes)?;
         }
         Ok(())
     }
