@@ -89,7 +89,10 @@ fn every_point_is_there_once_whatever_step_of_a_move_fails() {
 fn every_step_of_the_code_is_in_the_matrix() {
     let mut unknown = BTreeSet::new();
     let mut found = 0;
-    let of_rows = crate::row_faults::STEPS.iter().chain(&crate::row_archive::STEPS);
+    let of_moves = crate::row_archive::STEPS
+        .iter()
+        .chain(&crate::large_values::STEPS);
+    let of_rows = crate::row_faults::STEPS.iter().chain(of_moves);
     let known = STEPS.iter().chain(&ATTACH).chain(of_rows);
     // Source folders. Some calls pass the kind of work as a variable; for these calls, each folder lists the possible
     // kinds, and the matrix must have the step of the call for each listed kind. The suite `crash` covers crashes

@@ -14,6 +14,8 @@ use tideline_testkit::Random;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, wait};
 
+/// Steps of an upload.
+pub(super) const STEPS: [&str; 2] = ["wide.large_header", "wide.large_pieces"];
 /// Number of kills at arbitrary times.
 const KILLS: u64 = 6;
 /// Size of the uploaded values, in bytes.
@@ -114,17 +116,18 @@ fn a_value_is_whole_or_absent_after_kills_during_its_upload() {
 
 #[test]
 fn the_pieces_of_an_upload_that_is_killed_at_any_step_are_removed() {
+    let [header, pieces] = STEPS;
     for (point, is_stored) in [
-        ("wide.large_header.before", false),
-        ("wide.large_header.after", true),
-        ("wide.large_pieces.before", true),
-        ("wide.large_pieces.after", true),
-        ("wide.large_pieces.after:3", true),
+        (format!("{header}.before"), false),
+        (format!("{header}.after"), true),
+        (format!("{pieces}.before"), true),
+        (format!("{pieces}.after"), true),
+        (format!("{pieces}.after:3"), true),
         // The last pieces are stored, and the row is not.
-        ("wide.large_pieces.after:7", true),
+        (format!("{pieces}.after:7"), true),
     ] {
         let folder = DataFolder::new();
-        let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", point));
+        let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", &point));
         create(&server.client());
         let sent = content(7, VALUE_BYTES);
         assert!(!upload(&server.client(), "a", &sent), "{point}: it is killed");

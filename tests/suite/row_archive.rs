@@ -165,8 +165,8 @@ fn alter(client: &Client, change: &Value) {
 /// Returns the write of an old row. Some rows have columns that are not declared, some are large.
 fn row(n: u64) -> Value {
     let mut columns = json!({
-        "state": (if n % 3 == 0 { "open" } else { "done" }), "total": format!("{n}.05"), "rate": n as f64 / 4.0,
-        "paid": n % 2 == 0, "doc": {"n": [n]}, "raw": "AP8=",
+        "state": (if n.is_multiple_of(3) { "open" } else { "done" }), "total": format!("{n}.05"), "rate": n as f64 / 4.0,
+        "paid": n.is_multiple_of(2), "doc": {"n": [n]}, "raw": "AP8=",
     });
     if n % 100 == 7 {
         columns["color"] = json!("red");

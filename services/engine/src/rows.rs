@@ -509,7 +509,7 @@ impl From<WideError> for EngineError {
         match error {
             WideError::Log(error) => Self::Store(error.into()),
             WideError::Backend(error) => error.into(),
-            WideError::Archive(error) => Self::Store(error.into()),
+            WideError::Archive(error) => Self::Store((*error).into()),
             WideError::NoTable(id) => Self::Store(tideline_series_store::StoreError::TableDropped(id)),
             WideError::TooLarge { what, limit, actual } => Self::OverLimit { what, limit, actual },
             error => Self::Rows(error),

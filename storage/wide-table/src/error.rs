@@ -1,4 +1,6 @@
 //! Errors of wide tables, with one variant for each way in which a caller can react.
+//!
+//! Reasons why a single row is refused are not errors: they are part of the outcome of a write.
 
 use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
@@ -64,7 +66,7 @@ pub enum WideError {
     NoArchive,
     /// An archive file could not be read or written.
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    Archive(Box<ArchiveError>),
     /// A text value is not UTF-8.
     #[error("the value is not UTF-8 text; send text, or use a column of the type binary")]
     NotText,
@@ -99,4 +101,10 @@ pub enum WideError {
     /// The backend failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+}
+
+impl From<ArchiveError> for WideError {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(Box::new(error))
+    }
 }

@@ -240,7 +240,7 @@ fn write_days(engine: &Engine, table: &WideTable, days: &[i64]) {
             image: Image::None,
         }
     };
-    let make = |_: &mut dyn FnMut() -> i64| Ok(days.iter().map(write).collect::<Vec<_>>().into());
+    let make = |_: &mut dyn FnMut() -> i64| Ok(days.iter().map(write).collect::<Vec<_>>());
     let written = engine.write_rows(table, &make, &RowWriteOptions::default());
     written.expect("they are written");
 }

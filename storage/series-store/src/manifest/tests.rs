@@ -270,11 +270,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":11,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":13,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 11 is not supported by this build"
+        "stored cursor row cannot be read: format 13 is not supported by this build"
     );
 }
 
@@ -335,7 +335,7 @@ fn a_table_whose_searches_older_builds_would_misread_has_a_later_format() {
             panic!("a put")
         };
         let text = std::str::from_utf8(&stored.detail).expect("text");
-        assert!(text.starts_with(r#"{"format":10,"id":2,"#), "{text}");
+        assert!(text.starts_with(r#"{"format":12,"id":2,"#), "{text}");
         let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
         assert_eq!(state.common.tables[&TableId(2)], row);
     }

@@ -252,7 +252,7 @@ impl WideStore {
             spec: part.spec.clone(),
             number: part.number,
             name: part.names.1.clone(),
-            detail: serde_json::to_value(from.detail).map_err(unwritable)?,
+            detail: serde_json::to_value(from.detail).map_err(|error| unwritable(&error))?,
             columns: form.schema.columns().to_vec(),
             files: written.files.clone(),
             groups: groups
@@ -263,7 +263,7 @@ impl WideStore {
             Ok::<_, WideError>(archive.describe_rows(place, &description, sent)?)
         })?;
         let groups = std::iter::zip(lasts, written.groups).map(|(last, place)| {
-            let value = serde_json::to_vec(&place).map_err(unwritable)?;
+            let value = serde_json::to_vec(&place).map_err(|error| unwritable(&error))?;
             Ok(RowChange {
                 key: last,
                 value: Some(value.into()),
@@ -283,7 +283,7 @@ impl WideStore {
 
     /// Stores where the rows of an archived part are.
     fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
-        let files = serde_json::to_vec(&written.files).map_err(unwritable)?;
+        let files = serde_json::to_vec(&written.files).map_err(|error| unwritable(&error))?;
         if files.len() > FILES_BYTES_MAX {
             return Err(WideError::TooLarge {
                 what: "the list of the files of an archived part in bytes",
@@ -329,8 +329,8 @@ impl WideStore {
     }
 }
 
-fn unwritable(error: serde_json::Error) -> WideError {
-    WideError::Archive(ArchiveError::Format {
+fn unwritable(error: &serde_json::Error) -> WideError {
+    WideError::from(ArchiveError::Format {
         what: "the description of a part".to_owned(),
         reason: error.to_string(),
     })
