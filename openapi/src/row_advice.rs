@@ -1,6 +1,6 @@
 //! Advice on wide tables: design of keys, columns and indexes, and access paths of queries.
 //!
-//! Each advice has a code, which is stable across versions, what was measured, and what to do.
+//! Each advice has a code, which is stable across versions, a measured figure and a recommended change.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -50,9 +50,9 @@ pub struct Advice {
     pub code: AdviceCode,
     /// Column, index or partition; `null` for the table.
     pub subject: Option<String>,
-    /// What was measured.
+    /// Measured figure or setting.
     pub measured: String,
-    /// What to do.
+    /// Recommended change.
     pub advice: String,
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_model::TableId;
+use tideline_model::time::NANOS_PER_DAY;
 
 use crate::engine::Engine;
 use crate::row_surveys::TableSurvey;
@@ -19,10 +20,9 @@ const FILE: &str = "growth.json";
 /// Maximum number of samples of a table or index. Every second one is dropped when there are more.
 const SAMPLES_MAX: usize = 128;
 /// Length of the time from which growth is computed, in nanoseconds: 30 days.
-const WINDOW: i64 = 30 * DAY;
+const WINDOW: i64 = 30 * NANOS_PER_DAY;
 /// Minimum time between the first and the last sample of a forecast, in nanoseconds: one hour.
 const SPAN_MIN: i64 = 3_600_000_000_000;
-const DAY: i64 = 86_400_000_000_000;
 
 /// Size of a table or index at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct GrowthSample {
     pub bytes: u64,
 }
 
-/// What grows.
+/// Kind of a growing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrowingKind {
     /// The rows of the table.
@@ -79,7 +79,7 @@ impl Growing {
         if last.at.saturating_sub(recent.first()?.at) < SPAN_MIN {
             return None;
         }
-        let days = |at: i64| (at - last.at) as f64 / DAY as f64;
+        let days = |at: i64| (at - last.at) as f64 / NANOS_PER_DAY as f64;
         let slope = |size: &dyn Fn(&GrowthSample) -> f64| {
             let count = recent.len() as f64;
             let mean_day = recent.iter().map(|sample| days(sample.at)).sum::<f64>() / count;
@@ -106,7 +106,7 @@ pub fn reached(at: i64, size: u64, per_day: f64, mark: u64) -> Option<i64> {
         return Some(at);
     }
     let days = (mark - size) as f64 / per_day;
-    (per_day > 0.0 && days < 36_500.0).then(|| at.saturating_add((days * DAY as f64) as i64))
+    (per_day > 0.0 && days < 36_500.0).then(|| at.saturating_add((days * NANOS_PER_DAY as f64) as i64))
 }
 
 /// Samples of all tables and indexes, by the id of the table or index.
@@ -248,7 +248,7 @@ mod tests {
             let wave = 1_000_000.0 * (hour as f64 / 24.0 * std::f64::consts::TAU).sin();
             (hour as f64 * 10_000_000.0 / 24.0 + wave + 1e9) as u64
         };
-        let growing = growing((0..60 * 24).map(|hour| (hour * DAY / 24, size(hour))));
+        let growing = growing((0..60 * 24).map(|hour| (hour * NANOS_PER_DAY / 24, size(hour))));
         assert!(growing.samples.len() <= SAMPLES_MAX);
         let rate = growing.rate().expect("enough samples");
         assert!((9.8e6..10.2e6).contains(&rate.rows), "{rate:?}");
@@ -256,14 +256,14 @@ mod tests {
         let last = growing.samples.last().expect("a sample");
         let mark = 20_000_000_000;
         let date = reached(last.at, last.rows, rate.rows, mark).expect("it grows");
-        let days = (date - last.at) as f64 / DAY as f64;
+        let days = (date - last.at) as f64 / NANOS_PER_DAY as f64;
         let expected = (mark - last.rows) as f64 / 10_000_000.0;
         assert!((days - expected).abs() < expected * 0.02, "{days} {expected}");
     }
 
     #[test]
     fn no_date_without_growth_or_samples() {
-        let still = growing((0..10).map(|hour| (hour * DAY / 24, 1_000)));
+        let still = growing((0..10).map(|hour| (hour * NANOS_PER_DAY / 24, 1_000)));
         let rate = still.rate().expect("enough samples");
         assert_eq!(reached(0, 1_000, rate.rows, 2_000), None);
         assert_eq!(reached(7, 2_000, rate.rows, 2_000), Some(7));

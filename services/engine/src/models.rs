@@ -3,7 +3,7 @@
 //! Tables of all models share one list, one form of settings and one scheduler. Requests for points and timelines
 //! resolve their table with [`Engine::table`], which refuses tables of models other than series.
 
-use tideline_model::{TableModel, TableName};
+use tideline_model::{TableId, TableModel, TableName};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -62,6 +62,11 @@ impl Engine {
     pub fn tables(&self) -> Vec<Table> {
         let tables = self.store().tables().into_iter();
         tables.map(|points| self.joined(points)).collect()
+    }
+
+    /// Returns a table by its id; `None` if it was dropped.
+    pub(crate) fn table_of(&self, id: TableId) -> Option<Table> {
+        self.tables().into_iter().find(|table| table.points().id() == id)
     }
 
     /// Returns the series tables, sorted by name.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use tideline_key_codec::layout::Ranges;
-use tideline_model::{PartPeriod, PartsSpec, TableId, TableName, Tier, Timestamp};
+use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp};
 use tideline_wide_table::{
     MoveEnd, MoveProgress, PartInTier, PartNumbers, PartToArchive, StoredPart, WideError,
 };
@@ -58,8 +58,6 @@ impl TablePart {
 pub struct DuePart {
     /// Table of the part.
     pub table: TableId,
-    /// Name of the table.
-    pub table_name: TableName,
     /// Number of the part.
     pub number: i32,
     /// Name of the part.
@@ -152,8 +150,7 @@ impl Engine {
     /// The errors of [`alter_table`](Self::alter_table).
     pub fn drop_old_parts(&self, table: TableId) -> Result<u64> {
         let _settings = self.lock_settings();
-        let tables = self.tables();
-        let Some(found) = tables.iter().find(|found| found.points().id() == table) else {
+        let Some(found) = self.table_of(table) else {
             return Ok(0);
         };
         let table = self.wide_table(found.name().as_str())?;
@@ -186,7 +183,6 @@ impl Engine {
                 let end = parts.every.start_of(number.saturating_add(1));
                 due.push(DuePart {
                     table: id,
-                    table_name: table.name().clone(),
                     number,
                     name: parts.every.part_name(number),
                     tier,
@@ -232,8 +228,7 @@ impl Engine {
         number: i32,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
     ) -> Result<MoveEnd> {
-        let tables = self.tables();
-        let Some(found) = tables.iter().find(|found| found.points().id() == table) else {
+        let Some(found) = self.table_of(table) else {
             return Ok(MoveEnd::Gone);
         };
         let spec = found.spec();
@@ -319,8 +314,7 @@ impl Engine {
         tier: Tier,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
     ) -> Result<MoveEnd> {
-        let tables = self.tables();
-        let Some(found) = tables.iter().find(|found| found.points().id() == table) else {
+        let Some(found) = self.table_of(table) else {
             return Ok(MoveEnd::Gone);
         };
         let spec = found.spec();
@@ -345,8 +339,7 @@ impl Engine {
 
     /// Returns true if a table exists whose rows or cells expire.
     pub fn has_row_ttl(&self, table: TableId) -> bool {
-        let tables = self.tables();
-        let found = tables.iter().find(|found| found.points().id() == table);
+        let found = self.table_of(table);
         found.is_some_and(|found| found.spec().wide.as_ref().is_some_and(|wide| wide.ttl.is_some()))
     }
 

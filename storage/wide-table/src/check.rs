@@ -1,8 +1,8 @@
 //! Offline check: reads every row of a part, joins the fragments of large rows, decodes everything, and compares indexes
 //! with their rows.
 //!
-//! Of a part in the archive, it reads the list of the files and the locations of the rows, but not the files themselves:
-//! `tideline archive verify` does. Index entries of archived rows are decoded, and not compared with the rows.
+//! For a part in the archive, the check reads the list of files and the locations of the rows. `tideline archive verify`
+//! reads the files. The check decodes the index entries of archived rows, and does not compare them with the rows.
 //!
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
@@ -67,8 +67,8 @@ impl StoredParts {
     }
 }
 
-/// Checks the flushed rows of a table, and what is stored of its parts in the archive. `check_key` returns a description of the damage if a stored key is not valid for
-/// the table. The result is empty if the table has no part.
+/// Checks the flushed rows of a table, and the stored lists of its parts in the archive. `check_key` returns a
+/// description of the damage if a stored key is not valid for the table. The result is empty if the table has no part.
 ///
 /// # Errors
 ///
@@ -248,7 +248,7 @@ impl StoredParts {
         self.parts.get(&(table, number)).is_some_and(Part::is_archived)
     }
 
-    /// Checks what is stored of the parts of a table that are in the archive.
+    /// Checks the stored lists of the parts of a table that are in the archive.
     fn check_archived(
         &self,
         backend: &dyn Backend,

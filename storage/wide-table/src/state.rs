@@ -36,8 +36,8 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
     /// Format of the manifest row: 6 for a part that is closed, archived or restored; otherwise 5 for a part in the cold
-    /// tier; otherwise 4 for one of several parts of a table;
-    /// otherwise 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows; otherwise 1.
+    /// tier; otherwise 4 for one of several parts of a table; otherwise 3 if the part can hold blocks; otherwise 2 if it
+    /// can hold fragments of large rows; otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,

@@ -108,7 +108,7 @@ impl KnownWindows {
             self.last = (*start, *end);
             return Ok(*start);
         }
-        // The last nanosecond has no end of its own, and is in the window of the one before.
+        // The end of the last nanosecond cannot be represented, so its window is that of the nanosecond before.
         let time = time.min(i64::MAX - 1);
         let range = TimeRange::new(time, time + 1);
         let windows = Windows::new(range, Some(self.window)).map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! Rows of a group, column by column.
 //!
-//! Writing and reading use the same form, in which no value has an allocation of its own.
+//! Writing and reading use the same form, which allocates nothing for a single value.
 
 use super::schema::{RowColumnKind, RowSchema};
 

@@ -247,7 +247,7 @@ impl<'f> GroupBuilder<'f> {
             false => of_others.push_bytes(Value::Object(others).to_string().as_bytes()),
         }
         if is_whole {
-            // What is read back has one version per column, with the time of the row.
+            // A row that is read from a file has one version per column, with the time of the row.
             self.again.clear();
             codec::encode(&columns, &mut self.again);
             is_whole = !codec::may_have_versions(row.encoded()) && self.again[..] == row.encoded()[..];

@@ -62,7 +62,7 @@ pub struct ArchivedObjects {
     pub keys: HashSet<String>,
 }
 
-/// What a part needs to be read from files.
+/// Files and row groups of a written part.
 struct Written {
     files: ArchivedFiles,
     groups: Vec<RowChange>,
