@@ -10,6 +10,8 @@ use tantivy::merge_policy::LogMergePolicy;
 use tantivy::schema::Schema;
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError};
 
+/// Name of the file that lists the segments of the last commit.
+const META_FILE: &str = "meta.json";
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
@@ -42,6 +44,25 @@ pub(crate) fn open<P>(
         }
     };
     Ok((index, decoded))
+}
+
+/// Compares the files of an index with their checksums, and changes nothing. Returns a description of the damage; `None`
+/// if the index is sound, or if the folder has none. Reads all files of the last commit.
+pub fn check(folder: &Path) -> Option<String> {
+    if !folder.join(META_FILE).exists() {
+        return None;
+    }
+    let damaged = Index::open_in_dir(folder).and_then(|index| index.validate_checksum());
+    match damaged {
+        Ok(files) if files.is_empty() => None,
+        Ok(files) => {
+            let mut files: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
+            files.sort();
+            let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            Some(format!("wrong checksum of {}", files.join(", ")))
+        }
+        Err(error) => Some(format!("{}: {error}", folder.display())),
+    }
 }
 
 /// Creates an empty index. Creates the folder if it does not exist; otherwise deletes its files.

@@ -27,7 +27,7 @@
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | indexer thread |
 //! | [`rows`] | [`RowIndex`](rows::RowIndex): index over the rows of a wide table |
-//! | `folder` | tantivy index in a folder: opening with checks, creation, and the writer |
+//! | `folder` | tantivy index in a folder: opening with checks, the offline check, creation, and the writer |
 //! | `positions` | progress of the index per table, stored with each commit |
 //!
 //! # Examples
@@ -89,6 +89,7 @@ mod terms;
 pub use error::SearchError;
 pub use facet::{FacetGroup, FacetOrder, FacetRequest, Facets};
 pub use find::{FindPage, FindRequest, Hit, Sort, SortBy, SortDirection};
+pub use folder::check as check_folder;
 pub use highlight::Highlight;
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use record::{Seen, SeenLookup, TimelineRecord};

@@ -1,8 +1,9 @@
 //! Offline check: reads all data that a backend stores for a database, and reports damage.
 //!
-//! The search index is not checked here: each start of the engine checks it and rebuilds it from the catalog if
-//! necessary.
+//! Search indexes are compared with their checksums. A damaged one loses nothing: the next start builds it again, from
+//! the catalogs or from the rows. It is reported because the disk has changed what was written.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,10 +11,13 @@ use tideline_backend::{Backend, Health};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::{LogError, ModelTag};
 use tideline_model::{Clock, SystemClock, TableId, TimelineId, WideSpec};
+use tideline_search_index::check_folder;
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 use tideline_wide_table::check::{CheckedRows, JournalChanges, StoredParts, check_index, check_rows};
 use tideline_wide_table::{Index, check_large};
+
+use crate::row_search::folder_of;
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +84,27 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
         }
     }
     report
+}
+
+/// Compares the files of all search indexes in `index_dir` with their checksums. Returns a sentence for each damaged index.
+/// Reads all of their files.
+pub fn check_search_indexes(index_dir: &Path, report: &CheckReport) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut check = |folder: &Path, of: &str| {
+        if let Some(damage) = check_folder(folder) {
+            findings.push(format!(
+                "search index {of}: {damage}; the next start builds it again"
+            ));
+        }
+    };
+    check(index_dir, "of timelines");
+    for table in &report.store.tables {
+        for index in table.spec.wide.iter().flat_map(|wide| &wide.search_indexes) {
+            let of = format!("{:?} of table {}", index.name, table.name);
+            check(&folder_of(index_dir, TableId(index.id)), &of);
+        }
+    }
+    findings
 }
 
 /// Checks the rows and the indexes of a wide table, and checks that the keys of the rows match the key layout.

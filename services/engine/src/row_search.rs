@@ -40,7 +40,7 @@ pub use tideline_wide_table::SearchBacklog;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
-pub(crate) use lifecycle::RowSearches;
+pub(crate) use lifecycle::{RowSearches, folder_of};
 pub use trace::{LeftOut, SearchTrace};
 
 /// Age of the oldest change that an index does not hold, above which writes to its table wait.

@@ -1,14 +1,15 @@
 //! Integrity check of a data folder that no server uses.
 //!
 //! All files of the store are compared with their checksums first. If the files are readable, a copy of the journals
-//! and logs is opened and every row is validated.
+//! and logs is opened and every row is validated. The files of search indexes are compared with their checksums.
 
 use std::path::Path;
 
 use tideline_backend_fjall::{Inspection, VerifyReport};
 use tideline_engine::backend::{Backend, BackendError};
-use tideline_engine::check::{CheckReport, check_database};
+use tideline_engine::check::{CheckReport, check_database, check_search_indexes};
 
+use crate::config::INDEX_FOLDER;
 use crate::error::{Result, ServerError};
 
 /// Result of a check.
@@ -48,6 +49,8 @@ pub fn check_folder(folder: &Path, cold_dir: Option<&Path>, scratch: &Path) -> R
             // The copy is discarded, so a failed close does not matter.
             let _ = backend.close();
             report.findings.append(&mut rows.findings);
+            let indexes = check_search_indexes(&folder.join(INDEX_FOLDER), &rows);
+            report.findings.extend(indexes);
             report.rows = Some(rows);
         }
         Err(error @ (BackendError::Corrupt { .. } | BackendError::Misconfigured { .. })) => {

@@ -102,6 +102,8 @@ pub struct Resolved {
     origins: BTreeMap<&'static str, Origin>,
 }
 
+/// Name of the folder of all search indexes, in the data folder.
+pub(crate) const INDEX_FOLDER: &str = "index";
 /// Longest time that a stopping server waits for running requests. A stop takes less than 5 s, including the time to
 /// close the database.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -135,7 +137,7 @@ impl Config {
     /// data folder, the purge delay, budgets that fit the memory, and a new memory account.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
         let mut settings = tideline_engine::Settings {
-            index_dir: self.data_dir.join("index"),
+            index_dir: self.data_dir.join(INDEX_FOLDER),
             purge_delay: self.scheduler.purge_delay,
             memory: self.memory_plan().account(),
             ..self.engine.clone()

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -28,6 +28,11 @@ use crate::wide_table::WideTable;
 
 /// Name of the folder of the indexes, below the folder of the index of timelines.
 const FOLDER: &str = "rows";
+
+/// Returns the folder of an index over rows, below the folder of all indexes.
+pub(crate) fn folder_of(index_dir: &Path, id: TableId) -> PathBuf {
+    index_dir.join(FOLDER).join(id.0.to_string())
+}
 
 /// Search indexes with a running indexer.
 #[derive(Debug, Default)]
@@ -230,7 +235,7 @@ impl Engine {
 
     /// Returns the folder of an index.
     fn search_folder(&self, id: TableId) -> PathBuf {
-        self.settings.index_dir.join(FOLDER).join(id.0.to_string())
+        folder_of(&self.settings.index_dir, id)
     }
 
     /// Starts the indexer of an index.

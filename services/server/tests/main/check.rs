@@ -115,8 +115,8 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .expect("it is below the data folder")
             .display()
             .to_string();
-        // Skips the process id and empty marker files, which hold no data, and the index, which every start checks and
-        // rebuilds.
+        // Skips the process id and empty marker files, which hold no data, and the search index, which has a test of its
+        // own: it also keeps files that its last commit does not use.
         let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
         if !is_idle && is_current(path, &before) {
             let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -155,6 +155,61 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     }
     assert_eq!(check(&data, &[]).code, 0);
     assert!(files(&data) == before);
+}
+
+#[test]
+fn a_flipped_byte_in_a_search_index_is_found_and_the_next_start_builds_the_index_again() {
+    let home = tempfile::tempdir().expect("a folder");
+    let data = store(home.path());
+    let run_on = |line: &[&str]| {
+        let (server, address) = Running::serve(&data);
+        let url = format!("http://{address}");
+        let line = [line, &["--server", &url]].concat();
+        let ended = ended(at_home(&line, home.path()));
+        assert_eq!(ended.code, 0, "{line:?}: {ended:?}");
+        stop(server);
+        ended.out
+    };
+    run_on(&[
+        "sql",
+        "CREATE TABLE orders (id STRING, state STRING, PRIMARY KEY (id))",
+    ]);
+    run_on(&["sql", "UPSERT INTO orders (id, state) VALUES ('a', 'open')"]);
+    run_on(&[
+        "rows",
+        "search-index",
+        "create",
+        "orders",
+        "all",
+        "state=keyword",
+        "--wait",
+    ]);
+    let index = data.join("index");
+    let of_rows = fs::read_dir(index.join("rows")).expect("a folder").next();
+    let of_rows = of_rows.expect("a search index").expect("an entry").path();
+    assert_eq!(check(&data, &[]).code, 0);
+    for (folder, name) in [
+        (&index, "search index of timelines: "),
+        (&of_rows, "search index \"all\" of table orders: "),
+    ] {
+        let entries = fs::read_dir(folder).expect("a folder");
+        let mut terms = entries.map(|entry| entry.expect("an entry").path());
+        let terms = terms.find(|path| path.extension().is_some_and(|of| of == "term"));
+        let terms = terms.expect("a file of terms");
+        let mut bytes = fs::read(&terms).expect("a file");
+        bytes[3] ^= 0x10;
+        fs::write(&terms, &bytes).expect("a file");
+        let seen = check(&data, &[]);
+        let file = terms.display().to_string();
+        assert!(
+            seen.code == 1 && seen.out.contains(name) && seen.out.contains(&file),
+            "{seen:?}"
+        );
+        assert!(fs::read(&terms).expect("a file") == bytes, "the file was changed");
+    }
+    let found = run_on(&["rows", "search", "orders", "-w", "state=open"]);
+    assert!(found.contains("\"id\":\"a\""), "{found}");
+    assert_eq!(check(&data, &[]).code, 0);
 }
 
 /// Returns false for an outdated version file of fjall, which the store no longer reads, and true for all other files.
