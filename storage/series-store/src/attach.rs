@@ -1,4 +1,7 @@
-//! Attachment of archived segments of another database to a table of this store.
+//! Attachment of archived segments of another database to a table of this store. Also adopts objects of other
+//! databases, and turns a copied data folder into a separate database.
+//!
+//! The attachment has three steps:
 //!
 //! 1. *raise*: later writes get higher sequences than all attached points, so the later writes win.
 //! 2. *load*: the extents, which locate rows in the files, are loaded as a segment that is not visible yet.
@@ -323,7 +326,7 @@ impl Shared {
     }
 
     /// Returns the described window if, with the base width of this store, it is a cold window that contains the
-    /// points; otherwise the narrowest cold window that contains them.
+    /// points; otherwise the narrowest cold window that contains them. Fails if no window contains them.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {
@@ -344,7 +347,7 @@ impl Shared {
     }
 }
 
-/// Returns true if a table already has the files of a segment.
+/// Returns true if a segment of the table, or its copy, already references these files.
 fn is_attached(manifest: &ManifestState, table: TableId, files: &ArchiveCopy) -> bool {
     let parts = manifest.of_table(table).flat_map(|segment| segment.parts());
     let mut have = parts.filter_map(|part| part.archive.as_ref());

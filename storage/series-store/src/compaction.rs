@@ -1,7 +1,7 @@
 //! Rewrites (compaction): merges segments into one, in the same tier or another, or cuts them at a timestamp.
 //!
-//! Fold (merge segments of one or more windows), migrate (hot to cold), archive (cold to files), restore (files to
-//! cold) and purge (remove deleted points) share these steps:
+//! Fold (merge segments of one or more windows), migrate (hot to cold), archive (cold to files), copy (cold to files,
+//! but also kept in the cold tier), restore (files to cold) and purge (remove deleted points) share these steps:
 //!
 //! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments (chunks or file rows) of each
 //!    timeline in time order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs,
@@ -416,7 +416,7 @@ impl Shared {
         }
     }
 
-    /// Loads the merged inputs as chunks. Returns the output if any point is left.
+    /// Loads the merged inputs as chunks. The result has no output if no point is left.
     fn load_chunks(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,

@@ -99,8 +99,8 @@ impl Deletes {
         self.0.remove(&table);
     }
 
-    /// Returns the deletes that are applied to all older segments and heads, by table. `frozen_to` is the end of the
-    /// oldest frozen head; `None` without frozen heads.
+    /// Returns the sequences of the deletes that are applied to all older segments and heads, by table. `frozen_to` is
+    /// the end of the oldest frozen head; `None` without frozen heads.
     pub(crate) fn done(
         &self,
         manifest: &ManifestState,
@@ -164,7 +164,7 @@ impl TableDeletes {
         &self.masks[start..start + length]
     }
 
-    /// Returns the timelines with a delete that is not yet applied to a segment, in increasing order.
+    /// Returns the timelines with a delete that overlaps a segment and is not yet applied to it, in increasing order.
     pub(crate) fn timelines_in(&self, segment: &Segment) -> Vec<TimelineId> {
         let concerned =
             |mask: &&Mask| mask.sequence >= segment.deletes_from() && mask.range.overlaps(&segment.range());

@@ -7,9 +7,9 @@
 //! | `open_rows` | open rows of one shape as variable-length numbers |
 //! | `budget` | memory budget that triggers a seal |
 //!
-//! Only one thread adds and deletes points: the recovery at a start, then the committer. Readers lock one shard while
-//! they copy the open rows of one timeline. A head is *active* while it grows and *frozen* while it is being sealed. A
-//! frozen head changes only when a table is dropped.
+//! Only one thread at a time adds and deletes points: the recovery at a start, then the committer. Readers lock one
+//! shard while they copy the open rows of one timeline. A head is *active* while it grows and *frozen* while it is
+//! being sealed. A frozen head changes only when a table is dropped.
 
 mod budget;
 mod open_rows;

@@ -140,6 +140,7 @@ pub(crate) fn files(
 
 impl Shared {
     /// Loads the lists of a segment that are too long for its row. Returns the segment as stored in the manifest.
+    /// `files` are the files of an archive segment and the time at which they were written.
     pub(crate) fn load_lists(&self, segment: Segment, files: Option<(ArchiveCopy, i64)>) -> Result<Segment> {
         let mut segment = segment;
         let mut loaded = Vec::new();

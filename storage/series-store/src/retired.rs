@@ -11,7 +11,8 @@ use tideline_backend::SegmentRef;
 
 use crate::manifest::{Segment, SegmentFiles};
 
-/// Files that still have to be removed at their targets. The segments of these files have no readers.
+/// Files of removed segments and of abandoned loads that still have to be removed at their targets. No reader uses
+/// these files.
 #[derive(Debug, Default)]
 pub(crate) struct FilesToRemove(Mutex<Removal>);
 

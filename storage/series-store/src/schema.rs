@@ -50,7 +50,7 @@ pub struct FieldInfo {
 struct State {
     numbers: HashMap<Box<str>, FieldId>,
     names: Vec<Box<str>>,
-    /// Highest field number in a durable row, plus one.
+    /// Highest field number in a durable row, plus one; 0 without durable rows.
     saved: u32,
     measurements: HashMap<Box<str>, Measurement>,
     /// Interned shapes with their numbers.
@@ -132,7 +132,7 @@ impl TableSchema {
         }
     }
 
-    /// Returns the highest field number in a durable row, plus one.
+    /// Returns the highest field number in a durable row, plus one; 0 without durable rows.
     pub(crate) fn saved(&self) -> u32 {
         self.state.read().saved
     }

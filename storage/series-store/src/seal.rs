@@ -308,7 +308,7 @@ fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     Ok(occupied)
 }
 
-/// Returns all points of a timeline in the head as one run.
+/// Returns all points of a timeline in the head as one run, with the span of their sequences.
 pub(crate) fn merged(id: TimelineId, fragments: &HeadFragments) -> Result<(Run, SequenceSpan)> {
     let mut sequences: Option<SequenceSpan> = None;
     let mut runs = Vec::with_capacity(fragments.blocks.len() + 1);

@@ -67,11 +67,11 @@ pub(crate) struct Shared {
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     /// Segments that were removed from the manifest and may still be read.
     pub(crate) retired: Retired<ManifestState, RetiredSegment>,
-    /// Files of reclaimed segments. They are removed on threads that may wait for the target.
+    /// Files of reclaimed segments and of abandoned loads. They are removed on threads that may wait for the target.
     pub(crate) files_to_remove: FilesToRemove,
     /// Loads whose edit has an unknown outcome. A later edit resolves the outcome.
     pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
-    /// Returns the objects at targets that other models use.
+    /// Function that returns the objects at targets that other models use.
     pub(crate) other_objects: OnceLock<OtherObjectsOf>,
     /// Segments whose files are being written.
     pub(crate) archiving: Mutex<HashSet<SegmentId>>,
@@ -366,7 +366,7 @@ impl Shared {
                 Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
                 Some(Err(error)) => tracing::warn!(
                     %error, ?place,
-                    "cannot read the file list of a removed segment; a later sweep removes its files"
+                    "cannot read the file list of a removed segment; a later garbage collection removes its files"
                 ),
                 None => {}
             }

@@ -375,12 +375,13 @@ impl SeriesStore {
 
     /// Removes files that a crash or a failed job has left at targets: files of this table and of dropped tables, if
     /// the files are at least a day old. Returns the number of removed files; `0` without an archive or while the clock
-    /// is in doubt.
+    /// is in doubt. Also retries pending removals of other files, which are not counted.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TableDropped`] if there is no such table; the errors of the backend; [`StoreError::Archive`] if a
-    /// target fails. Files at the other targets are removed nevertheless.
+    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::OtherObjects`] if the objects of other
+    /// models are not known; the errors of the backend; [`StoreError::Archive`] if a target fails. Files at the other
+    /// targets are removed nevertheless.
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)
@@ -397,17 +398,18 @@ impl SeriesStore {
         self.shared.write_settings(table)
     }
 
-    /// Returns the digits that identify the objects of this database at shared targets. Chosen at the first call, and stored.
+    /// Returns the hexadecimal digits that identify the objects of this database at shared targets. Generates and
+    /// stores them if they are missing.
     ///
     /// # Errors
     ///
-    /// The errors of [`Log::edit`].
+    /// [`StoreError::Archive`] if they cannot be generated; the errors of [`Log::edit`].
     pub fn archive_origin(&self) -> Result<String> {
         Ok(format!("{:016x}", self.shared.origin()?))
     }
 
-    /// Sets the function that returns the objects at targets which other models of the database use. It is called whenever
-    /// unreferenced objects are searched or removed, and must be set before.
+    /// Sets the function that returns the objects at targets which other models of the database use. The function must
+    /// be set before the first search or removal of unreferenced objects; each of these calls the function.
     pub fn set_other_objects(&self, objects: OtherObjectsOf) {
         // Only the first call has an effect; the engine makes one.
         let _ = self.shared.other_objects.set(objects);
@@ -417,7 +419,8 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoArchive`] without an archive; the errors of the target and of the backend.
+    /// [`StoreError::NoArchive`] without an archive; [`StoreError::OtherObjects`] if the objects of other models are
+    /// not known; the errors of the target and of the backend.
     pub fn find_orphans(&self, search: &OrphanSearch) -> Result<Orphans> {
         self.shared.find_orphans(search)
     }

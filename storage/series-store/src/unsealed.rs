@@ -30,7 +30,7 @@ pub struct Unsealed {
     pub points: u64,
     /// Field values.
     pub values: u64,
-    /// Timestamps of the oldest and the newest point.
+    /// Timestamps of the oldest and the newest point; `None` without points.
     pub span: Option<(i64, i64)>,
 }
 
@@ -43,7 +43,7 @@ pub struct UnsealedEstimate {
     pub points: u64,
     /// Memory of these points in bytes, derived from the average size of a point in these heads.
     pub bytes: u64,
-    /// Timestamps of the oldest and the newest sampled point.
+    /// Timestamps of the oldest and the newest sampled point in the range; `None` if no such point was found.
     pub span: Option<(i64, i64)>,
 }
 

@@ -1,4 +1,5 @@
-//! Loads archive segments: files at a target, and their extents in the backend.
+//! Loads archive segments: files at a target, and their extents in the backend. Also removes files that are no longer
+//! needed.
 //!
 //! 1. *write*: files are written; each is read back and compared.
 //! 2. *load*: the extents and the list of files are loaded as a segment that no manifest references.
@@ -90,7 +91,8 @@ impl FilesOutput<'_> {
 }
 
 impl Shared {
-    /// Writes the points of the inputs into files, and loads their extents. Returns the output if any point is left.
+    /// Writes the points of the inputs into files, and loads their extents. The result has no output if no point is
+    /// left.
     pub(super) fn load_files(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
@@ -260,8 +262,9 @@ impl Shared {
         Ok(origin)
     }
 
-    /// Removes files of segments without readers. If a target cannot be reached, the removal of all remaining files is
-    /// postponed, so that a caller never waits for several failing targets.
+    /// Removes files of segments without readers and of abandoned loads. If a target cannot be reached, the removal of
+    /// all remaining files is postponed, so that a caller never waits for several failing targets. Does nothing while
+    /// the backend is read-only.
     pub(crate) fn remove_files(&self) {
         if self.check_not_read_only().is_err() {
             return;
@@ -273,12 +276,12 @@ impl Shared {
             match archive.remove_objects(&files.target, files.keys.iter().map(String::as_str)) {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => {
-                    tracing::warn!(%error, "failed to remove files of removed segments; retrying later");
+                    tracing::warn!(%error, "failed to remove files that are no longer needed; retrying later");
                     let until = self.log.clock().monotonic().saturating_add(REMOVE_AGAIN);
                     return self.files_to_remove.put_back(files, until);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "failed to remove files of a removed segment; a later sweep removes them");
+                    tracing::warn!(%error, "failed to remove files; a later garbage collection removes them");
                 }
             }
         }

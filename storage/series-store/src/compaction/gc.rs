@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// Collects the objects of all segments, of retired segments that may have readers, of jobs that run or whose
-    /// outcome is in doubt, and of pending removals.
+    /// outcome is in doubt, of other models, and of pending removals.
     ///
     /// Every other object that this database wrote or adopted is unreferenced if it was listed before the call or is
     /// at least [`ORPHAN_AGE`] old.

@@ -48,7 +48,7 @@ pub struct Orphans {
     pub found: Vec<Orphan>,
     /// Number of examined objects that are referenced.
     pub named: u64,
-    /// Number of objects of each database that the search excludes.
+    /// Number of objects that the search excludes, by database.
     pub others: BTreeMap<String, u64>,
     /// Number of unreferenced objects of another database that are too young to be reported in `found`. While the clock
     /// is in doubt, all of them count as too young.

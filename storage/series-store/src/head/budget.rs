@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_budget_follows_memory_and_timelines() {
         for (memory_mib, timelines, expected) in [
-            // With few timelines, the budget is the same for any memory.
+            // With few timelines and enough memory, the budget does not depend on either.
             (4_096, 0, 80 * MIB),
             (4_096, 200_000, 80 * MIB),
             (1 << 20, 4_000, 80 * MIB),

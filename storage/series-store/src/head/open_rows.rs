@@ -2,8 +2,8 @@
 //!
 //! A row consists of the second difference of its timestamp (one byte at a steady cadence), the difference of its
 //! sequence, and its values: integers as varints (a gauge takes one or two bytes), floats as a byte count followed
-//! by their significant bytes, strings and histograms as length and bytes. A value takes about two bytes instead of
-//! the eight bytes of a machine word, and encoding takes about as long as copying words.
+//! by their significant bytes, booleans as one byte, strings and histograms as length and bytes. A value takes about
+//! two bytes instead of the eight bytes of a machine word, and encoding takes about as long as copying words.
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ impl TableHead {
         Some(shard.series[slot as usize].fragments())
     }
 
-    /// Calls `visit` with every timeline, in unspecified order.
+    /// Calls `visit` with every timeline, in unspecified order, until it fails.
     pub(crate) fn each<E>(
         &self,
         mut visit: impl FnMut(&SeriesHead) -> std::result::Result<(), E>,

@@ -60,7 +60,7 @@ impl SegmentFiles {
         (&self.copy, self.list.as_ref())
     }
 
-    /// Returns the complete description if all files are in the row.
+    /// Returns the complete description if all files are in the row; `None` if their list is stored separately.
     pub fn whole(&self) -> Option<&Arc<ArchiveCopy>> {
         self.list.is_none().then_some(&self.copy)
     }
