@@ -5,6 +5,7 @@
 //! | [`Run`] | consecutive points of one timeline, decoded |
 //! | [`Chunk`] | the encoded form of a run, read in place; written by [`ChunkEncoder`] or [`encode_chunk`] |
 //! | [`Summaries`] | count, sum, extremes, first and last value of the numeric columns of a chunk per time bucket |
+//! | [`LoneSummaries`] | summaries stored without their chunk, for rows in archive files |
 //! | [`Delta`] | a micro-batch of points of many timelines, or a delete; one journal entry |
 //!
 //! Modules from the lowest to the highest layer: `wire` (numbers and checked reading), `bitpack` (kernels),

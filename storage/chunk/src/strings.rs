@@ -1,4 +1,5 @@
-//! Codec of text and byte columns: concatenated values, or a dictionary if at most half of the values are distinct.
+//! Codec of text and byte columns: concatenated values, or a dictionary if at most half of the values are distinct and
+//! the column has at most [`UNFOLDED_BYTES_MAX`] bytes.
 //!
 //! Values are located by their end offsets. UTF-8 is checked when values are decoded, not when the column is opened.
 

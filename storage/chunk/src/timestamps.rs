@@ -1,7 +1,8 @@
 //! Codec of timestamp columns.
 //!
-//! A regular series is stored as first timestamp and step. Any other series is stored as one integer per row:
-//! the timestamp in the largest unit (a power of ten) that divides all timestamps. Rows are found by binary search.
+//! A regular series is stored as first timestamp and step, from which row numbers are computed. Any other series is
+//! stored as one integer per row: the timestamp in the largest unit (a power of ten) that divides all timestamps. Rows
+//! of such a series are found by binary search.
 
 use std::ops::Range;
 
