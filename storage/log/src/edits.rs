@@ -232,7 +232,8 @@ impl Log {
     }
 }
 
-/// Returns the error for a caller whose manifest is outdated. The caller must repeat its work with the current one.
+/// Returns the error for a caller whose manifest is outdated. The caller must repeat its work with the current
+/// manifest.
 fn moved_on() -> LogError {
     BackendError::Unavailable {
         reason: "an earlier edit with an unknown outcome has changed the manifest; try again".to_owned(),

@@ -41,7 +41,8 @@ pub enum LogError {
     /// The entry was refused and not written.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The entry is in the journal and its model could not apply all of it, or a model failed in other work of the log.
+    /// The entry is in the journal, but its model could not apply all of it. Or a model failed in other work of the
+    /// log.
     #[error("{0}")]
     Model(ModelError),
     /// A journal entry has the tag of a model that this build does not support.

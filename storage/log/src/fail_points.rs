@@ -23,7 +23,7 @@ pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Res
 pub enum When {
     /// Before the step begins.
     Before,
-    /// After the step.
+    /// After the step has succeeded.
     After,
 }
 

@@ -120,7 +120,7 @@ pub struct Cursor {
     pub sealed_to: SequenceNumber,
     /// Next id of a segment, group or part.
     pub next_segment: u64,
-    /// Next table id.
+    /// Next id of a table, an index, a search index or the large values of a table.
     pub next_table: u32,
     /// Last stored trusted time, nanoseconds since the epoch. A start compares the wall clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,8 +129,8 @@ pub struct Cursor {
     /// nanoseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_settled: Option<i64>,
-    /// Id that distinguishes this database from others with files in the same target. Created with the first
-    /// archive.
+    /// Id that distinguishes this database from others with files in the same target. Generated when it is first
+    /// needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<u64>,
     /// First sequence of the last run that wrote entries; not set by the very first run. The next run begins above this
@@ -154,8 +154,8 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Assigns an id to each index and search index in `spec`, and to its large values, if they do not have one yet. Returns true if the cursor
-    /// has changed.
+    /// Assigns an id to each index and search index in `spec`, and to its large values, if they do not have one yet.
+    /// Returns true if the cursor has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
         let Some(wide) = spec.wide.as_deref_mut() else {
             return false;
@@ -204,19 +204,20 @@ pub const FORMAT: u8 = 6;
 /// Format number of the row of a table with secondary indexes or a time-to-live of rows. A build of format 6 would not
 /// maintain the indexes, and would return expired rows.
 pub const FORMAT_INDEXES: u8 = 7;
-/// Format number of the row of a table with search indexes over its rows. A build of format 7 would not maintain them.
+/// Format number of the row of a table with search indexes over its rows. A build of format 7 would not maintain these
+/// indexes.
 pub const FORMAT_SEARCH: u8 = 8;
-/// Format number of the row of a wide table that is divided into parts. A build of format 8 would read one of the parts
-/// only.
+/// Format number of the row of a wide table that is divided into parts. A build of format 8 would read only one of the
+/// parts.
 pub const FORMAT_PARTS: u8 = 9;
-/// Format number of the row of a wide table whose parts have ages beside that of their keeping. A build of format 9 would
-/// write to parts that are closed.
+/// Format number of the row of a wide table whose parts leave the hot tier, are closed for writes, or are archived at a
+/// certain age. A build of format 9 would write to parts that are closed.
 pub const FORMAT_PART_AGES: u8 = 10;
-/// Format number of the row of a wide table with large values. A build of format 10 would not find their pieces, and would
-/// free them.
+/// Format number of the row of a wide table with large values. A build of format 10 would not find the pieces of these
+/// values, and would free the pieces.
 pub const FORMAT_LARGE: u8 = 11;
-/// Format number of the row of a table with analyzers of attributes, or with search indexes over rows whose cells expire
-/// one by one. A build of format 11 would find other timelines, and rows by expired values.
+/// Format number of the row of a table with analyzers of attributes, or with search indexes over rows whose cells
+/// expire one by one. A build of format 11 would find wrong timelines, and would find rows by expired values.
 pub const FORMAT_ANALYZERS: u8 = 12;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;

@@ -33,7 +33,7 @@ struct Slot {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Not replied yet, and nothing to wake up.
+    /// Not replied yet; no future waits, but a thread may wait.
     #[default]
     Open,
     /// Not replied yet; the future waits.
