@@ -404,9 +404,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Writes groups of changes to one bucket of a part, whose keys strictly increase over all groups.
     ///
-    /// Each group is a buffered [`write`](Self::write) with its limits. The groups take effect in their order; a failure
-    /// may leave the first of them written. A backend overrides the method if it writes many sorted rows faster. It must
-    /// not be called while another call writes to the bucket.
+    /// Each group is a buffered [`write`](Self::write) with the limits of such a write. The groups take effect in their
+    /// order; a failure may leave the first of them written. No other call may write to the bucket during this call. A
+    /// backend overrides the method if it writes many sorted rows faster.
     ///
     /// # Errors
     ///
@@ -418,8 +418,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
     }
 
-    /// Writes groups of changes like [`write_sorted`](Self::write_sorted), durable on return. The rows are independent of
-    /// [`sync_rows`](Self::sync_rows), so writers other than the one that calls it use this method.
+    /// Writes groups of changes like [`write_sorted`](Self::write_sorted), durable on return. The rows do not depend on
+    /// [`sync_rows`](Self::sync_rows), so the method is for writers that never call `sync_rows`.
     ///
     /// # Errors
     ///
@@ -431,10 +431,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Synced))
     }
 
-    /// Deletes every row of a range of one bucket of a part; durable on return. A backend overrides the method if it frees
-    /// whole files faster than it deletes rows one by one.
+    /// Deletes every row of a range of one bucket of a part; durable on return.
     ///
-    /// A failure may leave some of the rows deleted. Rows of the range must not be written during the call.
+    /// A failure may leave some of the rows deleted. Rows of the range must not be written during the call. A backend
+    /// overrides the method if it frees whole files faster than it deletes rows one by one.
     ///
     /// # Errors
     ///
@@ -636,7 +636,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the current ability to serve calls. Cheap; never blocks on the engine.
     ///
-    /// Covers hot segments and parts only; see [`tier_health`](Backend::tier_health).
+    /// Covers rows, manifests, journals, hot segments and hot parts. For cold segments and cold parts, see
+    /// [`tier_health`](Backend::tier_health).
     fn health(&self) -> Health;
 
     /// Returns the ability to load, write and reclaim segments and parts of a tier. A tier on its own disk fails and

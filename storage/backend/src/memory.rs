@@ -124,8 +124,8 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             holds: None,
-            // This number is above every wall-clock time in microseconds, and 64-bit stamps suffice for about 4,000
-            // leases.
+            // This number is above every wall-clock time in microseconds until the year 2112, and 64-bit stamps suffice
+            // for about 4,000 leases.
             stamps: 1 << 52,
             is_renewal_failing: false,
         }

@@ -1,4 +1,5 @@
-//! Rules of journals: replay after a restart, fencing of old epochs, closed epochs, freed entries, limits.
+//! Rules of journals: replay after a restart, fencing of old epochs, closed epochs, freed entries, isolation of shards,
+//! limits.
 //!
 //! Every backend must replay each acknowledged entry until `forget` frees it or `close_epoch` excludes it.
 

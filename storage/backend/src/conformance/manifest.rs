@@ -1,4 +1,4 @@
-//! Rules of manifests: versions, fencing, and round trips.
+//! Rules of manifests: versions, fencing, round trips, and limits.
 //!
 //! An edit must be atomic and durable, and must be refused if the epoch or version is not the current one.
 

@@ -1,4 +1,5 @@
-//! Rules of parts: rows that are changed in place, isolation from other units, listing, and dropping as a whole.
+//! Rules of parts: rows that are changed in place, sorted and buffered writes, isolation from other units, pages,
+//! listing, and reclaim.
 //!
 //! Each rule runs once per tier.
 
@@ -71,7 +72,8 @@ fn sorted_writes_are_writes(fixture: &dyn Fixture, tier: Tier) {
     let mut expected = BTreeMap::new();
     let backend = fixture.open();
     write(&*backend, other, 2, &[put(b"key 000003", b"another part")], 1_000);
-    // From a few bytes, which a log takes, to several megabytes, which may become a file of their own.
+    // Some rounds write a few bytes, which fit into a log. Others write several megabytes, for which a backend may
+    // create a separate file.
     for (round, (count, bytes)) in [(10, 10), (3_000, 1_000), (40, 20), (2_500, 2_000)]
         .into_iter()
         .enumerate()
@@ -118,7 +120,7 @@ fn sorted_writes_are_writes(fixture: &dyn Fixture, tier: Tier) {
     assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::Refused));
 
     backend.sync_rows(SHARD).expect("a sync");
-    // Groups that are durable on return, of both sizes.
+    // Writes groups that are durable on return, in both sizes.
     for (first, bytes) in [(5_000, 10), (6_000, 20_000)] {
         let group = |from: usize| {
             (from..from + 50)

@@ -1,4 +1,4 @@
-//! Rules of segments: loads, isolation, failed loads, and reclaim.
+//! Rules of segments: loads, isolation, listing, failed loads, limits, pages, and reclaim.
 //!
 //! Each rule runs once per tier.
 
