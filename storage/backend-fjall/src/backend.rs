@@ -1,4 +1,4 @@
-//! Implementation of the `Backend` trait: rows, segments, parts and manifests in fjall, journals in their own files.
+//! Implementation of the `Backend` trait: rows, segments, parts and manifests in fjall, journals in separate files.
 //!
 //! The methods of the trait check the state of the backend, encode keys, and commit one batch or append to a journal.
 //! Locks order the changes: commits are counted in the order in which they happen.
@@ -40,7 +40,7 @@ use crate::store::{EngineGuard, SpaceDemand, Store, closed};
 use maintenance::Maintenance;
 pub(crate) use open::JOURNAL;
 
-/// Size of a sorted write of a part, in bytes, above which it becomes a table of its own.
+/// Minimum size of a sorted write to a hot part, in bytes, for which the write creates separate tables of fjall.
 const LOADED_BYTES_MIN: usize = 1 << 20;
 
 /// The embedded default backend. Only one process at a time may use a data folder. Every method may be called from many
@@ -375,7 +375,8 @@ fn last_of_each(table: Table, changes: impl Iterator<Item = (Vec<u8>, Option<Byt
 }
 
 impl FjallBackend {
-    /// Writes sorted groups: few bytes as batches, many as tables of their own, which are durable in any case.
+    /// Writes sorted groups of a part. In the hot store, [`LOADED_BYTES_MIN`] bytes or more are written as separate
+    /// tables, which are durable in any case. All other groups are written as batches with the given durability.
     fn write_groups(
         &self,
         partition: Partition,

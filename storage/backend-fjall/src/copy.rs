@@ -93,7 +93,7 @@ pub(crate) fn copy_root(from: &Path, to: &Path, journals: Journals) -> io::Resul
             Some(JOURNAL) if journals == Journals::Left => {}
             Some(folder @ (STORE | JOURNAL)) => copy_folder(&path, &to.join(folder))?,
             _ if path.is_file() => drop(fs::copy(&path, to.join(name))?),
-            // Not copied: the search index and the cold folder.
+            // Other folders are not copied, such as the search index and the cold folder.
             _ => {}
         }
     }

@@ -1,8 +1,9 @@
-//! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
+//! Access to fjall: keyspaces and their options, reads and writes. Each tier has a separate database.
 //!
-//! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each
-//! write of rows is one batch. A *synced* batch becomes visible only after its sync. A *buffered* batch becomes
-//! visible without a sync. fjall panics on keys and values of invalid sizes, so callers check all sizes first.
+//! Reads of several rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. A
+//! single row is read directly. Each write of rows is one batch. A *synced* batch becomes visible only after its sync.
+//! A *buffered* batch becomes visible without a sync. fjall panics on keys and values of invalid sizes, so callers
+//! check all sizes first.
 
 use std::collections::HashMap;
 use std::fs;
@@ -388,7 +389,7 @@ impl Engine {
         empty
     }
 
-    /// Returns the first key of a range of a keyspace.
+    /// Returns the first key of a range of a keyspace; `None` if the range has no row.
     pub(crate) fn first_key(&self, keyspace: &Keyspace, range: Bounds) -> fjall::Result<Option<Slice>> {
         let mut found = self.database.snapshot().range(keyspace, range);
         found.next().map(fjall::Guard::key).transpose()
@@ -427,7 +428,7 @@ impl Engine {
     }
 
     /// Makes fjall delete the files of dropped tables. Files that a snapshot still reads are deleted by a later call.
-    /// Costs one small write, or nothing if no tables were dropped.
+    /// Costs one small write, or nothing if no files wait for their deletion.
     ///
     /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. It checks whether those versions are
     /// still in use only when it rotates a non-empty memtable of any keyspace.

@@ -11,18 +11,18 @@ use tideline_runtime::Supervisor;
 /// Settings of a [`FjallBackend`](crate::FjallBackend), with units and defaults.
 #[derive(Debug, Clone)]
 pub struct FjallOptions {
-    /// Block cache of rows and hot segments, in bytes. Default 64 MiB.
+    /// Block cache of rows, manifests, hot segments and hot parts, in bytes. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Block cache of cold segments, in bytes. Default 32 MiB.
+    /// Block cache of cold segments and cold parts, in bytes. Default 32 MiB.
     pub cold_cache_bytes: u64,
-    /// Folder of cold segments, which must exist. Use a folder on the disk instead of the mount point of the disk, so
-    /// that a disk that is not mounted is detected. Default `None`: `cold` inside the data folder.
+    /// Folder of cold segments and cold parts, which must exist. Use a folder on the disk instead of the mount point of
+    /// the disk, so that a disk that is not mounted is detected. Default `None`: `cold` inside the data folder.
     ///
     /// To move the folder: stop the process, move the folder with its content, and set its new path.
     pub cold_dir: Option<PathBuf>,
     /// Size of a memtable of rows at which it is flushed, in bytes. Default 16 MiB.
     pub memtable_bytes: u64,
-    /// Number of threads of the hot store that flush and compact. The cold store has one thread of its own. Default 2.
+    /// Number of threads that flush and compact the hot store. The cold store has one additional thread. Default 2.
     pub worker_threads: usize,
     /// Maximum number of files that fjall keeps open. A third of this number applies to the cold store, the remainder
     /// to the hot store; each has at least 10. Default 900.

@@ -1,8 +1,9 @@
 //! Parts in fjall: one keyspace for all parts of a tier, in which each part is a range of keys.
 //!
-//! Rows of parts are written like rows of key spaces, in batches that are counted as commits. Many sorted rows are
-//! written by an ingestion instead: into tables of their own, durable when it ends, without memtable and write-ahead
-//! log. A table may hold rows of several parts. Freeing a part drops the tables that hold only its rows, and deletes its other rows in batches.
+//! Rows of parts are written like rows of key spaces, in batches that are counted as commits. In the hot store, many
+//! sorted rows are written by an ingestion instead: into separate tables, without memtable and write-ahead log. These
+//! rows are durable when the ingestion ends. After compactions, a table may hold rows of several parts. Freeing a part
+//! drops the tables that hold only rows of this part, and deletes the other rows of the part in batches.
 
 use std::ops::Bound;
 

@@ -3,8 +3,8 @@
 //! The file `current` of a keyspace is a pointer to a version file, which names the tables. fjall renames a new
 //! `current` into place. If the sync of the folder fails after that rename, the new pointer is readable, but the old
 //! pointer is on the disk. An open would use the new pointer and delete tables that only the old version names. The
-//! next power cut would then restore the old pointer. So each pointer is replaced by a copy before fjall opens. Version
-//! files and tables need no copy: fjall syncs them before they are named.
+//! next power cut would then restore the old pointer. So each pointer is replaced by a copy before fjall opens the
+//! store. Version files and tables need no copy: fjall syncs them before they are named.
 //!
 //! A file in the root of the store records that a renewal is necessary, for a start after a kill. The file need not be
 //! durable: after a power cut, all readable bytes are on the disk.
@@ -20,7 +20,7 @@ use crate::verify::{CURRENT, KEYSPACES};
 /// File in the root of a store that has failed and has not been opened since. It holds the reason.
 const FAILED: &str = "FAILED";
 /// File that is created and removed, so that the block with the names of a folder is written again. fjall skips files
-/// with such a prefix.
+/// whose names begin with `._`.
 const TOUCH: &str = "._renewed";
 
 /// Records that a store has failed.

@@ -1,9 +1,9 @@
 //! Safety copy of the store's structure, kept while fjall opens the store.
 //!
-//! If an open deletes tables by mistake, they still exist: each open first hard-links them, which needs no space. The
-//! small files that name the tables are copied into one file. The copy is removed once the open has succeeded. After
-//! a refused open the copy remains, and an operator can restore the store from it. The copy is one flat folder with few
-//! small files, because each file costs time at every start.
+//! Each open first hard-links all tables, which needs no space. So tables that the open deletes by mistake still exist.
+//! The small files that name the tables are copied into one file. The copy is removed once the open has succeeded.
+//! After a refused open the copy remains, and an operator can restore the store from it. The copy is one flat folder
+//! with few small files, because each file costs time at every start.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -3,8 +3,9 @@
 //! A load is an ingestion: sorted rows are written to tables of 64 MiB, one table after the other, without memtable and
 //! write-ahead log. Ingestions of one keyspace run one at a time. fjall's log is locked only while the end of the last
 //! table is written. Commits to the same store wait for that time; commits to the other store do not wait. Freeing a
-//! segment drops the tables that hold only its rows, and deletes its other rows in batches. The next round of
-//! maintenance deletes the files of the tables. The group of a keyspace without rows is offered for new segments.
+//! segment drops the tables that hold only rows of the segment, and deletes the segment's remaining rows in batches.
+//! The next round of maintenance deletes the files of the tables. The group of a keyspace without rows is offered for
+//! new segments.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! State of the shards: owners, versions of manifests, and the number of commits.
+//! State of the shards: owners, versions of manifests, ends of closed epochs, and the number of commits.
 //!
 //! The state is kept in memory, so that checking the owner costs nothing. It is written in the same batch as the change
 //! that it protects.
@@ -25,7 +25,7 @@ use crate::keys::{COMMITS, MANIFEST, ManifestKey, PARTS, ROWS, closed_key, owner
 const COUNT_BYTES: usize = 8;
 /// Offset of the number of durable commits in the count of a buffered batch.
 pub(crate) const DURABLE_AT: usize = 3 * COUNT_BYTES;
-/// Value of "first counted commit" for a keyspace that counts none; commits are numbered from 1.
+/// Value of "first counted commit" for a keyspace in which no commit is counted; commits are numbered from 1.
 const NOT_COUNTED: u64 = 0;
 
 /// Owners, manifest versions, epoch ends and commit counts after the last commit.

@@ -1,6 +1,6 @@
-//! Store: one fjall database and its protection. The protection consists of the list of its keyspaces, checks before
-//! the database is opened, a safety copy while it is opened, free space on its disk, and the detection and repair of
-//! failures.
+//! Store: one fjall database and its protection. The protection consists of a list of the keyspaces, checks before the
+//! database is opened, a safety copy while it is opened, a minimum of free space on the disk, and the detection and
+//! repair of failures.
 //!
 //! Each tier has its own store. Stores share nothing, so a failure of one store does not affect the other.
 
@@ -395,7 +395,7 @@ impl Store {
         Ok((keyspace, !is_listed))
     }
 
-    /// Removes everything from a group's keyspace, removes it from the list and keeps it for another load.
+    /// Removes everything from a group's keyspace, removes the keyspace from the list and keeps it for another load.
     ///
     /// The keyspace is not deleted. Until the database is closed, fjall 3.1.13 keeps every version of its own keyspace,
     /// with the tables and open files of each version. It also keeps every row of a deleted keyspace for ever. So each

@@ -2,8 +2,8 @@
 //!
 //! fjall stores a checksum of each version file but never verifies the checksum. It deletes files that its version
 //! files do not name. So a flipped bit in a version file causes data loss at the next open. These checks run at every
-//! open and read a few kilobytes per keyspace, and the logs. [`Inspection`] reads all files of a store that no process
-//! uses.
+//! open and read a few kilobytes per keyspace, and the logs. [`Inspection`] reads all files of a data folder that no
+//! process uses.
 
 use std::fs;
 use std::io;

@@ -108,7 +108,7 @@ impl Survey {
         let is_cut = before.is_some_and(|before| self.lost.last().is_some_and(|lost| lost.id == before));
         let gap = before.filter(|before| before.generation + 1 != id.generation);
         let (damage, from) = if is_cut {
-            (Some(format!("{} follows what is damaged", id.name())), 0)
+            (Some(format!("{} follows a damaged file", id.name())), 0)
         } else if let Some(before) = gap {
             let (before, after) = (before.name(), id.name());
             let reason = format!("a journal file is missing between {before} and {after}");

@@ -16,7 +16,7 @@ use crate::error::{During, RETRY_AFTER, from_fjall};
 use crate::renew::note_failure;
 use crate::safety;
 
-/// Pause after the first failed attempt to reopen. It doubles with each further failure.
+/// Pause after the first failed attempt to reopen. Each further failure doubles the pause.
 const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Failure of a store, and the attempts to reopen it.
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Closes and opens the store. Waits for the calls that use it.
+    /// Waits for the calls that use the store, then closes and opens it.
     fn reopen(&self, reopened: impl FnOnce(&Engine) -> Result<()>) -> Result<()> {
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed | Slot::Unmade) {

@@ -1,9 +1,9 @@
 //! Complete check of a data folder that no process uses. Changes nothing in it.
 //!
-//! In addition to the checks of [`super::verify`], an [`Inspection`] checks both copies of each list and both slots of
-//! the high-water mark. It compares every table with the checksum in its version file. The crates that wrote the rows
-//! check the meaning of the rows. These crates read a copy of the folder, because fjall writes when it opens a store.
-//! Tables, which are almost all of the data, are only linked into the copy.
+//! In addition to the checks of [`super::verify`], an [`Inspection`] checks both copies of each list, both slots of the
+//! high-water mark, and fjall's files with its format. It compares every table with the checksum in its version file.
+//! The crates that wrote the rows check the meaning of the rows. These crates read a copy of the folder, because fjall
+//! writes when it opens a store. Tables, which are almost all of the data, are only linked into the copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -99,7 +99,7 @@ impl VerifyReport {
         self.findings.push(format!("{} {what}", path.display()));
     }
 
-    /// Compares every table of a store with its checksum.
+    /// Checks fjall's file with its format, and compares every table of a store with its checksum.
     fn tables_of(&mut self, store: &Path) -> Result<()> {
         let marker = store.join(MARKER);
         if fs::read(&marker).map_err(at(&marker))? != MARKER_CONTENT {
