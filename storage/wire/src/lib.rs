@@ -5,7 +5,7 @@
 //! | [`protobuf`] | writing Protocol Buffers messages |
 //! | [`varint`] | variable-length integers (LEB128) and zigzag codes |
 //!
-//! The formats themselves are defined in their own crates. This crate has no framing, checksums or length limits.
+//! The formats themselves are defined in other crates. This crate has no framing, checksums or length limits.
 //!
 //! # Examples
 //!

@@ -1,7 +1,7 @@
 //! Encoding of Protocol Buffers messages.
 //!
 //! A message is a sequence of fields. Each field is a tag (a varint of field number and [`WireType`]) and a payload.
-//! [`PutFields`] appends fields to a `Vec`. A nested message is encoded into its own buffer and appended with
+//! [`PutFields`] appends fields to a `Vec`. A nested message is encoded into a separate buffer and appended with
 //! [`PutFields::put_bytes`].
 //!
 //! In proto3, a field with its default value is omitted. [`PutFields::put_integer`], [`PutFields::put_fixed64`] and

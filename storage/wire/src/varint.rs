@@ -64,8 +64,8 @@ pub const fn len(value: u64) -> usize {
 ///
 /// # Errors
 ///
-/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint
-/// exceeds 64 bits. `bytes` is then unchanged.
+/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint has
+/// more than [`BYTES_MAX`] bytes or its value exceeds 64 bits. `bytes` is then unchanged.
 #[inline(always)]
 pub fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     let (value, length) = read(bytes)?;
@@ -90,15 +90,15 @@ pub fn take_wrapping(bytes: &mut &[u8]) -> Result<u64, VarintError> {
 ///
 /// # Errors
 ///
-/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint
-/// exceeds 64 bits.
+/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint has
+/// more than [`BYTES_MAX`] bytes or its value exceeds 64 bits.
 #[inline(always)]
 pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     read_either::<true>(bytes)
 }
 
 /// Decodes one-byte forms inline. Forms of up to eight bytes are decoded from one word if eight bytes are available,
-/// other forms byte by byte.
+/// other forms byte by byte. If `IS_STRICT` is true, rejects values above 64 bits; otherwise drops the excess bits.
 #[inline(always)]
 fn read_either<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     match *bytes {
