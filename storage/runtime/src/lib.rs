@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`memory`] | [`MemoryAccount`]: one limit for the memory of reads, watches and indexes |
+//! | [`memory`] | [`MemoryAccount`]: one limit for the memory of requests, watches and search indexes |
 //! | [`supervision`] | [`Supervisor`]: starts threads and reports their first panic, so that the server can exit |
 //! | [`background`] | low CPU priority for background threads |
 

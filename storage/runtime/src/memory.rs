@@ -1,10 +1,11 @@
-//! Memory account of the process: one limit for the memory held by reads, watches and indexes.
+//! Memory account of the process: one limit for the memory of requests, watches and search indexes.
 //!
 //! A limit per request bounds one request; thousands of requests within this limit can still exhaust the machine.
 //! Memory that grows with the requests of clients is reserved here before it is used. At the limit a reservation fails:
 //! a large read then ends with an error that names the limit, and nothing else is affected.
 //!
-//! This account never rejects writes. Request bodies in flight and unsealed points have their own budgets, which
+//! Most writes need no reservation. Among the exceptions are imports of rows, uploads of values and long SQL
+//! statements. Request bodies in flight, unsealed points, buffered rows and caches have separate budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
 
 use std::collections::BTreeMap;
@@ -42,9 +43,9 @@ pub struct Reservation {
 pub struct MemoryFull {
     /// Purpose of the memory.
     pub holder: &'static str,
-    /// Bytes that the reservation would hold in total if it had succeeded.
+    /// Bytes that the reservation would hold in total if the call had succeeded.
     pub held_bytes: u64,
-    /// Bytes of the rejected reservation.
+    /// Bytes that the failed call requested.
     pub bytes: u64,
     /// Bytes reserved by all holders together.
     pub used_bytes: u64,
@@ -75,7 +76,7 @@ impl MemoryAccount {
         Self::new(u64::MAX)
     }
 
-    /// Subtracts memory with a separate budget from the limit: bodies in flight, unsealed points, caches.
+    /// Subtracts memory with a separate budget from the limit, for example that of caches. Repeated calls add up.
     pub fn set_aside(&self, bytes: u64) {
         self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

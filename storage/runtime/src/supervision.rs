@@ -107,8 +107,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the function that [`round`](Self::round) calls with the thread name. Tests use it to make a thread panic
-    /// there. Later calls have no effect.
+    /// Sets the function that [`round`](Self::round) calls with the thread name. Tests set a function that panics. Only
+    /// the first call has an effect.
     pub fn on_round(&self, hook: impl Fn(&'static str) + Send + Sync + 'static) {
         let _first_stays = self.0.round_hook.set(Box::new(hook));
     }
@@ -134,7 +134,7 @@ impl SupervisedThread {
     pub fn join(&self) {
         let thread = locked(&self.0).take();
         if let Some(thread) = thread {
-            // The panic was caught inside the thread and is recorded.
+            // The thread catches a panic of its work, so `join` does not report one.
             let _ended = thread.join();
         }
     }
