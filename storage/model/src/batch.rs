@@ -27,8 +27,8 @@ pub trait SeriesResolver {
     /// Guesses the next timeline: the one that followed the most recently returned timeline in earlier requests.
     /// Returns this timeline if `is_it` returns true for its key, otherwise `None`.
     ///
-    /// With this guess a decoder can compare a known key in place, without finding its end or assembling it first. The
-    /// default implementation returns `None`.
+    /// With this guess a decoder can compare a known key in place, and need not find the end of the key or assemble the
+    /// key first. The default implementation returns `None`.
     fn guess(&mut self, _is_it: impl FnOnce(&[u8]) -> bool) -> Option<Ordinal> {
         None
     }
@@ -104,7 +104,8 @@ impl PointGroup {
 /// Accounted bytes of a value, without the content of a string or histogram.
 const VALUE_BYTES: usize = 8;
 
-/// Values of one field, without gaps: one for each row of a group, or one for each row with the field in a run.
+/// Values of one field, without gaps. In a [`PointGroup`], every row has a value. In a run of rows, which the storage
+/// reads and writes, only the rows that have the field have a value.
 #[derive(Debug, Clone)]
 pub enum ColumnData {
     /// See [`ValueType::Float`].

@@ -30,7 +30,7 @@ impl CompensatedSum {
         }
     }
 
-    /// Adds a number. An infinite sum has no compensation.
+    /// Adds a number. If the sum becomes infinite, its compensation becomes 0.
     #[inline]
     pub fn add(&mut self, number: f64) {
         let total = self.sum + number;

@@ -33,7 +33,8 @@ impl TimelineId {
     }
 
     /// Returns the lower half as a number. These numbers are evenly distributed, even among the timelines of one
-    /// machine. They therefore select the shard of the memtable and serve as precomputed hashes.
+    /// machine. They therefore distribute the timelines of a table over the locked shards of the head, and serve as
+    /// hashes within a shard.
     pub fn low(&self) -> u64 {
         let mut low = [0; 8];
         low.copy_from_slice(&self.0[8..]);

@@ -16,31 +16,34 @@ pub enum JobKind {
     Seal,
     /// Merge of several segments of one tier, in one window or in neighbouring windows, into one segment.
     Fold,
-    /// Move of the points of a time window from the hot to the cold tier.
+    /// Move of the points of a time window, or of a part of a wide table, from the hot to the cold tier.
     Migrate,
-    /// Move of the points of a time window from the cold tier into files on an object store.
+    /// Move of the points of a time window from the cold tier, or of a part of a wide table, into files on an object
+    /// store.
     Archive,
     /// Removal of cold segments whose points are also in archive files, once the policy no longer keeps both copies.
     Evict,
-    /// Copy of archived points into the cold tier for a limited time.
+    /// Copy of archived points, or of archived parts of a wide table, into the cold tier for a limited time. Also the
+    /// copy of the points of one table into another table.
     Restore,
     /// Removal of segments whose points have all expired.
     Expire,
     /// Release of the storage of deleted points.
     Purge,
-    /// Removal of timelines without points, and of timelines without writes for too long, from the catalog.
+    /// Removal of timelines from the catalog: those that have neither visible points nor attributes, and those without
+    /// writes for too long.
     CleanCatalog,
     /// Change of the attributes of many timelines.
     SetAttributes,
     /// Creation of tables from the files that another database has archived.
     AttachArchive,
-    /// Removal of files that a crash or failure has left at an archive target.
+    /// Removal of the files at an archive target to which no segment or part refers, for example after a crash.
     SweepArchive,
     /// Update of the table settings stored at the targets that hold files of the table.
     WriteSettings,
     /// Addition of the rows of a wide table to an index that was created after the rows.
     BuildIndex,
-    /// Removal of the expired rows and cells of a wide table.
+    /// Removal of the expired rows and cells, the old parts, and the large values without a row of a wide table.
     RemoveExpired,
     /// Copy of the rows of a wide table into a table with another key.
     Rekey,

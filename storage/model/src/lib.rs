@@ -18,10 +18,10 @@
 //! | [`model_tag`] | [`ModelTag`]: model of a journal entry |
 //! | [`parts`] | [`PartsSpec`]: division of a wide table into parts by time |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
-//! | [`table`] | [`TableSpec`]: user settings of a table; [`TableModel`] |
+//! | [`table`] | [`TableSpec`]: user settings of a table; [`TableName`], [`TableModel`], [`Tier`], [`Policy`], … |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
 //! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
-//! | [`wide`] | [`WideSpec`]: key, columns and versions of a wide table |
+//! | [`wide`] | [`WideSpec`]: settings of a wide table, such as key, columns, versions, indexes and time-to-live |
 //!
 //! # Examples
 //!

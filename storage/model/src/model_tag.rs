@@ -1,6 +1,6 @@
-//! Tags of journal entries: the models that share one log.
+//! Tags of journal entries, which name the model of an entry.
 //!
-//! The log handles entries of all models. Only the tag at the start of an entry is common to all models.
+//! One log holds the entries of all models. Only the tag at the start of an entry is common to all models.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct ModelTag(pub [u8; 2]);
 impl ModelTag {
     /// Points of timelines.
     pub const SERIES: Self = Self(*b"TD");
-    /// Attributes, saved searches and metadata of metrics.
+    /// Attributes of timelines, saved searches and metadata of metrics.
     pub const CATALOG: Self = Self(*b"TC");
     /// Wide rows.
     pub const WIDE: Self = Self(*b"TW");

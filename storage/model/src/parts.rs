@@ -1,7 +1,8 @@
-//! Division of a wide table into parts by time: a day, a week or a month of rows is stored, and dropped, as one unit.
+//! Division of a wide table into parts by time: the rows of a day, a week or a month are stored, and dropped, as one
+//! unit.
 //!
-//! The part of a row follows from a timestamp in its key, so it never changes. Parts are numbered by their periods since
-//! 1970 in UTC.
+//! The part of a row follows from a timestamp in the key of the row, and never changes. The number of a part is the
+//! number of its period since 1970, in UTC.
 
 use std::fmt;
 
@@ -16,20 +17,23 @@ pub struct PartsSpec {
     pub by: String,
     /// Length of a part. Fixed when the table is created.
     pub every: PartPeriod,
-    /// Minimum time in nanoseconds for which a part is kept after its end; `None` = until it is dropped on request. Older
-    /// parts are hidden, and dropped some time later.
+    /// Minimum time in nanoseconds for which a part is kept after its end; `None` = until it is dropped on request.
+    /// Older parts are hidden, and dropped some time later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<i64>,
-    /// Minimum time in nanoseconds for which a part stays in the hot tier after its end; `None` = for ever.
+    /// Minimum time in nanoseconds for which a part stays in the hot tier after its end, unless it is archived earlier.
+    /// `None` = a part leaves the hot tier only for the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<i64>,
-    /// Minimum time in nanoseconds for which rows of a part can be written after its end; `None` = always.
+    /// Minimum time in nanoseconds for which rows of a part can be written after its end, unless the part is due to be
+    /// archived earlier. `None` = no limit except by the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<i64>,
-    /// Archive that old parts move into; `None` = they stay in their tier.
+    /// Archive that old parts move into; `None` = parts are not archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<PartsArchive>,
-    /// Number of the first part that was not dropped. Rows of earlier parts are refused.
+    /// Number of the first part that was not dropped; `i32::MIN` = no part was dropped. Rows of earlier parts are
+    /// refused.
     #[serde(default = "first_of_all", skip_serializing_if = "is_first_of_all")]
     pub first: i32,
 }
@@ -40,7 +44,8 @@ pub struct PartsSpec {
 pub struct PartsArchive {
     /// Name or address of the target.
     pub target: String,
-    /// Minimum time in nanoseconds between the end of a part and its archiving. Rows of older parts cannot be written.
+    /// Minimum time in nanoseconds between the end of a part and its archiving. Rows of older parts cannot be written,
+    /// except in parts that were restored for a limited time.
     pub after: i64,
 }
 
@@ -54,8 +59,8 @@ fn is_first_of_all(number: &i32) -> bool {
 }
 
 impl PartsSpec {
-    /// Returns the number of the first part that is visible at a time: the first one that was not dropped, and whose end
-    /// is less than `keep` ago.
+    /// Returns the number of the first part that is visible at a time: the first part that was not dropped and whose
+    /// end is less than `keep` ago.
     pub fn visible_from(&self, now: i64) -> i32 {
         self.first_within(self.keep, now).max(self.first)
     }
@@ -65,8 +70,8 @@ impl PartsSpec {
         self.hot.is_some() || self.writable.is_some() || self.archive.is_some()
     }
 
-    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago, and
-    /// because it is not due to be archived.
+    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago
+    /// and it is not due to be archived.
     pub fn writable_from(&self, now: i64) -> i32 {
         self.first_within(self.writable, now)
             .max(self.archived_before(now))
@@ -78,12 +83,13 @@ impl PartsSpec {
         self.first_within(self.archive.as_ref().map(|archive| archive.after), now)
     }
 
-    /// Returns the number of the first part that stays in the hot tier at a time, because its end is less than `hot` ago.
+    /// Returns the number of the first part whose end is less than `hot` ago at a time; earlier parts leave the hot
+    /// tier.
     pub fn hot_from(&self, now: i64) -> i32 {
         self.first_within(self.hot, now)
     }
 
-    /// Returns the number of the first part whose end is less than an age ago.
+    /// Returns the number of the first part whose end is less than `age` ago; `i32::MIN` without an age.
     fn first_within(&self, age: Option<i64>, now: i64) -> i32 {
         age.map_or(i32::MIN, |age| self.every.number_of(now.saturating_sub(age)))
     }
@@ -114,8 +120,8 @@ impl PartPeriod {
         }
     }
 
-    /// Returns the number of the part of a timestamp, in nanoseconds since 1970-01-01T00:00:00Z. The part of this
-    /// timestamp has the number 0.
+    /// Returns the number of the part that holds a timestamp in nanoseconds since 1970-01-01T00:00:00Z. The part that
+    /// holds the timestamp 0 has the number 0.
     pub fn number_of(self, nanos: i64) -> i32 {
         // Timestamps of 64 bits span 584 years, so every number fits.
         let days = nanos.div_euclid(crate::time::NANOS_PER_DAY) as i32;
@@ -130,8 +136,8 @@ impl PartPeriod {
         }
     }
 
-    /// Returns the first timestamp of a part, in nanoseconds since 1970-01-01T00:00:00Z, clamped to the range of
-    /// timestamps. This is the end of the part before it.
+    /// Returns the first timestamp of a part, in nanoseconds since 1970-01-01T00:00:00Z, clamped to the range of `i64`.
+    /// The previous part ends at this timestamp.
     pub fn start_of(self, number: i32) -> i64 {
         let date = self.first_day(number);
         let start = date.and_then(|date| date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_nanos_opt());
@@ -155,7 +161,8 @@ impl PartPeriod {
         }
     }
 
-    /// Returns the name of a part: `2026-11-26`, `2026-W48` or `2026-11`.
+    /// Returns the name of a part, such as `2026-11-26`, `2026-W48` or `2026-11`; the number as text if the part is
+    /// beyond the calendar.
     pub fn part_name(self, number: i32) -> String {
         let Some(day) = self.first_day(number) else {
             return number.to_string();

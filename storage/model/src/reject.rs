@@ -43,7 +43,7 @@ pub enum RejectReason {
     TooManyTimelines(Arc<TimelineGrowth>),
     /// The line has a new timeline, and the timeline identities of the table have reached their memory limit.
     IdentitiesFull(Box<IdentitiesFull>),
-    /// The timestamp is older than the retention of the table.
+    /// The timestamp is older than the age at which points of the table expire.
     PastRetention {
         /// Timestamp of the point, nanoseconds since the epoch.
         at: i64,
@@ -86,7 +86,7 @@ pub struct TimelineGrowth {
     pub table: TableName,
     /// Maximum number of new timelines per minute.
     pub limit: u64,
-    /// Tag with the most new values; `None` if all tag values are already in the table.
+    /// Tag with the most new values in the last minute; `None` if no tag had new values.
     pub fastest: Option<GrowingTag>,
 }
 

@@ -117,16 +117,17 @@ pub enum Durability {
     Buffered,
 }
 
-/// Storage tier of a series table; points move through the tiers as they age.
+/// Storage tier. Points of series tables and parts of wide tables move through the tiers as they age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Young points: small windows, the fastest codecs.
+    /// Young data. Points are in small windows, encoded by the fastest codecs.
     #[default]
     Hot,
-    /// Old points: large windows, the codecs with the best compression, summaries.
+    /// Old data. Points are in large windows, encoded by the codecs with the best compression, and have summaries.
     Cold,
-    /// Oldest points: files on an object store. The database stores the locations of their rows, and summaries.
+    /// Oldest data, in files on an object store. The database stores the locations of the data in the files, and the
+    /// summaries of points.
     Archive,
 }
 
@@ -162,14 +163,15 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Schedule of moves of one kind.
+/// Times at which jobs of one kind may start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Start as soon as there is something to move.
+    /// Start as soon as there is work.
     #[default]
     Continuous,
-    /// Start at the times of a cron expression, and once after a server start if a time was missed.
+    /// Start at the times of a cron expression, and once later if times were missed, for example while the server was
+    /// stopped.
     Cron {
         /// Five fields (minute, hour, day of month, month, day of week), or six with a leading seconds field.
         expression: String,
@@ -198,11 +200,12 @@ pub struct ArchivePolicy {
     pub keep: Option<i64>,
 }
 
-/// Life cycle of the points of a table. Ages are in nanoseconds before the current time; `None` = unlimited.
+/// Life cycle of the points of a series table. Ages are in nanoseconds before the current time. `None` = no limit,
+/// except for `timelines_per_minute`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Age at which points move from the hot to the cold tier. Default: 7 days.
+    /// Age at which points move from the hot to the cold tier; `None` = never. Default: 7 days.
     pub hot_ttl: Option<i64>,
     /// Age at which points expire and are removed from the cold tier; above `hot_ttl`. Not set for a table with an
     /// archive.
@@ -217,9 +220,9 @@ pub struct Policy {
     pub migrate: Schedule,
     /// Start times of the removal of expired points and timelines.
     pub expire: Schedule,
-    /// Maximum bytes per second that moves of this table read.
+    /// Maximum bytes per second that background jobs of this table read.
     pub move_bytes_per_second: Option<u64>,
-    /// Maximum number of timelines that writes may add per minute.
+    /// Maximum number of timelines that writes may add per minute; `None` = the limit in the settings of the server.
     pub timelines_per_minute: Option<u64>,
 }
 
@@ -256,7 +259,7 @@ pub struct TableSpec {
     /// Model of the table. Stored settings omit it for series tables, and older stored settings have no such field.
     #[serde(default, skip_serializing_if = "TableModel::is_default")]
     pub model: TableModel,
-    /// Tag keys that identify the machine; the first tag that is present is used. Fixed while the table has points.
+    /// Tag keys that identify the machine; the first tag that is present is used. Fixed once the table has a timeline.
     pub source_tags: Vec<String>,
     /// Durability of writes whose request does not set one.
     pub durability: Durability,
@@ -271,7 +274,7 @@ pub struct TableSpec {
     /// [`SearchAnalyzer::Words`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
-    /// Key, columns and versions of a wide table; `None` for other models.
+    /// Further settings of a wide table; `None` for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<Box<WideSpec>>,
 }

@@ -1,7 +1,7 @@
 //! Timestamps, time ranges, precisions, durations, and the clock that is passed to all time-dependent code.
 //!
 //! All timestamps are nanoseconds since the epoch in an `i64`. The two lowest values and the highest value of `i64` are
-//! not timestamps, so that a half-open [`TimeRange`] can include every timestamp.
+//! not timestamps, as in InfluxDB. A half-open [`TimeRange`] can therefore include every timestamp.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,8 +12,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds; negative before that time.
 ///
-/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` except its two lowest values and its highest value. These
-/// values are reserved so that a half-open range can include every timestamp.
+/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` except its two lowest values and its highest value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 

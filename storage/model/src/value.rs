@@ -20,8 +20,8 @@ pub enum ValueType {
     Histogram = 8,
 }
 
-/// Codes reserved for types of later formats, with their names. Readers reject these codes with an error that includes
-/// the name.
+/// Codes reserved for types of later formats, with their names. Readers of chunks reject these codes with an error that
+/// includes the name.
 pub const RESERVED_TYPE_CODES: [(u8, &str); 3] = [(6, "binary"), (7, "decimal"), (9, "stale marker")];
 
 /// Group of value types that may share a field. Only the number types share a group.

@@ -1,4 +1,5 @@
-//! Settings of wide tables: key columns with their modifiers, declared columns and versions.
+//! Settings of wide tables: key columns with their modifiers, declared columns, versions, time-to-live, secondary
+//! indexes and search indexes. The module [`parts`](crate::parts) holds the settings of parts.
 //!
 //! The *logical* columns of a key are the columns that users write and read. Rows are ordered by the *stored* columns.
 //! A stored column is either a logical column, or computed from logical columns as declared by a [`KeySource`]. Rows
@@ -106,8 +107,8 @@ fn is_ascending(order: &KeyOrder) -> bool {
 pub enum KeySource {
     /// Logical column: the value is given by the writer.
     Type(ColumnType),
-    /// Logical column of type `i64`: strictly increasing ids, assigned by the server. A writer may omit the value, and
-    /// must omit it if the write requires that the row does not exist.
+    /// Logical column of type `i64`: strictly increasing ids, assigned by the server. The operation `put` may omit the
+    /// value, and must omit it if the write requires that the row does not exist.
     Generated(Generated),
     /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
     /// Cannot be the last stored column.
@@ -255,12 +256,12 @@ pub struct WideSpec {
     /// Division into parts by time; `None` = all rows are in one part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSpec>,
-    /// Search indexes, in the order of their creation. While an index is rebuilt, two of them have its name: the first
-    /// serves searches, and the second replaces it when it is built.
+    /// Search indexes, in the order of their creation. While an index is rebuilt, the list holds two indexes with its
+    /// name: the first serves searches until the second is built and replaces the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search_indexes: Vec<SearchIndexSpec>,
-    /// Id under which the pieces of large values are stored, from the number range of tables. `None` until the table gets
-    /// its first large value; 0 until the id is assigned.
+    /// Id under which the pieces of large values are stored, from the number range of tables. `None` until the table
+    /// gets its first large value; 0 until the id is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub large_values: Option<u32>,
 }
@@ -283,8 +284,8 @@ pub enum TtlScope {
     /// A row with all its columns; the time counts from the last write of the row.
     #[default]
     Row,
-    /// Each version of a column; the time counts from the timestamp of the version. Also the row; the time counts from
-    /// the last write of the row.
+    /// Each version of a column, and also the row. The time of a version counts from its timestamp. The time of the row
+    /// counts from the last write of the row.
     Cell,
 }
 
@@ -306,7 +307,7 @@ pub struct IndexSpec {
     /// Scope of the order.
     #[serde(default)]
     pub scope: IndexScope,
-    /// Accepts a first column that rises with time, although all new entries then go to the end of the order.
+    /// True to accept a first column that rises with time, although all new entries then go to the end of the order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_rising_key: bool,
     /// State of the entries.
@@ -337,7 +338,8 @@ pub enum IndexScope {
     /// All rows of the table in one order.
     #[default]
     Global,
-    /// The rows of each partition in a separate order. Entries begin with the columns of the partition.
+    /// The rows of each partition in a separate order. Entries begin with the stored columns that determine the
+    /// partition.
     Local,
 }
 
@@ -363,7 +365,7 @@ impl IndexSpec {
     }
 }
 
-/// Search index of a wide table. It finds rows by any combination of conditions on its columns.
+/// Search index of a wide table, for searches by any combination of conditions on its columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchIndexSpec {
@@ -450,11 +452,11 @@ pub enum SearchForm {
     Keyword,
     /// Texts split into words: words and phrases.
     Text,
-    /// Integers and doubles: equality, ranges, order.
+    /// Integers, doubles, and decimals rounded to doubles: equality, ranges, order.
     Number,
     /// Timestamps: equality, ranges, order.
     Time,
-    /// Booleans.
+    /// Booleans: equality.
     Bool,
     /// Geo points: areas.
     Geo,
