@@ -20,7 +20,7 @@ pub struct TextRange {
 pub enum ValueType {
     /// One number per step.
     Scalar,
-    /// Series with one sample per step.
+    /// Series with at most one sample per step.
     Vector,
     /// Series with a range of samples per step.
     Matrix,
@@ -245,7 +245,7 @@ pub struct Binary {
 /// Rules for matching the series of two vectors.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VectorMatching {
-    /// Number of series per group on each side.
+    /// Number of series on each side that may have equal matching labels.
     pub cardinality: Cardinality,
     /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
@@ -254,21 +254,21 @@ pub struct VectorMatching {
     pub is_on: bool,
     /// Labels of `group_left` or `group_right`, copied from the "one" side.
     pub include: Vec<String>,
-    /// Value of missing series of the left side.
+    /// Value of missing series of the left side; `None` if they are not filled in.
     pub fill_left: Option<f64>,
-    /// Value of missing series of the right side.
+    /// Value of missing series of the right side; `None` if they are not filled in.
     pub fill_right: Option<f64>,
 }
 
-/// Number of series that may match on each side.
+/// Number of series on each side that may have equal matching labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cardinality {
     /// One to one.
     #[default]
     OneToOne,
-    /// `group_left`.
+    /// `group_left`: several on the left side, one on the right side.
     ManyToOne,
-    /// `group_right`.
+    /// `group_right`: one on the left side, several on the right side.
     OneToMany,
     /// Many to many: the set operators.
     ManyToMany,

@@ -157,7 +157,8 @@ impl Checker<'_> {
         self.fault(call.at, message)
     }
 
-    /// Checks the second argument of `info`: a selector by labels only, which may match all series.
+    /// Checks that the second argument of `info` is a selector without a metric name before its braces, and marks it
+    /// as one that may match all series.
     fn info_labels(&self, call: TextRange, labels: &mut Expr) -> Result<(), ParseError> {
         let got = labels.value_type();
         if got != ValueType::Vector {

@@ -29,7 +29,7 @@ pub enum PromqlError {
     /// describes the limit.
     #[error("{0}")]
     TooMany(String),
-    /// Storage failure: `internal`, 500, or 503 if `is_overloaded`.
+    /// Storage failure: `internal`, 500. If `is_overloaded`: `unavailable`, 503.
     #[error("{message}")]
     Storage {
         /// Description of the failure.

@@ -10,7 +10,8 @@
 //! | `budget` | limits on samples and memory |
 //! | `grid` | evaluation timestamps |
 //! | `column` | a series over a grid |
-//! | `selector`, `range_call`, `window`, `subquery` | conversion of samples to columns |
+//! | `selector`, `range_call`, `window` | conversion of samples to columns |
+//! | `subquery` | evaluation of subqueries, conversion of columns to samples |
 //! | `call`, `labels_call`, `sort`, `histogram_call`, `info` | functions |
 //! | `binary`, `matching`, `set` | operators |
 //! | `merge` | merging of series with equal labels |
@@ -398,8 +399,8 @@ impl<'a> Scope<'a> {
         self.shared.settings.delayed_name_removal
     }
 
-    /// Replaces `before` samples in the budget by `result` samples. The peak also includes `looked_at` samples:
-    /// the values of one step.
+    /// Replaces `before` samples in the budget by `result` samples. `looked_at` is the number of input values of one
+    /// step. The peak includes these values as well.
     fn exchange(&self, looked_at: usize, before: usize, result: usize) -> Result<()> {
         self.budget().hold(looked_at + result)?;
         self.budget().release(looked_at + before);

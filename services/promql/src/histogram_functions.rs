@@ -1,5 +1,5 @@
-//! Functions on distributions: quantiles, fractions, averages. They take floats, classic histograms or native
-//! histograms.
+//! Functions on distributions: quantiles, fractions, averages, variances. They take floats, classic histograms or
+//! native histograms.
 
 mod classic;
 mod native;
@@ -12,8 +12,8 @@ use tideline_model::CompensatedSum;
 pub use classic::{Bucket, bucket_fraction, bucket_quantile};
 pub use native::{histogram_fraction, histogram_quantile};
 
-/// Returns the quantile of floats, interpolated linearly between the two adjacent ones. NaN is smaller than
-/// all numbers. Reorders `values`; linear cost.
+/// Returns the quantile of floats, interpolated linearly between the two values next to its rank. NaN is smaller
+/// than all numbers. Reorders `values`; linear cost.
 ///
 /// The result is NaN if `values` is empty or `phi` is NaN, and infinite if `phi` is outside 0 to 1.
 pub fn quantile(phi: f64, values: &mut [f64]) -> f64 {

@@ -48,7 +48,7 @@ impl Labels {
         Iter(&self.0)
     }
 
-    /// Returns the value of a label.
+    /// Returns the value of a label; `None` if the label is missing.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = RawIter(&self.0)
             .take_while(|(at, _)| *at <= name.as_bytes())
@@ -56,7 +56,7 @@ impl Labels {
         Some(text(value))
     }
 
-    /// Returns the metric name.
+    /// Returns the metric name; `None` if there is none.
     pub fn metric_name(&self) -> Option<&str> {
         self.get(METRIC_NAME)
     }
@@ -104,7 +104,7 @@ impl LabelsBuilder {
         self
     }
 
-    /// Returns the value of a label, which may be empty.
+    /// Returns the value of a label, which may be empty; `None` if the label was not set.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().find(|(at, _)| at == name);
         pair.map(|(_, value)| value.as_str())

@@ -12,7 +12,7 @@
 //! | [`source`] | [`Source`], the storage interface of the evaluator, and the requests of a plan |
 //! | [`value`] | values of query results |
 //! | [`range`] | functions over ranges of samples |
-//! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
+//! | [`histogram_functions`] | quantiles, fractions, averages and variances of distributions |
 //! | [`mod@evaluate`] | the evaluator: executes a plan column by column |
 //! | [`note`] | notes of functions on their samples, the source of annotations |
 //! | [`pattern`] | regular expressions with Prometheus' semantics |

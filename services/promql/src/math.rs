@@ -1,4 +1,4 @@
-//! Float arithmetic with Go's results where they differ from Rust's.
+//! Float arithmetic and comparisons, with Go's results where they differ from Rust's.
 
 use crate::ast::BinaryOp;
 

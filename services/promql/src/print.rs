@@ -301,9 +301,9 @@ fn shift(out: &mut Formatter<'_>, shift: &Shift) -> Result {
     offset(out, shift)
 }
 
-/// Returns true if the offset begins with a parenthesis or two signs. Operators that follow it directly would become
-/// part of the offset. Therefore the other modifiers are printed after the offset and end it; Prometheus prints them
-/// before it.
+/// Returns true if the offset begins with a parenthesis or two minus signs. Operators that follow such an offset
+/// directly would become part of it. Therefore the other modifiers are printed after the offset and end it; Prometheus
+/// prints them before the offset.
 fn goes_on(shift: &Shift) -> bool {
     let offset = shift.offset.as_ref().map(DurationValue::to_string);
     offset.is_some_and(|offset| offset.starts_with('(') || offset.starts_with("--"))

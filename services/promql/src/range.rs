@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `rate` | `rate`, `increase`, `delta`: extrapolated to the ends of the range |
-//! | `anchored` | `rate`, `increase`, `delta` for `anchored` and `smoothed` ranges, without extrapolation |
+//! | `anchored` | `rate`, `increase`, `delta` for `anchored` and `smoothed` ranges; interpolated values |
 //! | `instant` | `irate`, `idelta`: the last two samples |
 //! | `changes` | `changes`, `resets` |
 //! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
@@ -107,7 +107,7 @@ pub enum RangeFunction {
 }
 
 impl RangeFunction {
-    /// Looks up a function by name.
+    /// Looks up a function by name; `None` if it is not a function over a range.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "rate" => Self::Rate,

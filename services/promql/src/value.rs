@@ -23,7 +23,7 @@ pub enum QueryValue {
         /// String.
         value: String,
     },
-    /// One sample per series. Functions such as `sort` determine the order.
+    /// One sample per series, in the order of evaluation, which functions such as `sort` determine.
     Vector(Vec<Sample>),
     /// Series with their samples, sorted by labels.
     Matrix(Vec<Series>),

@@ -128,7 +128,6 @@ impl<'s> Budget<'s> {
 /// Bytes of a column in addition to its values and labels, including its entries in lookup tables.
 const SERIES_BYTES: usize = 160;
 
-/// Fails if `samples` exceeds `max`.
 fn fits(samples: usize, max: usize) -> Result<()> {
     if samples > max {
         return Err(PromqlError::TooMany(

@@ -1,6 +1,6 @@
 //! Dispatch of function calls, and functions that process each value separately.
 //!
-//! Functions with more complex evaluation are in modules of their own, such as `range_call` and `info`.
+//! Functions with more complex evaluation are in separate modules, such as `range_call` and `info`.
 
 use super::column::{Cell, Column, ColumnBuilder, is_absent, present};
 use super::range_call::absent_labels;
@@ -261,7 +261,7 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the text of a string literal argument.
+/// Returns the text of a string literal argument. Fails for any other argument.
 pub(super) fn text_of<'a>(node: &Node<'a>) -> Result<&'a str> {
     match &node.kind {
         Kind::Text(text) => Ok(&text.value),

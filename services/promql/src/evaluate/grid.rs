@@ -59,7 +59,7 @@ impl Grid {
         self.time(self.steps.saturating_sub(1))
     }
 
-    /// Returns true if start and end are equal. The results of an instant query keep their order.
+    /// Returns true if start and end are equal. Only then can functions such as `sort` determine the order of series.
     pub(crate) fn is_instant(&self) -> bool {
         self.start == self.end
     }

@@ -1,4 +1,5 @@
-//! Instant vectors: at each step, the last sample of each series within the lookback. Stale markers are omitted.
+//! Instant vectors: at each step, the last sample of each series within the lookback. Stale markers are omitted. Also
+//! timestamps of samples, and range selectors at the root of a query.
 //!
 //! The source passes series from several threads at once. Columns are sorted by labels, so they do not depend on the
 //! order in which the series are passed.
@@ -28,7 +29,7 @@ pub(super) enum Take {
     Start,
 }
 
-/// Index of a last sample.
+/// Index of the last sample, in the list of its type.
 #[derive(Debug, Clone, Copy)]
 enum Last {
     Number(usize),

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::plan::{Call, Function};
 
 impl Scope<'_> {
-    /// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`.
+    /// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`. The first two drop histograms.
     pub(super) fn sort_call(&self, call: &Call<'_>, at: TextRange) -> Result<Vec<Column>> {
         let mut columns = self.vector(&call.arguments[0])?;
         if !self.grid.is_instant() {

@@ -1,4 +1,4 @@
-//! Evaluation of subqueries, each on a grid of its own, and conversion of the results to samples.
+//! Evaluation of subqueries, each on a separate grid, and conversion of the results to samples.
 //!
 //! The grid consists of multiples of the step, so its timestamps do not move with the query's time range.
 

@@ -198,7 +198,8 @@ impl Noted {
 }
 
 impl Scope<'_> {
-    /// Calls `visit` for each step whose window contains a sample.
+    /// Calls `visit` for each step whose window contains a sample. Adds the notes of `visit` as annotations. Returns
+    /// the sizes of the windows.
     pub(super) fn slide(
         &self,
         slice: &Slice<'_>,

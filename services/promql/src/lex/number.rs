@@ -46,7 +46,7 @@ impl Scan<'_> {
     }
 
     /// Scans digits with at most one point, one exponent, and underscores between digits; or hexadecimal
-    /// digits after `0x`.
+    /// digits after `0x`. Returns false if the scanned text is not a number.
     fn number(&mut self) -> bool {
         let is_hex = self.accept(b"0") && self.accept(b"xX");
         if is_hex {
@@ -90,7 +90,7 @@ impl Scan<'_> {
         self.at > 0 && !self.is_before_word()
     }
 
-    /// Scans the rest of a duration after its first digits.
+    /// Scans the rest of a duration after its first digits. Returns false if the duration is malformed.
     fn duration(&mut self) -> bool {
         if !self.accept(b"smhdwy") {
             return false;

@@ -159,8 +159,7 @@ impl Parser<'_> {
     }
 
     /// Parses an expression of operators that bind at least as tightly as `min`. The depth counter is incremented for
-    /// each operand and reset only after the whole duration. It limits the depth of the tree; durations need few
-    /// operators.
+    /// each operand and reset only after the whole duration, so the number of operands limits the depth of the tree.
     fn duration(&mut self, min: u8) -> Parsed<DurationExpr> {
         let mut left = self.signed_duration()?;
         while let Some((op, binding)) = duration_op(self.kind()).filter(|(_, binding)| *binding >= min) {

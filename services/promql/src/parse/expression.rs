@@ -54,8 +54,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// Parses an operator and its right operand. Functions such as this one are not inlined: a nesting level
-    /// then takes stack only for the functions that it calls.
+    /// Parses an operator and its right operand. Functions such as this one are not inlined, so that a nesting level
+    /// takes stack only for the functions called at this level.
     #[inline(never)]
     fn binary(&mut self, left: Node, op: BinaryOp, binding: u8) -> Parsed<Node> {
         let at = self.advance().at;

@@ -1,6 +1,7 @@
 //! Mapping of function names to implementations.
 //!
-//! Functions that map a single value are held as function pointers. All other functions are variants of their own.
+//! Functions that map a single value are held as function pointers, and functions over ranges as [`RangeFunction`].
+//! Each other function is a variant of [`Function`].
 
 use tideline_histogram::{Histogram, logarithm};
 

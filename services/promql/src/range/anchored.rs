@@ -1,4 +1,5 @@
-//! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, and interpolated instant values.
+//! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, the floats of such ranges, and interpolated
+//! instant values.
 //!
 //! *Anchored*: the value at the start is the value of the last sample at or before the start, otherwise of the first
 //! sample. The value at the end is the value of the last sample. *Smoothed*: the values at both ends are interpolated
@@ -24,8 +25,8 @@ struct Ends {
 impl Window<'_> {
     /// Finds the samples used for the range. `first` is the last sample at or before the start, otherwise the first
     /// sample. `last` is the last sample; in a smoothed range, the first sample at or after the end, if any. Returns
-    /// `None` if there are no samples, if all samples are at or before the start, or if a smoothed range ends before the
-    /// first sample.
+    /// `None` if there are no samples, if all samples are at or before the start, or if a smoothed range ends before
+    /// the first sample.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]
@@ -223,8 +224,9 @@ fn lost_at_resets(
     Some(lost)
 }
 
-/// Returns the value at the end of the range: interpolated between the adjacent samples, or that of the last
-/// sample. Returns `None` if all samples are after the end, and for mixed or incompatible samples.
+/// Returns the value at the end of the range: that of a sample at this time, otherwise interpolated between the
+/// adjacent samples, otherwise that of the last sample. Returns `None` if all samples are after the end, and for mixed
+/// or incompatible samples.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {
         return None;
@@ -272,7 +274,7 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
 }
 
 /// Returns the floats of an anchored or smoothed range: the values at both ends and the samples in between.
-/// Returns an empty list if all samples are at or before the start.
+/// Returns an empty list without samples, and if all samples are at or before the start.
 pub fn extend_floats(window: &Window<'_>) -> Vec<(i64, f64)> {
     let Some(ends) = window.ends(window.times) else {
         // If a smoothed range is before all samples, the first sample's value is used at both ends.

@@ -97,13 +97,16 @@ fn with_resets_and_starts(mut increase: f64, window: &Window<'_>, notes: &mut No
     increase
 }
 
-/// Distances between samples and the ends of a range, in seconds.
+/// Distances between the samples and the ends of a range, in seconds.
 struct Sampled {
     to_start: f64,
     to_end: f64,
+    /// Distance from the first sample, or from the start of the counter, to the last sample.
     interval: f64,
+    /// Average distance between adjacent samples; 0 for a single sample.
     distance: f64,
-    /// True if the counter started within the range. The counter is zero there, and `interval` begins there.
+    /// True if the start timestamp of the first sample is within the range. The counter is zero at that time, and
+    /// `interval` begins at that time.
     has_start: bool,
 }
 
@@ -190,8 +193,8 @@ fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Opt
     Some(Point::Histogram(Arc::new(increase)))
 }
 
-/// Returns the increase between the first and the last histogram, as a gauge; `None`, with a note, if the
-/// histograms are incompatible.
+/// Returns the increase between the first and the last histogram, as a gauge; `None` for fewer than two histograms and,
+/// with a note, for incompatible ones.
 fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<Histogram> {
     let [first, between @ .., last] = window.histograms else {
         return None;

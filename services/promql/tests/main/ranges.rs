@@ -178,7 +178,7 @@ fn start_timestamps_show_resets_that_values_do_not() {
         .floats(&[(10, 5.0), (20, 7.0), (30, 9.0)])
         .starts(&[-1, 10, 20]);
     assert_eq!(parts.number("resets"), Some(2.0));
-    // An unknown start is represented by the timestamp of the sample itself, or of the first sample.
+    // Starts that equal the timestamp of the first sample do not show a reset.
     let unknown = Range::until(30, 30)
         .floats(&[(10, 5.0), (20, 7.0), (30, 9.0)])
         .starts(&[10, 10, 10]);

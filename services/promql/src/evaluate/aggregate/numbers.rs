@@ -27,7 +27,7 @@ fn blocks(steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl Scope<'_> {
-    /// Aggregates the floats of a group. `count` and `group` also include its histograms.
+    /// Aggregates the floats of a group. The operators `count` and `group` also include the histograms.
     pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         match op {
             AggregateOp::Sum => {

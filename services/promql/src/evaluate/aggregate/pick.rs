@@ -28,7 +28,7 @@ impl Scope<'_> {
             {
                 self.remark_histograms(op, group, at);
             }
-            // All builders grow at the same time; no builder exceeds its source column.
+            // No builder exceeds its source column, so each reserves no more than the length of that column.
             let builder_of = |column: &&Column| ColumnBuilder::new(column.end());
             let mut builders: Vec<ColumnBuilder> = group.members.iter().map(builder_of).collect();
             let mut picker = Picker::of(op, group, series);

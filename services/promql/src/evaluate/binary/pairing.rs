@@ -77,8 +77,8 @@ impl Group<'_> {
 #[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which the operator has a result, even if a filter dropped the value. `None` means that the steps are
-    /// not tracked.
+    /// Steps at which the outcome is not [`Outcome::Refused`]: the operator has a result, or a filter dropped it.
+    /// `None` means that the steps are not tracked.
     met: Option<Marks>,
 }
 
