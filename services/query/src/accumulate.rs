@@ -97,7 +97,7 @@ const CELL_BYTES_MAX: u64 = 128;
 /// Upper bound of the bytes of a cell of `sum`, `mean`, `min` or `max`.
 const SMALL_CELL_BYTES_MAX: u64 = 64;
 
-/// Exact integer sum that does not fit its type, as the nearest double.
+/// Integer sum that does not fit its type. Holds the double nearest to the exact sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overflow(pub f64);
 

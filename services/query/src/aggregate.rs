@@ -257,7 +257,7 @@ fn plan(scope: &Scope, stages: &Stages, columns: &Columns<AggregateSource>, wind
     }
 }
 
-/// Returns the reason why at least one column needs points instead of summaries; `None` if summaries suffice.
+/// Returns the reason why points must be read for at least one column; `None` if summaries suffice.
 fn no_summaries(stages: &Stages, columns: &Columns<AggregateSource>) -> Option<String> {
     if stages.filter().is_some() {
         return Some("a condition on values reads each point".into());

@@ -40,8 +40,7 @@ pub struct LatestQuery {
 /// Runs a query for newest values: one series per timeline, in order of id.
 ///
 /// The fields of a timeline may have been written at different times. A series has a row for each timestamp at
-/// which one of its fields was last written, newest first. The value of a field is in the row of its own
-/// timestamp.
+/// which one of its fields was last written, newest first. Each value is in the row of its timestamp.
 ///
 /// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read from
 /// its newest chunks when it is first requested. For a query of a single tier, the values in memory are used only if
@@ -224,8 +223,8 @@ impl<'a> Newest<'a> {
         Self { context, tier }
     }
 
-    /// Returns the newest value of each field of a timeline, and true if they were taken from memory. Must be called in
-    /// order of timeline id.
+    /// Returns the newest value of each field of a timeline. The flag is true if the values are those that the engine
+    /// keeps in memory, false if they were read from chunks of the tier. Must be called in order of timeline id.
     fn of(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<(LatestRow, bool)> {
         let Context { engine, table, .. } = self.context;
         let kept = engine.store().latest(table.points(), id, expected)?;

@@ -13,12 +13,12 @@
 //!    computed field cannot use summaries.
 //! 2. [`rows`]: passes the points to the sink timeline by timeline and run by run, with one run in memory. A [`sample`]
 //!    holds one timeline at a time; [`sorted`] holds at most twice as many rows as the limit. [`aggregate`]: splits the
-//!    ids into one share per worker thread. One reader scans each share; each run is cut at the [`window`] boundaries,
-//!    fixed or of the [`calendar`], and added to the [`accumulate`]ors as slices. Shares are merged in order of id, so
-//!    a result is the same each time. Then empty windows are [filled](fill), and computed columns are evaluated. If
-//!    groups are ranked, all groups are first scanned in one window. Then only the winners are scanned in the windows
-//!    of the result, unless the first scan already has the result. If all functions support summaries, stored summaries
-//!    of cold and archived points replace these points.
+//!    ids into at most one share per worker thread. One reader scans each share; each run is cut at the [`window`]
+//!    boundaries, fixed or of the [`calendar`], and added to the [`accumulate`]ors as slices. Shares are merged in
+//!    order of id, so a result is the same each time. Then empty windows are [filled](fill), and computed columns are
+//!    evaluated. If groups are ranked, all groups are first scanned in one window. Then only the winners are scanned
+//!    in the windows of the result, unless the first scan already has the result. If all functions support summaries,
+//!    stored summaries of cold and archived points replace these points.
 //! 3. [`result`]: a [`RowSink`] receives columns, series and rows; each output format implements it.
 //!
 //! Other evaluators, such as PromQL, read points through a [`scan`], which runs on the same threads and within the

@@ -110,8 +110,8 @@ impl Scope {
         self.timelines.iter().map(|timeline| timeline.id).collect()
     }
 
-    /// Selects the timelines. Returns an error if an id is unknown, the budget or the memory account is exceeded, or
-    /// the watch stops the query.
+    /// Selects the timelines. Returns an error if the engine refuses the condition, an id is unknown, the budget or the
+    /// memory account is exceeded, or the watch stops the query.
     pub(crate) fn select(engine: &Engine, table: &Table, selector: &Selector, watch: &Watch) -> Result<Self> {
         let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);
         let ordinals: Vec<Ordinal> = match selector {
@@ -234,7 +234,8 @@ impl Scope {
     /// Returns the columns of an aggregate: every function of every field, field by field. If no fields are requested,
     /// functions that do not support a field are omitted.
     ///
-    /// Returns an error if a requested field has, in any of the measurements, a type that a function does not support.
+    /// Returns an error if a requested field is unknown or has, in any of the measurements, a type that a function does
+    /// not support.
     pub(crate) fn aggregate_columns(
         &self,
         table: &Table,

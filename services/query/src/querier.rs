@@ -333,7 +333,7 @@ impl Context<'_> {
     }
 }
 
-/// Properties of a query that determine its pool.
+/// Budget of a query, and the properties that determine its pool.
 struct ReadScope<'a> {
     table: &'a Table,
     range: TimeRange,

@@ -16,9 +16,9 @@ use crate::explain::Plan;
 /// Receiver of a streamed query result, implemented by the output formats.
 ///
 /// The call order is [`begin`](Self::begin) once, then for each series that has a row [`series`](Self::series) once and
-/// [`row`](Self::row) for each of its rows. A call returns [`SinkClosed`] if the client has disconnected; the query
-/// then stops. Arguments are valid only during the call. Calls may be made from a thread other than the one that
-/// started the query.
+/// [`row`](Self::row) for each of its rows. If rows are sorted by a value, a series is started again whenever the
+/// timeline changes. A call returns [`SinkClosed`] if the client has disconnected; the query then stops. Arguments are
+/// valid only during the call. Calls may be made from a thread other than the one that started the query.
 pub trait RowSink: Send {
     /// Returns true if the header must list tags. Costs a catalog lookup per timeline.
     fn needs_tags(&self) -> bool {

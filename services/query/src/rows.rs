@@ -306,7 +306,7 @@ impl<'a> Page<'a> {
 pub(crate) struct Source<'a> {
     pub(crate) position: usize,
     values: &'a ColumnData,
-    /// Index of the value of each row, `u32::MAX` if the row has no value; `None` = every row has one.
+    /// For each row the index of its value, `u32::MAX` without a value; `None` if every row has a value.
     positions: Option<Vec<u32>>,
 }
 

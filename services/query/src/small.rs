@@ -38,7 +38,7 @@ const BUDGET: Budget = Budget {
     values_max: 100_000,
     cells_max: 5_000,
     held_bytes_max: 1 << 20,
-    // A query for rows has a limit of its own.
+    // The limit of a small query for rows is at most `ROWS_MAX`.
     rows_max: u64::MAX,
     time_max: Duration::from_millis(5),
 };

@@ -110,8 +110,8 @@ struct First {
 }
 
 impl First {
-    /// Returns true if a row with this value must be kept. Rows must be offered in order of timeline and time: rows of
-    /// equal values keep this order.
+    /// Returns true if a row with this value must be kept; otherwise records that a row was dropped. Rows must be
+    /// offered in order of timeline and time: rows of equal values keep this order.
     fn takes(&mut self, key: ValueRef<'_>) -> bool {
         let last = self.last.as_ref().map(ValueRef::from);
         let takes = last.is_none_or(|last| compare(Some(key), Some(last), self.order).is_lt());

@@ -57,7 +57,7 @@ impl Percentiles {
         }
     }
 
-    /// Returns the bytes of the values, without the cells themselves.
+    /// Returns the bytes of the exact values and the buckets, which are held in addition to the cells.
     pub fn held(&self) -> u64 {
         self.held
     }

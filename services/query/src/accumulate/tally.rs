@@ -79,7 +79,7 @@ impl Tallies {
         }
     }
 
-    /// Returns the bytes of the values, without the cells themselves.
+    /// Returns the bytes of the maps, which are held in addition to the cells.
     pub(super) fn held(&self) -> u64 {
         self.held
     }

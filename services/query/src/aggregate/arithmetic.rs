@@ -41,8 +41,8 @@ const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
     /// Adds the inputs of the expressions to the columns. Returns an error if a name is empty or already used, an
-    /// expression is invalid, or there are too many inputs. Also returns an error if an input is of an unknown field or
-    /// not a number.
+    /// expression is invalid, or there are too many computations or inputs. Also returns an error if an input is of an
+    /// unknown field or not a number.
     pub(super) fn new(
         computations: &[Computation],
         columns: &mut Columns<AggregateSource>,

@@ -188,7 +188,8 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// Returns the rank value of each group, and the scanned states if the first scan provides the result.
+    /// Returns the rank value of each group, the scanned states if the first scan provides the result, and the read
+    /// cost.
     fn scan(
         context: &Context<'_>,
         query: &PointQuery,

@@ -284,7 +284,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Returns the aggregate function with this column name.
+/// Returns the aggregate function with this name, such as `mean` or `percentile_99.9`; `None` for other names.
 fn aggregate(name: &str) -> Option<Function> {
     if let Some(percent) = name.strip_prefix("percentile_") {
         return Percentile::new(percent.parse().ok()?).map(Function::Percentile);
