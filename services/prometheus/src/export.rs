@@ -61,7 +61,7 @@ impl Export {
     fn put(&self, labels: &Labels, samples: &Samples<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !samples.histograms.is_empty() && !self.skips_histograms {
             return Err(PromqlError::Execution(format!(
-                "{labels} has native histograms, which a line of JSON cannot hold; select without it, \
+                "{labels} has native histograms, which a line of JSON cannot hold; exclude the series, \
                  omit histograms with skip_histograms=true, or use remote read"
             )));
         }

@@ -21,14 +21,14 @@
 //! | [`settings`] | settings of the API, budgets |
 //! | [`request`] | [`SeriesRequest`], trait of requests that read series |
 //! | [`query`] | queries at a time and over a range |
-//! | `read_range` | time range that an expression reads |
+//! | `read_range` | time range that an expression reads, selectors of an expression |
 //! | [`list`] | requests for lists of series, label names, label values |
 //! | [`exemplars`] | single observations with a trace |
 //! | [`metadata`] | metadata of metrics |
 //! | [`export`] | lines of JSON |
 //! | [`federation`], `escaping` | newest samples in the text format, escaping of names |
 //! | [`remote_read`] | remote read: Protocol Buffers and chunks |
-//! | [`import`] | parameters of imports, groups of a Pushgateway |
+//! | [`import`] | parameters of imports, groups of a Pushgateway, description of refused samples |
 //! | `json`, `number` | JSON responses, numbers and times as text |
 //! | [`error`] | errors of request parsing |
 //!
@@ -47,6 +47,8 @@
 //! | `samples`, `steps` | conversion of runs of points to samples or windows of series |
 //! | `series_merge` | merge of series with several timelines |
 //! | `page` | page of a transfer |
+//! | `labels`, `time` | labels of a series, conversion of timestamps |
+//! | `failure` | conversion of query and engine errors to errors of PromQL |
 //! | `held_bytes` | accounting of held bytes against the budget and the memory account |
 //!
 //! # Out of scope

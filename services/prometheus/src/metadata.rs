@@ -1,4 +1,4 @@
-//! Metadata of metrics, as received from remote write and imports.
+//! Metadata of metrics, as received from remote write, OTLP and imports.
 
 use std::collections::BTreeMap;
 

@@ -134,7 +134,7 @@ impl Parameters {
         self.texts("match[]").map(&mut parse).collect()
     }
 
-    /// Reads the selectors `match[]`. Returns an error if a selector matches a series without labels.
+    /// Reads the selectors `match[]`. A selector that matches a series without labels is an error as well.
     pub(crate) fn selectors(&self) -> Result<Vec<Vec<Matcher>>> {
         let selectors = self.any_selectors()?;
         let is_open = |selector: &Vec<Matcher>| selector.iter().all(|matcher| matcher.matches(""));

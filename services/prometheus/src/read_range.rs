@@ -9,8 +9,7 @@ use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, Vecto
 use crate::parameters::{TIME_MAX, TIME_MIN};
 
 /// Returns the first and last timestamp that an expression reads when evaluated over `span`, in milliseconds; `None` if
-/// the expression reads no samples. If a range or an offset must be computed first, the expression counts as reading
-/// all time.
+/// the expression reads no samples. A range or an offset that must be computed first counts as unlimited.
 pub(crate) fn read_range(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
     let walk = SelectorWalk {

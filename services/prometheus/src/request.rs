@@ -7,8 +7,8 @@ use tideline_promql::Result;
 
 use crate::view::SeriesView;
 
-/// Request for series of a table. It is validated before it waits for a permit, and then writes its response while
-/// it reads.
+/// Request for series of a table. The request is validated before it waits for a permit. With the permit, it reads the
+/// series and writes the response.
 pub trait SeriesRequest: Send + 'static {
     /// Returns the request as text, for the list of running queries.
     fn text(&self) -> String;

@@ -57,7 +57,7 @@ pub(crate) struct Found {
 }
 
 impl<'m> Selection<'m> {
-    /// Searches the index for timelines that match all matchers which the index supports.
+    /// Searches the index for the timelines that match all matchers of the kinds that the index supports.
     pub(crate) fn new(view: &SeriesView<'_>, matchers: &'m [Matcher]) -> Result<Self> {
         let split = Split::new(matchers);
         split.compile(&|bytes| {

@@ -183,7 +183,7 @@ impl<'r> Reading<'r> {
         })
     }
 
-    /// Returns the result of the selection.
+    /// Returns the error of the selection, or passes the series of several measurements to the evaluator.
     fn end(self, scanned: std::result::Result<(), QueryError>) -> Result<()> {
         if let Some(failure) = self.failure.into_inner() {
             return Err(failure);

@@ -1,8 +1,8 @@
 //! Windows of a timeline's series, computed run by run without keeping samples.
 //!
 //! Sums are compensated, or exact for integers, and therefore at least as exact as sums of single samples. Unusual
-//! data (NaN including stale markers, sums beyond the range of doubles, several points in a millisecond) is left to
-//! evaluation from samples.
+//! data is left to evaluation from samples: NaN including stale markers, sums beyond the range of doubles, sums whose
+//! values nearly cancel, several points in a millisecond.
 
 use tideline_engine::model::{ColumnData, CompensatedSum};
 use tideline_engine::points::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
@@ -36,7 +36,7 @@ pub(crate) struct Steps {
     segments: Vec<Segment>,
     /// Last millisecond so far.
     last: Option<i64>,
-    /// True if a read of the last timeline with summaries found timestamps that are not whole milliseconds.
+    /// True if the last timeline was read with summaries and has timestamps that are not whole milliseconds.
     pub(crate) has_fractions: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::time::NANOS_PER_MILLI;
 /// Prometheus view of a table, for one request. A budget of time and sizes limits the view; the time starts when the
 /// view is created. The view is cancelled when the client disconnects.
 ///
-/// Calls block.
+/// All reads block the calling thread.
 ///
 /// # Examples
 ///
