@@ -66,7 +66,7 @@ impl Histogram {
         })
     }
 
-    /// Iterates over the negative buckets, starting next to zero.
+    /// Iterates over the negative buckets, from zero outward.
     pub fn negative_slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         side_slots(&self.negative_spans, &self.negative_buckets).map(|(index, count)| Slot {
             index: BucketIndex::Negative(index),

@@ -1,4 +1,4 @@
-//! The histogram value type.
+//! The histogram value type, and the stale marker.
 
 /// Bits of the stale marker: the NaN that marks the end of a series instead of a measurement. It is preserved
 /// bit for bit from writer to reader.

@@ -17,7 +17,7 @@ const LN2_HIGH: f64 = 6.93147180369123816490e-01;
 /// Low part: ln 2 − `LN2_HIGH`.
 const LN2_LOW: f64 = 1.90821492927058770002e-10;
 
-/// Returns the natural logarithm with an error below one unit in the last place.
+/// Returns the natural logarithm with an error below one unit in the last place; NaN for negative numbers.
 pub fn ln(number: f64) -> f64 {
     // A NaN argument keeps its bits. Platforms differ in the sign of a newly computed NaN.
     if number.is_nan() {

@@ -167,7 +167,7 @@ impl Histogram {
     }
 
     /// Returns the histogram reduced to the schema of `sum`, without its buckets within the zero bucket of `sum`.
-    /// Borrows it unchanged if its schema is not finer.
+    /// If its schema is not finer than that of `sum`, the histogram is borrowed unchanged.
     fn at_layout(&self, sum: &Self) -> Cow<'_, Self> {
         if self.schema <= sum.schema {
             return Cow::Borrowed(self);

@@ -1,4 +1,4 @@
-//! Multiplication, division, equality and size of histograms.
+//! Multiplication, division, equality, overflow check and size of histograms.
 
 use crate::histogram::{Histogram, ResetHint};
 use crate::spans::indices;
