@@ -173,7 +173,7 @@ impl ColumnBuilder {
 
 /// Returns the error of a value that does not fit its column.
 fn other_type() -> io::Error {
-    io::Error::other("a value of another type appeared in a column during the query; repeat it")
+    io::Error::other("a value of another type appeared in a column during the query; repeat the query")
 }
 
 /// Appends a value as text and returns the length of the text in bytes.
