@@ -1,7 +1,8 @@
 //! Analyzers: the ways in which a text is split into the words that a search compares.
 //!
-//! A search and the texts that it is applied to are split by the same analyzer. Languages reduce a word to its stem by the
-//! algorithms of Snowball; the library that implements them is pinned, because an index on disk holds stems.
+//! A search and the texts that it is applied to are split by the same analyzer. The analyzer of a language reduces each
+//! word to its stem by an algorithm of Snowball. The library that implements the algorithms is pinned, because an index
+//! on disk holds stems.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -56,7 +57,7 @@ pub fn analyzed(analyzer: SearchAnalyzer, text: &str) -> Vec<WordAt<'_>> {
     }
 }
 
-/// Appends the overlapping parts of a word with `length` characters; the whole word if it is shorter.
+/// Appends each part of a word that has `length` characters. The parts overlap. A shorter word is appended whole.
 fn push_grams<'t>(text: &'t str, word: Range<usize>, length: usize, grams: &mut Vec<WordAt<'t>>) {
     let starts = text[word.clone()].char_indices().map(|(at, _)| word.start + at);
     let mut ends: Vec<usize> = starts.collect();
@@ -77,7 +78,7 @@ fn in_lower_case(text: &str, at: Range<usize>) -> WordAt<'_> {
     }
 }
 
-/// Returns the runs of a word that are written with or without Chinese, Japanese or Korean characters.
+/// Splits a word into runs of Chinese, Japanese or Korean characters (true) and runs of other characters (false).
 fn runs(text: &str, word: Range<usize>) -> Vec<(bool, Range<usize>)> {
     let mut runs: Vec<(bool, Range<usize>)> = Vec::new();
     for (at, character) in text[word.clone()].char_indices() {
@@ -90,7 +91,7 @@ fn runs(text: &str, word: Range<usize>) -> Vec<(bool, Range<usize>)> {
     runs
 }
 
-/// Returns true for characters of scripts that are written without spaces between words.
+/// Returns true for Chinese, Japanese and Korean characters.
 fn is_cjk_character(character: char) -> bool {
     matches!(
         u32::from(character),

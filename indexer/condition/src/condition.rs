@@ -14,7 +14,7 @@ pub const DEPTH_MAX: usize = 64;
 pub const NODES_MAX: usize = 10_000;
 /// Maximum length of a prefix, suffix, wildcard pattern, regular expression or text search, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
-/// Maximum number of words of a text search.
+/// Maximum number of words of a text search. Does not apply to analyzers that split words into grams.
 pub const WORDS_MAX: usize = 32;
 /// Maximum number of edits of a fuzzy search, per text or word.
 pub const DISTANCE_MAX: u8 = 2;

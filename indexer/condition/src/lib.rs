@@ -1,9 +1,9 @@
 //! The condition tree used by all interfaces: AST, parsers, operators and evaluation.
 //!
 //! A [`Condition`] combines tests of subjects with and, or, not. The same tree selects timelines, and filters points
-//! by their values and rows by their columns. A [`Matcher`] is the checked, compiled form, which is evaluated on any [`Record`]. The search
-//! index and the column filter of queries evaluate the compiled tree ([`Node`]) themselves and must produce the same
-//! result.
+//! by their values and rows by their columns. A [`Matcher`] is the checked, compiled form, which is evaluated on any
+//! [`Record`]. The search index and the column filter of queries evaluate the compiled tree ([`Node`]) themselves and
+//! must produce the same result.
 //!
 //! ```text
 //!  JSON ─────────┐                                   ┌──► matches(record)      one record
@@ -29,6 +29,7 @@
 //! | [`intervals`] | value tests for all number types |
 //! | [`geo`] | areas on the earth |
 //! | [`stable`] | encoding of conditions that is identical in every build |
+//! | [`error`] | [`ConditionError`]: reasons for rejecting a condition |
 //!
 //! # Examples
 //!

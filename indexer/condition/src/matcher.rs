@@ -114,7 +114,8 @@ impl Matcher {
         Self::compile_analyzed(condition, &|_| SearchAnalyzer::Words, memory, is_stopped)
     }
 
-    /// Compiles a condition like [`compile`](Self::compile). `analyzer_of` returns the analyzer of the texts of a subject.
+    /// Compiles a condition like [`compile`](Self::compile). `analyzer_of` returns the analyzer of the texts of a
+    /// subject.
     ///
     /// # Errors
     ///

@@ -58,7 +58,8 @@ impl SearchedWords {
             missing.retain(|word| !found.iter().any(|found| word.is(&found.word)));
             return missing.is_empty();
         }
-        // Without a list of the words, because most texts do not contain the first one.
+        // The default analyzer yields the words one by one: no list is allocated, and the loop ends at the last
+        // missing word.
         for found in words(text) {
             missing.retain(|word| !word.is(&found));
             if missing.is_empty() {
@@ -98,7 +99,7 @@ pub trait TextPredicate: Debug + Send + Sync {
     }
 }
 
-/// Word of a search, in lower case.
+/// Word of a search in its compared form; see [`WordAt::word`].
 #[derive(Debug, Clone)]
 pub enum Word {
     /// Exactly this word.
@@ -110,7 +111,7 @@ pub enum Word {
 /// Word of a text.
 #[derive(Debug)]
 pub struct WordAt<'a> {
-    /// The word in lower case.
+    /// Compared form, depending on the analyzer: the word in lower case, its stem, or a part of it.
     pub word: Cow<'a, str>,
     /// Byte range of the word in the text.
     pub at: Range<usize>,

@@ -8,8 +8,8 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextTest, query_words};
 
-/// Test that the subject contains all words of `text`. A word is a run of letters and digits; case is ignored. The
-/// words may be spread over the texts of a list.
+/// Test that the subject contains all words of `text`. The analyzer of the subject splits texts into words; by default,
+/// a word is a run of letters and digits. Case is ignored. The words may be spread over the texts of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Words {
     /// Text with the searched words.
