@@ -233,7 +233,7 @@ impl Expectation {
             let place = expected.iter().position(|series| series.labels == *labels);
             let place = place.ok_or_else(|| format!("has the unexpected series {labels} with {got}"))?;
             if self.is_ordered && place != at {
-                return Err(format!("has {labels} at place {at}, expected at {place}"));
+                return Err(format!("has {labels} at position {at}, expected at {place}"));
             }
             match expected[place].values.first() {
                 Some(value) if equal(value, &sample.value, options) => {}

@@ -84,7 +84,7 @@ fn metric_length(line: &str) -> Result<usize, String> {
     Err("a brace is not closed".to_owned())
 }
 
-/// Returns the length of an item: to the first space outside a histogram.
+/// Returns the length of an item, which ends before the first space or tab outside a histogram.
 fn item_length(text: &str) -> Result<usize, String> {
     let mut from = 0;
     loop {
