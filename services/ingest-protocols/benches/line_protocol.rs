@@ -77,7 +77,7 @@ const CPU_FIELDS: [&str; 10] = [
     "guest_nice",
 ];
 
-/// Returns a pseudo-random number from 0 to 100, the same in every run.
+/// Returns a pseudo-random number from 0 to 100 that depends only on `seed`.
 fn percent(seed: usize) -> usize {
     (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 101
 }

@@ -13,7 +13,7 @@ pub enum IngestError {
     Json {
         /// Line of the body, starting at 1.
         line: usize,
-        /// Column in bytes, starting at 1.
+        /// Column in bytes, starting at 1; 0 if the body ends before the first byte of the line.
         column: usize,
         /// Description of the error.
         reason: String,
@@ -26,7 +26,7 @@ pub enum IngestError {
         /// Description of the error.
         reason: &'static str,
     },
-    /// The measurement or a tag of a point cannot be written in line protocol.
+    /// The measurement or a tag cannot be written in line protocol.
     #[error("{0}")]
     Series(#[from] SeriesError),
     /// A point without fields cannot be written.

@@ -138,7 +138,8 @@ impl Lexer<'_> {
         (token, start)
     }
 
-    /// Parses the quoted text at the current position. Single-quoted text is not a name; it is only skipped.
+    /// Parses the quoted text at the current position. Single-quoted text is not a name: its token is the quote alone.
+    /// A text without an end or with an unknown escape consumes the rest of the query.
     fn quoted(&mut self, quote: char) -> Token {
         let mut text = String::new();
         let mut chars = self.query[self.at + 1..].char_indices();

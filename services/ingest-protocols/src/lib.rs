@@ -1,9 +1,9 @@
 //! Decoders of the ingest protocols, without side effects.
 //!
-//! A decoder reads borrowed bytes and returns a [`tideline_model::PointBatch`]. It does no I/O, does not block, reads
-//! no clock, and does not depend on storage or HTTP. The caller passes the timestamp for points without one, and a
-//! [`tideline_model::SeriesResolver`] that maps the raw key of a timeline to its ordinal. The HTTP layer maps rejects
-//! to status codes, which differ by protocol.
+//! A decoder of points reads borrowed bytes and returns a [`tideline_model::PointBatch`], in Prometheus formats as part
+//! of [`prometheus::DecodedSamples`]. It does no I/O, does not block, reads no clock, and does not depend on storage or
+//! HTTP. The caller passes the timestamp for points without one, and a [`tideline_model::SeriesResolver`] that maps the
+//! raw key of a timeline to its ordinal. The HTTP layer maps rejects to status codes, which differ by protocol.
 //!
 //! | module | reads |
 //! |---|---|

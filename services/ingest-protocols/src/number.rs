@@ -1,7 +1,8 @@
-//! Parser of decimal numbers from bytes.
+//! Parser of decimal numbers and timestamps from bytes.
 //!
-//! Short numbers, which are nearly all, are parsed by exact integer arithmetic. Longer ones are parsed by `fast-float2`
-//! or with overflow checks. Functions that parse a prefix return the number of bytes they consumed.
+//! Short numbers, which are nearly all, are parsed by integer arithmetic; a fraction then takes one division that
+//! rounds correctly. Longer ones are parsed by `fast-float2` or with overflow checks. Functions that parse a prefix
+//! return the number of bytes they consumed.
 
 use tideline_model::{Precision, Timestamp};
 
@@ -98,7 +99,8 @@ pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a whole token as a timestamp. The error texts are those of InfluxDB.
+/// Parses a whole token as a timestamp in units of `precision`; returns nanoseconds. The error texts are those of
+/// InfluxDB.
 pub(crate) fn timestamp(token: &[u8], precision: Precision) -> Result<i64, &'static str> {
     const OUT_OF_RANGE: &str = "time outside range 1677-09-21T00:12:43Z to 2262-04-11T23:47:16Z";
     let digits = token.strip_prefix(b"-").unwrap_or(token);

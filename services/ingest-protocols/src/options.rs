@@ -5,10 +5,11 @@ use tideline_model::{Precision, RejectReason, Timestamp};
 /// Options of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Unit of integer timestamps.
+    /// Unit of integer timestamps. The Prometheus formats ignore it: each has a fixed unit.
     pub precision: Precision,
-    /// Timestamp of points that have none, usually the arrival time. It is truncated to whole units of `precision`.
-    /// `None` if the clock is not trusted; such points are then rejected with [`RejectReason::NoArrivalTime`].
+    /// Timestamp of points that have none, usually the arrival time. It is truncated to whole units of `precision`, in
+    /// Prometheus formats to whole milliseconds. `None` if the clock is not trusted; points without a timestamp are
+    /// then rejected with [`RejectReason::NoArrivalTime`].
     pub default_time: Option<Timestamp>,
     /// Size limits for the parts of the body.
     pub limits: Limits,
@@ -39,7 +40,7 @@ pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, RejectReason> {
 }
 
 /// Size limits for the parts of a body. A line or element over a limit is rejected; other lines and elements are not
-/// affected.
+/// affected. Only the limit `rejects` ends the decoding.
 ///
 /// The limits of series keys are constants of [`crate::series_key`], because all protocols share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +52,13 @@ pub struct Limits {
     pub fields: usize,
     /// Maximum size in bytes of one string value; in line protocol, with its escapes. Default 64 KiB, as in InfluxDB 2.
     pub string_bytes: usize,
-    /// Maximum number of distinct shapes (measurement, field names and types) in one body. Default 65,536. Each shape
-    /// takes several hundred bytes even if its line is short; without a limit, a small body could exhaust the memory.
+    /// Maximum number of distinct shapes (measurement, names, order and types of the fields) in one body, in Prometheus
+    /// formats of distinct metric names. Default 65,536. Each shape takes several hundred bytes even if its line is
+    /// short; without a limit, a small body could exhaust the memory.
     pub shapes: usize,
     /// Maximum number of rejects kept for one body. Default 100,000: a small body could otherwise exhaust the memory.
-    /// If the limit is reached, one more reject reports how many lines were not read.
+    /// If the limit is reached before the end of the body, one more reject reports how many lines or elements were not
+    /// read.
     pub rejects: usize,
 }
 

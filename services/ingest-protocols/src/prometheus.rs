@@ -53,8 +53,8 @@ pub use write_v2::decode_write_v2;
 
 use wire::{Fields, Payload, Read};
 
-/// Counts the messages in a field of the outermost message. Also checks that the outermost message is complete, so
-/// that no part of a truncated body is decoded.
+/// Counts the messages in the repeated field `field` of a message. Also checks that this message is complete, so that
+/// no part of a truncated body is decoded.
 fn count_messages(body: &[u8], field: u32) -> Read<usize> {
     let mut count = 0;
     let mut fields = Fields::new(body);

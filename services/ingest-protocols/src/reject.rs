@@ -82,7 +82,7 @@ pub(crate) fn too_large(what: &str, actual: usize, limit: usize) -> Reason {
     format!("{what} too large: limit {limit}, actual {actual}").into()
 }
 
-/// Returns at most `limit` bytes from the start of `bytes`, cut at a character boundary.
+/// Returns at most `limit` bytes from the start of `bytes`, cut at a character boundary. Invalid UTF-8 is replaced.
 fn cut(bytes: &[u8], limit: usize) -> String {
     let mut end = bytes.len().min(limit);
     let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);

@@ -9,7 +9,7 @@
 //! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character,
 //!   also a backslash, it is literal: `a\\ b` is `a\ b`. A name can therefore not *end* in a backslash.
 //! - Quotes have no special meaning.
-//! - Measurements, tag keys and field names contain no control characters. Tag values contain no NUL, CR and LF.
+//! - Measurements, tag keys and field names contain no control characters. Tag values contain no NUL, CR or LF.
 
 use tideline_model::identity::IdentityError;
 use tideline_model::{Identity, SeriesError};
@@ -60,8 +60,8 @@ pub fn parse(key: &[u8]) -> Result<Identity, SeriesError> {
 ///
 /// # Errors
 ///
-/// Returns an error for an empty part, a part that ends in a backslash, and control characters. `out` is then
-/// unchanged. Limits, duplicates and the tag name `time` are not checked; [`parse`] checks them.
+/// Returns an error for an empty part, a part that ends in a backslash, and control characters that the part must not
+/// contain. `out` is then unchanged. Limits, duplicates and the tag name `time` are not checked; [`parse`] checks them.
 pub fn write<'a>(
     measurement: &str,
     tags: impl IntoIterator<Item = (&'a str, &'a str)>,

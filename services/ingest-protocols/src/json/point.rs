@@ -129,7 +129,7 @@ pub(super) fn time(raw: Option<&RawValue>, precision: Precision) -> Result<Optio
         .map_err(wrong)
 }
 
-/// Returns the text of a JSON string; `None` if `quoted` is not a valid string.
+/// Returns the text of a JSON string; `None` if the text has no quotes or an invalid escape.
 fn string(quoted: &str) -> Option<Cow<'_, str>> {
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
     match inner.contains('\\') {

@@ -28,7 +28,7 @@ fn decode_text(body: &str) -> Result<PointBatch, IngestError> {
     )
 }
 
-/// Returns the rejected elements of a valid body with their reasons.
+/// Returns the index and the reason of each rejected element of a valid body.
 fn reasons(body: &str) -> Vec<(u32, String)> {
     let batch = decode_text(body).expect("readable");
     batch

@@ -75,13 +75,13 @@ pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl S
     }
 }
 
-/// Measurement and field names of a group, as spelt in the line that opened it. Both borrow from the body.
+/// Measurement and field names of a group, as spelt in the line that opened it, and the group that probably follows.
 #[derive(Debug)]
 struct Guess<'a> {
     measurement: &'a [u8],
     /// Field names, each with its equals sign.
     fields: Vec<&'a [u8]>,
-    /// Group that most recently followed this group: the group of the line after the most recent line of this group.
+    /// Group of the line after the most recent line of this group; initially this group.
     next: usize,
 }
 
@@ -103,7 +103,7 @@ struct Decoder<'a, 'r, R> {
     /// Fields of the current line when they are parsed one by one; each name includes its equals sign.
     fields: Vec<(&'a [u8], RawValue<'a>)>,
     shape: ShapeKey,
-    /// Buffer to unescape strings.
+    /// Buffer for the unescaped text of a string.
     text: String,
     time_fields_dropped: u64,
 }
@@ -220,7 +220,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         Ok(next)
     }
 
-    /// Parses the optional timestamp and the end of the line.
+    /// Parses the optional timestamp and the end of the line. Returns the timestamp in nanoseconds, which is the
+    /// default time if the line has none, and the start of the next line.
     #[inline]
     fn read_time(&self, fields_end: usize) -> Result<(i64, usize), Fault> {
         let body = self.body;
@@ -357,8 +358,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Opens the group of `self.fields`, without repeated fields. If the shape without the repetitions is known,
-    /// returns its group.
+    /// Removes repeated names from `self.fields`, and returns the group of the remaining fields. Opens the group if
+    /// its shape is new.
     fn open_group(&mut self, measurement: &'a [u8]) -> Result<usize, crate::reject::Reason> {
         let names: Vec<Vec<u8>> = self
             .fields

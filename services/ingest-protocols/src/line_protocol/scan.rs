@@ -23,7 +23,7 @@ impl Fault {
     }
 }
 
-/// Unparsed field value that borrows from the body.
+/// Field value whose string, if it is one, still has its escapes and borrows from the body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawValue<'a> {
     /// Value; for a string, the raw text between the quotes.
@@ -145,8 +145,8 @@ pub(super) fn boolean(token: &[u8]) -> Option<bool> {
     }
 }
 
-/// Parses the quoted string at the start of `bytes`. Returns the string and its length including the quotes; an error
-/// also has the number of bytes read.
+/// Parses the quoted string at the start of `bytes`. Returns the string and its length including the quotes; on error,
+/// the reason and the number of bytes read.
 pub(super) fn string(bytes: &[u8], bytes_max: usize) -> Result<(RawValue<'_>, usize), (Reason, usize)> {
     let mut end = 1;
     let mut escaped = false;

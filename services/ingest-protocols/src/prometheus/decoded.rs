@@ -52,8 +52,8 @@ pub struct DecodedSamples {
     pub(super) kinds: Vec<(u32, SampleKind)>,
     /// Number of data points of an OTLP body; 0 for other formats.
     pub points: u64,
-    /// Number of rejected data points without a reject of their own: one reject applies to all points of a metric, or
-    /// the points were not read because a limit was reached.
+    /// Number of rejected data points that no reject lists individually: one reject applies to all points of a metric,
+    /// or the points were not read because a limit was reached.
     pub(super) unlisted_points: u64,
 }
 
@@ -68,7 +68,7 @@ impl From<PointBatch> for DecodedSamples {
 }
 
 impl DecodedSamples {
-    /// Returns the kind of the row with this line.
+    /// Returns the kind of the row or reject with this line.
     pub fn kind_of(&self, line: u32) -> SampleKind {
         let after = self.kinds.partition_point(|(first, _)| *first <= line);
         after
@@ -76,7 +76,7 @@ impl DecodedSamples {
             .map_or(SampleKind::Sample, |run| self.kinds[run].1)
     }
 
-    /// Returns the number of rejected data points, given the lines of all rejects in rising order.
+    /// Returns the number of rejected data points of an OTLP body, given the lines of all rejects in rising order.
     pub fn rejected_points(&self, lines: impl IntoIterator<Item = u32>) -> u64 {
         let (mut count, mut last) = (self.unlisted_points, None);
         for line in lines {

@@ -45,8 +45,8 @@ impl ExemplarText {
         put_string(value, &mut self.text);
     }
 
-    /// Completes the exemplar with its value. Values that JSON numbers cannot represent become strings: `"NaN"`,
-    /// `"+Inf"`, `"-Inf"`.
+    /// Completes the exemplar with its value and returns the text. Values that JSON numbers cannot represent become
+    /// strings: `"NaN"`, `"+Inf"`, `"-Inf"`. Fails if a label is not UTF-8 or the text is too large.
     pub(crate) fn finish(&mut self, value: f64) -> Result<&str, Reason> {
         if !self.is_text {
             return Err("invalid UTF-8 in the labels of an exemplar".into());

@@ -81,7 +81,7 @@ struct TextReader<'b, 'r, R> {
     writer: SampleWriter<'r, R>,
     /// Family of the most recent comments.
     family: Family,
-    /// Start timestamps by metric key, see [`metric_key`].
+    /// Start timestamps in milliseconds by metric key, see [`metric_key`].
     created: HashMap<Vec<u8>, i64>,
     key: Vec<u8>,
     exemplar: ExemplarText,
@@ -234,7 +234,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         self.family = Family::default();
     }
 
-    /// Returns the start timestamp of a sample's metric, if the body has one.
+    /// Returns the start timestamp of a sample's metric in milliseconds, if the body has one.
     fn start_of(&mut self, sample: &SampleLine<'_>) -> Option<i64> {
         if self.created.is_empty() || !self.family.has_start() || !self.family.has(&sample.name) {
             return None;
@@ -258,7 +258,8 @@ enum Said<'a> {
 }
 
 impl<'a> Comment<'a> {
-    /// Parses `# HELP name text`, `# TYPE name type` and `# UNIT name unit`; returns `None` for any other comment.
+    /// Parses `# HELP name text`, `# TYPE name type` and, in OpenMetrics, `# UNIT name unit`. Returns `None` for any
+    /// other comment. Fails if the comment is not UTF-8 or has no valid name.
     fn read(line: &'a [u8], format: TextFormat) -> Result<Option<Self>, Reason> {
         let Ok(text) = std::str::from_utf8(&line[1..]) else {
             return Err("invalid UTF-8 in a comment".into());

@@ -39,7 +39,7 @@ pub(super) enum Shape {
 
 /// Number of shapes.
 pub(super) const SHAPES: usize = 5;
-/// Marker for a group that was not opened, or for a name that a group does not have.
+/// Index of a group that was not opened, or of a name that a group does not have.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Group that is being filled.
@@ -53,7 +53,7 @@ pub(super) struct OpenGroup {
     name_of_row: Vec<u32>,
 }
 
-/// Appends the start timestamp of a row to the second column, if the row has one.
+/// Appends `start`, if it is given, to the second column of the group.
 #[inline]
 pub(super) fn push_start(group: &mut PointGroup, start: Option<i64>) {
     if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
@@ -88,8 +88,8 @@ impl OpenGroup {
         }
     }
 
-    /// Reserves memory for more rows. A large group grows in larger steps, because repeated doubling would leave freed
-    /// buffers with about the total size of the group.
+    /// Reserves memory for more rows, but for at most `rows_left`. A large group grows in larger steps, because
+    /// repeated doubling would leave freed buffers with about the total size of the group.
     pub(super) fn make_room(&mut self, items_expected: usize, rows_left: usize) {
         let rows = self.rows.rows();
         let more = match rows {

@@ -17,11 +17,12 @@ use crate::reject::Reason;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImportOptions {
     /// Timestamp of samples that have none, in milliseconds since the epoch; `None` uses the default time of the decode
-    /// options.
+    /// options. JSON lines always have timestamps.
     pub millis: Option<i64>,
     /// Labels added to every series; they replace labels of the same name. An empty value only removes that label.
     pub extra_labels: Vec<(String, String)>,
     /// Additional samples as name and value. They get the default timestamp (see `millis`) and only the extra labels.
+    /// The decoder of JSON lines does not write them.
     pub extra_samples: Vec<(String, f64)>,
 }
 
@@ -54,6 +55,7 @@ impl ImportOptions {
 }
 
 /// Builds the key of a series. Extra labels replace labels of the same name. Labels with an empty value are omitted.
+/// Fails if no label remains.
 pub(crate) fn spell_key<'a>(
     own: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
     extra: &[(String, String)],

@@ -83,7 +83,7 @@ pub(crate) fn label(message: &[u8]) -> Read<(&[u8], &[u8])> {
     Ok((name, value))
 }
 
-/// Returns the labels of a key in their order.
+/// Returns the labels of a key in their order, and an error for each field that is not a valid label.
 pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
     let mut fields = Fields::new(key);
     std::iter::from_fn(move || match fields.next() {

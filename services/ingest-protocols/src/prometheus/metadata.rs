@@ -45,7 +45,8 @@ pub(crate) fn kind_of_word(word: &str) -> Option<&'static str> {
     KINDS.into_iter().find(|kind| *kind == word)
 }
 
-/// Returns the metric family of a series name: the suffixes of buckets, sums and counts are removed.
+/// Returns the metric family of a series name. If metrics of this type have series for buckets, sums or counts, the
+/// suffix of such a series is removed.
 pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
     let suffixes: &[&str] = match kind {
         "histogram" => &["_bucket", "_count", "_sum"],
@@ -92,7 +93,7 @@ impl MetadataList {
         unit.clone_into(&mut self.of(name).unit);
     }
 
-    /// Returns the entry of a name; adds it if necessary.
+    /// Returns the entry of a name; adds it if necessary. A new name beyond the limit gets the scratch entry.
     fn of(&mut self, name: &str) -> &mut MetricMetadata {
         let at = match self.by_name.get(name) {
             Some(at) => *at,

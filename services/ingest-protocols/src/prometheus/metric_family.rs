@@ -25,8 +25,8 @@ use crate::error::IngestError;
 use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::Reason;
 
-/// Factor from body bytes to the body size that [`SampleWriter`] expects. An empty part of a summary or histogram takes
-/// two bytes; a real part holds a number and becomes up to three rows.
+/// Factor from body bytes to the body size that [`SampleWriter`] expects. With this factor, the writer allows one row
+/// per four bytes. A bucket or quantile with a number takes at least four bytes; an empty one takes only two.
 const BYTES_FOR_FAMILIES: usize = 2;
 /// Maximum total size of the keys of all series of one body, in bytes. The labels of a histogram occur once in the body
 /// and are repeated in the key of each bucket. Without a limit, the decoding of a body of empty buckets would take
@@ -193,7 +193,7 @@ struct Times {
     start: Option<i64>,
 }
 
-/// Label that distinguishes the parts of a metric (`le` or `quantile`), with its number.
+/// Label that distinguishes the parts of a metric (`le` or `quantile`), with its number; `None` for the other series.
 type PartLabel = Option<(&'static [u8], f64)>;
 
 struct FamilyReader<'b, 'r, R> {
@@ -216,7 +216,8 @@ struct FamilyReader<'b, 'r, R> {
 }
 
 impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
-    /// Decodes a family. Returns `false` if reading must stop, as all following methods with this result type do.
+    /// Decodes a family. Returns `false` if reading must stop because a limit is reached, as all following methods with
+    /// this result type do.
     fn one_family(&mut self, message: &'b [u8]) -> Read<bool> {
         let head = Head::read(message)?;
         let kind = match head.describe(&mut self.writer) {

@@ -59,8 +59,9 @@ pub enum OtlpEncoding {
 
 /// Decodes a decompressed request.
 ///
-/// An invalid data point is rejected alone. All samples and histograms of a data point have one line; each exemplar has
-/// a line of its own. Metadata for which `is_known` returns true is skipped.
+/// An invalid data point is rejected alone; an invalid metric, scope or resource is rejected with all its points. All
+/// samples and histograms of a data point have one line; each exemplar has a separate line. Metadata for which
+/// `is_known` returns true is skipped.
 ///
 /// # Errors
 ///

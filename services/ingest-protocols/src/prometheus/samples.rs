@@ -77,7 +77,7 @@ pub(crate) struct SampleWriter<'r, R> {
     kinds: Vec<(u32, SampleKind)>,
     /// Number of rows and rejects.
     items: u32,
-    /// Number of the last item. Equal to `items` in formats without data points.
+    /// Line of the last row or reject. Equal to `items` in formats without data points.
     line: u32,
     /// True if further rows and rejects belong to the data point with the number `line`.
     is_point_open: bool,
@@ -135,7 +135,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.row_limit = self.row_limit.saturating_add(1);
     }
 
-    /// Ends the current data point. Further rows have lines of their own again.
+    /// Ends the current data point. Each further row or reject has a separate line again.
     pub(crate) fn close_point(&mut self) {
         self.is_point_open = false;
     }
@@ -396,7 +396,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// Adds a reject for a row of a kind.
+    /// Adds a reject for a row of the given kind.
     pub(crate) fn reject_kind(&mut self, kind: SampleKind, reason: Reason, key: &[u8]) {
         let line = self.next_line();
         self.note_kind(line, kind);
@@ -424,8 +424,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.rejects.is_full() || self.rows_left() == 0
     }
 
-    /// Adds a reject which reports that `unread` series or data points were not read, because the limit of rows,
-    /// rejects or key bytes is reached.
+    /// Adds a reject which reports that `unread` lines, series, metrics or data points were not read, because the limit
+    /// of rows, rejects or key bytes is reached.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
         if self.rejects.is_full() {

@@ -32,7 +32,8 @@ pub(super) fn string(value: &[u8]) -> Option<&[u8]> {
     (*tag == STRING && fields.rest().len() as u64 == length).then_some(spelt)
 }
 
-/// Appends the text of a value. The text of a value of unknown type is empty.
+/// Appends the text of a value. The text of a value of unknown type is empty. A value that is too large, nested too
+/// deep or not UTF-8 has no text; the inner result is then the reason.
 ///
 /// A plain string is not checked to be UTF-8 here, but when its series is registered.
 pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reason>> {
@@ -213,7 +214,8 @@ fn push_base64(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Appends a double as JavaScript and Go's JSON format it: with an exponent below 1e-6 and from 1e21 on.
+/// Appends a double as JavaScript and Go's JSON format it: with an exponent below 1e-6 and from 1e21 on. NaN and
+/// infinities become the text of Go's error.
 fn push_double(double: f64, out: &mut Vec<u8>) {
     let magnitude = double.abs();
     let text = if double.is_nan() {

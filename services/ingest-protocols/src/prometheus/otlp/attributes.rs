@@ -6,7 +6,7 @@
 //!
 //! Data points of a metric usually have the same attribute names in the same order. A [`Plan`] keeps the translated
 //! names of such a sequence, so that a data point with a known sequence costs one comparison per name and one copy
-//! per value. Two cases are encoded by [`Labels::merged`], which applies the rules of Prometheus one by one: a
+//! per label. Two cases are encoded by [`Labels::merged`], which applies the rules of Prometheus one by one: a
 //! sequence with overlapping, invalid or reserved labels, and a point with an empty value.
 
 use std::collections::BTreeMap;
@@ -80,8 +80,8 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// Returns the attributes of a resource, scope or exemplar: the `KeyValue` messages in a field, up to one more than the
-/// limit.
+/// Returns the attributes of a resource, scope or exemplar: the `KeyValue` messages in a field, up to one more than
+/// [`TAGS_MAX`].
 pub(super) fn list(message: &[u8], field: u32) -> Read<Vec<Attribute<'_>>> {
     let mut list = Vec::new();
     let mut fields = Fields::new(message);
@@ -205,7 +205,8 @@ impl<'s> Labels<'s> {
         Ok(Ok(()))
     }
 
-    /// Sets the labels of a scope, in addition to those of the resource.
+    /// Sets the labels of a scope, in addition to those of the resource. Fails if the scope has too many attributes, or
+    /// if one that becomes a label cannot be one; all points of the scope are then rejected.
     pub(super) fn set_scope(
         &mut self,
         name: &[u8],
@@ -442,7 +443,7 @@ impl<'s> Labels<'s> {
         Ok(Ok(identifies))
     }
 
-    /// Returns the label name of an attribute.
+    /// Returns the label name of an attribute, or the reason why it cannot be a label.
     fn name(&mut self, attribute: &[u8]) -> Result<Vec<u8>, Reason> {
         if let Some(known) = self.names.get(attribute) {
             return known.clone().map(<[u8]>::into_vec);

@@ -384,7 +384,8 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         self.with_exemplars(written)
     }
 
-    /// Writes a native histogram with the count and sum of its data point.
+    /// Writes a native histogram with the count and sum of its data point, or a stale marker. Returns the series and
+    /// the times of the row.
     fn native(
         &mut self,
         mut histogram: IntegerHistogram,

@@ -1,5 +1,6 @@
 //! Settings of the translation of OTLP metrics. Names, meanings and defaults are those of the section `otlp` of
-//! Prometheus' configuration.
+//! Prometheus' configuration, except for `delta_temporality` and `target_info_interval`, which Prometheus does not
+//! have.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +30,7 @@ pub struct OtlpSettings {
     pub label_name_underscore_sanitization: bool,
     /// True if adjacent underscores of label names are kept. Applies to strategies that escape names. Default true.
     pub label_name_preserve_multiple_underscores: bool,
-    /// Treatment of points with delta temporality.
+    /// Treatment of points with delta temporality. Default [`DeltaTemporality::Refuse`].
     pub delta_temporality: DeltaTemporality,
     /// Longest time between two samples of `target_info` within the time range of a resource. Default 150 s: half of
     /// the lookback of queries.
