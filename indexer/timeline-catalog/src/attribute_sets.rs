@@ -13,7 +13,7 @@ use crate::packed::Packed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetNumber(u32);
 
-/// All sets that timelines use.
+/// All attribute sets of a table.
 #[derive(Debug)]
 pub(crate) struct AttributeSets {
     /// The first set is empty and always present.

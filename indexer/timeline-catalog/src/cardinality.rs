@@ -54,7 +54,7 @@ pub struct CountedTag {
 impl CatalogReader<'_> {
     /// Counts names and returns the `top` most frequent names of each kind. Ties are broken by byte order.
     ///
-    /// Takes time in proportion to the number of distinct tag values, and memory in proportion to `top`.
+    /// Takes time in proportion to the number of distinct names, and memory in proportion to `top`.
     pub fn cardinality(&self, top: usize) -> Cardinality {
         let (names, symbols) = (&self.state.names, &self.state.symbols);
         let mut measurements = Top::new(top);

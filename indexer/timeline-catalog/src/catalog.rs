@@ -158,8 +158,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Replaces the analyzers of text attributes, by attribute key. Later searches use them; the index of a search must be
-    /// notified, because it holds the words of the previous analyzers.
+    /// Replaces the analyzers of text attributes, by attribute key. Later searches use them. The caller must also
+    /// notify the search index, because it holds the words of the previous analyzers.
     pub fn set_analyzers(&self, analyzers: BTreeMap<String, SearchAnalyzer>) {
         self.state.write().analyzers = Arc::new(analyzers);
     }

@@ -30,12 +30,13 @@ pub enum CatalogError {
     /// A key in the key space of the catalog is not a catalog key.
     #[error("a key of {0} bytes in the catalog's key space is not a catalog key")]
     DamagedKey(usize),
-    /// Two timelines in the journal or the rows have the same ordinal or id.
-    #[error("timeline {id} with ordinal {ordinal} in the journal conflicts with the catalog")]
+    /// A timeline in the journal or the rows has the ordinal of another timeline, or an id that is known with another
+    /// ordinal or identity.
+    #[error("timeline {id} with ordinal {ordinal} conflicts with the catalog")]
     Conflict {
-        /// Id of the second timeline.
+        /// Id of the rejected timeline.
         id: TimelineId,
-        /// Ordinal of the second timeline.
+        /// Ordinal of the rejected timeline.
         ordinal: Ordinal,
     },
     /// No visible timeline has this ordinal.

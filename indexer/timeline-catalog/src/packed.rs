@@ -1,7 +1,7 @@
 //! A timeline's attributes packed into one allocation.
 //!
 //! A map of owned strings reserves room for eleven entries and allocates each string. The packed form takes the bytes
-//! of the values and five or six more bytes per attribute. A lookup scans the preceding attributes, which are few.
+//! of the values and five to seven more bytes per attribute. A lookup scans the preceding attributes, which are few.
 
 use crate::Result;
 use crate::attributes::Attributes;

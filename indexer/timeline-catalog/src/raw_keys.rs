@@ -46,8 +46,8 @@ impl RawKeyCache {
         }
     }
 
-    /// Returns the ordinal that `key` was inserted with. `last` is the previous key. If `key` is found, `last` is set
-    /// to `key`.
+    /// Returns the ordinal that `key` was inserted with; `None` if the key is not in the cache. `last` is the previous
+    /// key. If `key` is found, `last` is set to `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], last: &mut LastKey) -> Option<Ordinal> {
         let half = self.half(*last);
@@ -69,8 +69,8 @@ impl RawKeyCache {
             .map(|index| self.half(found).entries[index as usize].ordinal)
     }
 
-    /// Returns the ordinal of the key that probably follows `last`, if `is_it` returns true for its bytes. `last` is
-    /// then set to that key.
+    /// Returns the ordinal of the key that probably follows `last`, if `is_it` returns true for its bytes; `last` is
+    /// then set to that key. Otherwise returns `None`.
     #[inline]
     pub(crate) fn guess(&self, is_it: impl FnOnce(&[u8]) -> bool, last: &mut LastKey) -> Option<Ordinal> {
         let half = self.half(*last);

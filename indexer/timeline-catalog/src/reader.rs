@@ -36,8 +36,8 @@ impl CatalogReader<'_> {
         self.state.raw_keys.get(raw, last)
     }
 
-    /// Returns the timeline whose raw key probably follows `last`, if `is_it` returns true for that key. `last` is
-    /// then set to that key.
+    /// Returns the timeline whose raw key probably follows `last`, if `is_it` returns true for that key; `last` is then
+    /// set to that key. Otherwise returns `None`.
     pub fn guess(&self, is_it: impl FnOnce(&[u8]) -> bool, last: &mut LastKey) -> Option<Ordinal> {
         self.state.raw_keys.guess(is_it, last)
     }
@@ -51,7 +51,7 @@ impl CatalogReader<'_> {
         self.state.id(ordinal)
     }
 
-    /// Returns the visible timeline with this id.
+    /// Returns the visible timeline with this id; `None` if there is none.
     pub fn by_id(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
         self.state.visible.contains(ordinal.0).then_some(ordinal)
@@ -106,7 +106,7 @@ impl CatalogReader<'_> {
         &self.state.analyzers
     }
 
-    /// Returns the entry of a visible timeline.
+    /// Returns the entry of a timeline; `None` if the timeline is not visible.
     pub fn entry(&self, ordinal: Ordinal) -> Option<Entry<'_>> {
         let visible = self.state.visible.contains(ordinal.0);
         let state: &State = &self.state;
@@ -254,7 +254,8 @@ impl<'a> Entry<'a> {
         self.state.measurement(self.ordinal)
     }
 
-    /// Returns the machine of the timeline: the value of the first source tag that it has.
+    /// Returns the machine of the timeline: the value of the first source tag that the timeline has; `None` if it has
+    /// no source tag.
     pub fn source(&self) -> Option<&'a str> {
         self.state.source(self.ordinal)
     }

@@ -256,7 +256,7 @@ impl State {
         was_visible
     }
 
-    /// Makes visible a timeline that was loaded from its row.
+    /// Makes a timeline visible whose row was loaded, with the attributes of edit number `edit`; 0 = never edited.
     pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: &Attributes) -> Result<()> {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {
@@ -278,7 +278,7 @@ impl State {
         self.edits.types.check(&self.symbols, key, own, given)
     }
 
-    /// Returns the value of one attribute of a timeline.
+    /// Returns the value of one attribute of a timeline; `None` if it is missing.
     pub(crate) fn attribute(&self, ordinal: Ordinal, key: &str) -> Option<AttributeRef<'_>> {
         self.edits.of(ordinal)?.attributes.get(self.symbols.get(key)?)
     }
