@@ -2,9 +2,9 @@
 //!
 //! Users write and read *logical* columns. Rows are sorted by *stored* columns, which a [`KeyColumnSpec`] declares: a
 //! logical column itself, or a column that is computed from logical columns to spread load or to combine values.
-//! [`KeyLayout`] is the compiled form of the declarations. It
+//! [`KeyLayout`] is the compiled form of the declarations. A layout:
 //!
-//! - checks the declarations, and refuses keys that send all writes to the same end of the table;
+//! - checks the declarations, and refuses keys that send all writes to the same end of the table, unless it is allowed;
 //! - encodes logical values as a stored key, and decodes and verifies a stored key;
 //! - plans scans: computes the ranges of stored keys for a prefix and bounds on the next logical column;
 //! - computes the partition of a key, and the points at which an empty table can be split.
@@ -13,7 +13,7 @@
 //! |---|---|---|---|---|
 //! | `type` | the value of a logical column | | yes | yes |
 //! | `generated` | an id that the server assigns | | yes | yes |
-//! | `hash_prefix` | first hexadecimal digits of an MD5 | spreading load | if all hashed columns are fixed | refused |
+//! | `hash_prefix` | first hexadecimal digits of an MD5 | spreading load | if all hashed columns are fixed | if all hashed columns are fixed |
 //! | `bucket` | hash modulo a number; only as first column | spreading load, with ordered scans | one bucket, if all hashed columns are fixed | yes, in every bucket |
 //! | `reverse` | a text with its characters in reverse order | values that differ at their end | yes | refused |
 //! | `splice` | several values, joined by a delimiter | partitions by several values | yes, also of its first values | yes, on the next value |
@@ -134,8 +134,8 @@ impl KeyLayout {
         self.logical.iter().position(|column| column.is_generated)
     }
 
-    /// Returns the number of the stored column that holds a logical column of the type timestamp; `None` if the key has
-    /// no such column.
+    /// Returns the number of the stored column that holds the logical column `name`; `None` if the key has no such
+    /// column, or if its type is not timestamp.
     pub fn time_column(&self, name: &str) -> Option<usize> {
         let column = self.logical.iter().find(|column| column.name == name)?;
         (column.kind == KeyKind::Timestamp).then_some(column.stored)

@@ -67,11 +67,11 @@ impl KeyLayout {
     }
 
     /// Returns the timestamp that a stored key has in the stored column with this number; see
-    /// [`time_column`](Self::time_column). Reads only the columns up to it.
+    /// [`time_column`](Self::time_column). Reads only the columns up to this one.
     ///
     /// # Errors
     ///
-    /// [`StoredKeyDamage::Column`] if one of these columns is damaged, or if it holds no timestamp.
+    /// [`StoredKeyDamage::Column`] if one of these columns is damaged, or if the last of them holds no timestamp.
     pub fn time_at(&self, key: &[u8], column: usize) -> Result<Timestamp, StoredKeyDamage> {
         let mut rest = key;
         let mut last = None;
@@ -90,8 +90,9 @@ impl KeyLayout {
         }
     }
 
-    /// Returns bounds of the timestamps that the keys of a range can have in a stored column; see
-    /// [`time_column`](Self::time_column). All timestamps if keys with different columns before it are in the range.
+    /// Returns inclusive bounds, in nanoseconds, of the timestamps that the keys of a range can have in a stored
+    /// column; see [`time_column`](Self::time_column). A bound may be one nanosecond too wide. If the keys of the range
+    /// can differ in the columns before this one, the bounds are those of `i64`.
     pub fn times_in(&self, range: &KeyRange, column: usize) -> RangeInclusive<i64> {
         const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
         let mut rest = &range.start[..];

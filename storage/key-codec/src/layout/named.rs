@@ -52,13 +52,13 @@ impl KeyLayout {
         }
     }
 
-    /// Returns true if the key has a logical column of the name. Costs no allocation, unlike the error of
+    /// Returns true if the key has a logical column with this name. Costs no allocation, unlike the error of
     /// [`logical_number`](Self::logical_number).
     pub fn has_column(&self, name: &str) -> bool {
         self.logical.iter().any(|column| column.name == name)
     }
 
-    /// Returns the number of the logical column that has the name.
+    /// Returns the number of the logical column with this name.
     ///
     /// # Errors
     ///

@@ -108,7 +108,7 @@ fn encoded(layout: &KeyLayout, row: &[KeyValue<'_>]) -> Vec<u8> {
     key
 }
 
-/// Stored column of a random layout that holds logical values.
+/// Stored column that holds logical values, in a random layout.
 #[derive(Debug, Clone)]
 enum Holder {
     Plain(ColumnType),

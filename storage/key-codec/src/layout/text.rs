@@ -9,7 +9,8 @@ use super::LayoutError;
 use super::columns::Splice;
 use crate::tuple::{KeyKind, KeyValue};
 
-/// Returns the text of a value. `digits` is the width of an integer; `None` for a string.
+/// Returns the text of a value. `digits` is the width of an integer; `None` for a string. Fails if an integer is
+/// negative or has more digits.
 pub(super) fn text_of<'v>(
     column: &str,
     value: &'v KeyValue<'_>,
@@ -46,7 +47,8 @@ pub(super) fn largest_of(digits: u8) -> u64 {
         .map_or(u64::MAX, |power| power - 1)
 }
 
-/// Returns the text of a spliced value.
+/// Returns the text of a spliced value. Fails as [`text_of`] does, and if the text contains the delimiter or a
+/// character that sorts before it.
 pub(super) fn spliced_text<'v>(
     column: &str,
     value: &'v KeyValue<'_>,

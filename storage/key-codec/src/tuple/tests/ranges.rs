@@ -117,7 +117,7 @@ fn no_key_follows_the_largest_value() {
     assert_eq!(range, KeyRange::new([], []));
     let from_largest = ascending.bounds_range(&[], &[], largest..).expect("valid");
     assert_eq!((from_largest.start, from_largest.end), (vec![0xff; 8], None));
-    // The smallest value is the last key of a descending column.
+    // The smallest value has the last key of a descending column.
     let below_smallest = descending
         .bounds_range(&[], &[], ..KeyValue::from(0_u64))
         .expect("valid");
