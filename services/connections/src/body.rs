@@ -340,7 +340,7 @@ impl ReceivedBody {
         let is_empty = self.sent.bytes.is_empty();
         match self.encoding {
             Encoding::Identity => return Ok(BodyBytes(self.sent)),
-            // Agents without data send an empty body with any encoding.
+            // Agents without data send an empty body and still name an encoding.
             Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
             // An empty body is not a valid message: a write that was lost in transit must not be acknowledged.
             Encoding::Snappy | Encoding::Zstd if is_empty => {

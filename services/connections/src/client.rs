@@ -1,9 +1,10 @@
 //! Client address of a request: the address of the connection, or the address named by a trusted proxy.
 //!
 //! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address, the
-//! client is read from the header `Forwarded` (RFC 7239), or from `X-Forwarded-For` if only this header is present.
-//! The list is read from its end: entries that are trusted proxies are skipped, and the first other address is the
-//! client. For connections from other addresses these headers are ignored, because any client can send them.
+//! client is read from the header `Forwarded` (RFC 7239) or `X-Forwarded-For`; if both are present, they must name the
+//! same client. The list is read from its end: entries that are trusted proxies are skipped, and the first other
+//! address is the client. For connections from other addresses these headers are ignored, because any client can send
+//! them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -153,7 +154,7 @@ fn split(text: &str, separator: char) -> std::vec::IntoIter<&str> {
     parts.map(str::trim).collect::<Vec<_>>().into_iter()
 }
 
-/// Returns the address of parameter `for` in an element of `Forwarded`.
+/// Returns the address of parameter `for` in an element of `Forwarded`; `None` if it is missing or not an address.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     split(element, ';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;

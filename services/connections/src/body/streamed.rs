@@ -27,8 +27,8 @@ struct Frames {
 impl BodyReader {
     /// Begins to read a body of any size, compressed by gzip, deflate or zstd as its `Content-Encoding` header states.
     /// The returned reader blocks: use it on a blocking thread, and drop it there. Its errors are those of the
-    /// connection, or of the encoding. If it is dropped early, up to 64 MiB of the remaining body are read and
-    /// discarded.
+    /// connection, or of the encoding. If it is dropped early, the rest of the body is read and discarded, up to 64
+    /// MiB; if the client has declared a larger rest, nothing is read.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Read for Frames {
     }
 }
 
-/// Passes the frames of a body to the queue until its end, an error, or the end of the reader.
+/// Passes the frames of a body to the queue, until the body ends, an error occurs, or the reader is dropped.
 async fn pass_frames(mut body: Body, mut rate: MinimumRate, sender: mpsc::Sender<Result<Bytes>>) {
     loop {
         let frame = match rate.frame(&mut body).await {
