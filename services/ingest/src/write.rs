@@ -59,17 +59,17 @@ pub struct Outcome {
     pub written: WriteOutcome,
     /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
-    /// Number of data points in the body, and of rejected ones among them; zero for formats with one row per data
-    /// point and for repeated requests.
+    /// Numbers of data points of an OTLP body; zero for other formats and for repeated requests.
     pub data_points: DataPoints,
 }
 
-/// Numbers of received and of rejected data points of a body.
+/// Numbers of received and of rejected data points of an OTLP body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataPoints {
     /// Number of data points in the body, including rejected ones.
     pub sent: u64,
-    /// Number of data points with at least one rejected row.
+    /// Number of data points that were not read, or that have a rejected sample or histogram. A rejected exemplar does
+    /// not count.
     pub rejected: u64,
 }
 
