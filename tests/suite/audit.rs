@@ -1,4 +1,4 @@
-//! Audit log of a running server: each change with its client, also behind a proxy.
+//! Audit log of a running server: changes of tables and deletes, each with its client, also behind a proxy.
 
 use std::time::Duration;
 

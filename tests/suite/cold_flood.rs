@@ -45,7 +45,7 @@ fn hot_queries_are_served_beside_a_flood_of_cold_ones() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();
-    // Whole hours, well inside each tier.
+    // Both ranges consist of whole hours and are well inside their tiers.
     let now = SystemClock.now().nanos().div_euclid(HOUR) * HOUR;
     let cold_start = (now.div_euclid(DAY) - COLD_DAYS - 3) * DAY;
     prepare(&client, cold_start, now);

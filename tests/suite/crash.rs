@@ -1,6 +1,6 @@
-//! Kill −9 at random times, including the first boot. Every acknowledged point must be stored once with its
-//! value. A point of unknown fate must be absent, or stored once with its value. No other points may exist, and all
-//! acknowledged timelines must be found.
+//! Kills the process with SIGKILL at random times, also during the first starts on a folder. Every acknowledged point
+//! must be stored once with its value. A point of unknown fate must be absent, or stored once with its value. No other
+//! points may exist, and all acknowledged timelines must be found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -394,7 +394,7 @@ fn random_tests_take_their_seed_from_the_testkit() {
 
 #[test]
 fn no_outside_data_is_inside() {
-    // Length of a sample: long enough to be unique, and short enough to be found in a partial copy.
+    // Length of a sample in bytes: long enough to be unique, and short enough to be found in a partial copy.
     const SAMPLE_BYTES: usize = 160;
     let mut samples: Vec<(PathBuf, Vec<u8>)> = Vec::new();
     for name in [

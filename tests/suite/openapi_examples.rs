@@ -130,8 +130,8 @@ fn archive_metrics(launch: &Launch) {
     assert!(server.terminate().status.success());
 }
 
-/// Writes a small fleet and the machines that the examples use, and creates the wide table of the examples. Returns
-/// the id of one timeline.
+/// Writes a small fleet and the machines that the examples use, and creates the wide tables of the examples with a
+/// search index. Returns the id of one timeline.
 fn fill(client: &Client) -> String {
     let now = SystemClock.now().nanos();
     let step = 10_000_000_000;

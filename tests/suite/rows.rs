@@ -1,5 +1,6 @@
-//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, a scan ends when its client
-//! disconnects, and an import of a large file takes bounded memory.
+//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, an index is complete although its
+//! build was killed repeatedly, a scan ends when its client disconnects, and an import of a large file takes bounded
+//! memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -2,7 +2,7 @@
 //! disk. No acknowledged write is lost, writes are accepted again after the fault, and `/ready` reports the
 //! true state.
 //!
-//! Each round
+//! Each round:
 //!
 //! 1. starts the service on a separate folder, because comparing one ledger of all rounds would take longer
 //!    than writing;

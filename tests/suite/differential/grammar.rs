@@ -11,7 +11,7 @@ use super::data::{END, START};
 /// Query; an instant query if `step` is 0.
 pub(super) struct RandomQuery {
     pub(super) query: String,
-    /// Start in milliseconds, like `end` and `step`.
+    /// Start in milliseconds; `end` and `step` have the same unit.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) step: i64,

@@ -79,7 +79,8 @@ fn attributes_are_those_of_the_newest_segment() {
     }
 }
 
-/// Tests two independent servers that have a table of the same name and one target.
+/// Two independent servers archive tables of the same name to one target. Tests that an attach without an origin
+/// reports a problem and attaches nothing, and that an attach with an origin attaches only the table of that server.
 #[test]
 fn archives_of_two_servers_are_told_apart() {
     let shared = DataFolder::new();
