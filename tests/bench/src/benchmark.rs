@@ -1,7 +1,7 @@
 //! Sequence of a run: load a set, measure its size, query it, kill the server, start it again.
 //!
-//! Every data folder starts empty, so that figures do not depend on earlier runs. The other modules add one
-//! method per group to [`Benchmark`].
+//! Every data folder starts empty, so that figures do not depend on earlier runs. The modules of the other groups add
+//! methods to [`Benchmark`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -354,7 +354,8 @@ impl Benchmark {
         Ok((Server::start(&self.server, &data)?, data))
     }
 
-    /// Returns the path of a folder that does not exist yet; an existing folder is an error.
+    /// Returns the path of a folder that does not exist yet, and prints what it will hold; an existing folder is an
+    /// error.
     pub(crate) fn fresh_folder(&self, name: &str, content: &str) -> Result<PathBuf> {
         let data = self.folder.join(name);
         if data.exists() {

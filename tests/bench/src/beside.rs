@@ -315,7 +315,8 @@ fn run_for(
     Ok(took)
 }
 
-/// Reports two sets of latencies and the ratio of their 99th percentiles, with ÷ without.
+/// Reports the latencies without and with the disturbing work, and the ratio of their 99th percentiles (with ÷
+/// without).
 fn compare(name: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Wanted, report: &mut Report) {
     let asked = [without.len(), with.len()];
     let both = [("without", Latencies::of(without)), ("with", Latencies::of(with))];

@@ -1,6 +1,6 @@
-//! Administrative requests of the benchmark: tables, background jobs, metrics of the server.
+//! Administrative requests of the benchmark: tables, attributes of timelines, background jobs, metrics of the server.
 //!
-//! Jobs are started with `wait: false` and polled, so that other work can run in the meantime.
+//! All jobs except seals are started with `wait: false` and polled, so that other work can run in the meantime.
 
 use std::time::Duration;
 
@@ -87,7 +87,8 @@ impl Control {
         Ok(jobs.iter().filter_map(|job| job["id"].as_u64()).collect())
     }
 
-    /// Runs jobs of a kind for a table until no work is left; returns the ended jobs.
+    /// Runs jobs of a kind for a table until no work is left; returns the ended jobs. A failed or cancelled job is an
+    /// error.
     pub(crate) fn run(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
         let mut ended = Vec::new();
         loop {

@@ -1,7 +1,7 @@
-//! Ten million rows, nine of ten of which are deleted one by one: memory, and the times of reads before and after.
+//! Ten million rows, nine of ten of which are deleted by their keys: memory, and the times of reads before and after.
 //!
-//! Engines that keep a marker per deleted row read all markers of a range until they are compacted away. The figures show
-//! that reads take the same time whatever was deleted before.
+//! Engines that keep a marker per deleted row read all markers of a range until they are compacted away. The figures
+//! show how much slower reads are after the deletes.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::wanted;
 /// Number of consecutive rows of a customer of which all but the first are deleted.
 const KEPT: u64 = 10;
 
-/// Medians of reads.
+/// Median latencies of reads.
 struct Reads {
     point: Duration,
     page: Duration,
@@ -87,11 +87,12 @@ fn measure(server: &Server, rows: u64, reads: usize, kept: u64) -> Result<Reads>
     })
 }
 
-/// Returns a generator of request bodies, each of which deletes nine of ten rows of a batch of the load.
+/// Returns a generator of request bodies. Each body deletes all rows of one batch of the load; the first of every
+/// [`KEPT`] batches is kept.
 fn deletes(count: u64) -> impl FnMut(&mut Vec<u8>) + Send {
     let mut next = 0;
     move |body: &mut Vec<u8>| {
-        // A batch holds one row of each customer.
+        // A batch holds one row of each customer, so that one of `KEPT` consecutive rows of each customer is kept.
         while next < count && next.is_multiple_of(KEPT) {
             next += 1;
         }

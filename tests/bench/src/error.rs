@@ -30,7 +30,7 @@ pub(crate) enum BenchError {
     /// A condition was not reached in time.
     #[error("{what} did not happen within {limit:?}")]
     Late { what: String, limit: Duration },
-    /// The connection broke, or a response was not valid HTTP/1.1.
+    /// An operation of the operating system failed, most often on a connection, or a response was not valid HTTP/1.1.
     #[error("{what}: {source}")]
     Connection {
         what: &'static str,
@@ -51,7 +51,7 @@ pub(crate) enum BenchError {
     /// A background job failed or was cancelled.
     #[error("a job failed or was cancelled: {job}")]
     Job { job: String },
-    /// The command line is invalid.
+    /// The command line is invalid, or a data folder already exists.
     #[error("{0}")]
     Usage(String),
 }

@@ -158,7 +158,8 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Starts the server without an index and waits until the index is rebuilt; reports the cost of the build.
+    /// Removes the index, starts the server and waits until it has rebuilt the index. Reports the rate of the build;
+    /// the CPU time of a start with an index is subtracted.
     fn rebuild(&self, data: &std::path::Path, crowd: Crowd, report: &mut Report) -> Result<()> {
         let mut idle = Server::start(&self.server, data)?;
         idle.seal_and_settle()?;

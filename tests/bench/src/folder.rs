@@ -1,4 +1,4 @@
-//! Disk usage of a data folder, in total and per entry.
+//! Disk usage of a folder, in total and per entry, and the removal of the search index.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub(crate) const INDEX: &str = "index";
 /// Unit of `st_blocks` in bytes; it does not depend on the block size of the file system.
 const BLOCK_BYTES: u64 = 512;
 
-/// Measures a folder recursively. Files that vanish during the walk count as zero.
+/// Measures a folder recursively. A missing folder and files that vanish during the walk count as zero.
 pub(crate) fn usage(folder: &Path) -> Result<Usage> {
     let mut parts = Vec::new();
     for path in entries(folder)? {

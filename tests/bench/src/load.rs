@@ -1,4 +1,5 @@
-//! Ingest of a set as line protocol over HTTP; every batch must be acknowledged.
+//! Ingest over HTTP: a set or other points as line protocol, or bodies of other formats. Every batch must be
+//! acknowledged.
 //!
 //! A separate thread prepares batches in advance, so that generating data does not delay the senders.
 

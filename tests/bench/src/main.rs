@@ -1,22 +1,22 @@
 //! Benchmark program: compares measured figures with their goals.
 //!
 //! The program starts the real `tideline serve`, with default settings unless a group sets others, in a separate
-//! process. Most groups load line protocol over HTTP; their data has the shape of the `cpu-only` rows of the Time
-//! Series Benchmark Suite. Every batch is acknowledged after its sync. Then typical queries run. Every result is
-//! checked against the generated data: a wrong result fails the run, a slow result does not.
+//! process. Most groups load line protocol over HTTP; the data sets S, M and C have the shape of the `cpu-only` rows of
+//! the Time Series Benchmark Suite. Every batch is acknowledged after its sync. Then typical queries run. Every result
+//! is checked against the generated data: a wrong result fails the run, a slow result does not.
 //!
 //! ```sh
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
-//! - CPU time is the user and system time of all server threads, from before the first byte until everything is
-//!   sealed and the server is idle.
+//! - CPU time is the user and system time of all server threads. For a load it is measured from before the first byte
+//!   until everything is sealed and the server is idle, unless the name of the figure says otherwise.
 //! - Disk usage is then measured over the whole data folder, as `du` counts it.
 //! - Bytes written are counted by Linux for the process, minus the size of its journal files.
 //! - Interference is measured in alternating time slices: the measured work runs alone, then together with the
 //!   work that slows it down.
-//! - Latencies are measured by one client with one keep-alive connection on the same machine, with all files in
-//!   the page cache; the first response after a start is reported separately.
+//! - Latencies of queries are measured by one client with one keep-alive connection on the same machine, with all files
+//!   in the page cache; the first response after a start is reported separately.
 //!
 //! | module | holds |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | [`command`] | 500 MB written by `tideline write` and by a plain loader |
 //! | [`prometheus`] | samples by remote write |
 //! | [`otlp`] | the same samples as OTLP metrics |
-//! | [`rows`], [`deletes`] | rows of wide tables; reads after most rows were deleted |
+//! | [`rows`], [`deletes`], [`search`] | rows of wide tables; reads after most rows were deleted; search over rows |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -102,8 +102,8 @@ struct Arguments {
     /// Use small sets and few rounds, to check in about a minute that everything works.
     #[arg(long)]
     quick: bool,
-    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows, deletes. The
-    /// groups backfill, million and find take many minutes.
+    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows, deletes,
+    /// search. The groups backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// Data sets of the group spine: S, M, C.
@@ -119,7 +119,7 @@ struct Arguments {
     /// Number of connections that write concurrently.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
-    /// Another server, such as VictoriaMetrics or Prometheus, which you start empty. The group `prometheus`
+    /// Address of another server, such as VictoriaMetrics or Prometheus, which you start empty. The group `prometheus`
     /// sends it the same samples and queries. Prometheus needs `--web.enable-remote-write-receiver` and an
     /// out-of-order time window.
     #[arg(long, value_name = "ADDRESS:PORT")]

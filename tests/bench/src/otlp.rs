@@ -1,9 +1,10 @@
 //! Metrics as an OpenTelemetry collector sends them: Protocol Buffers over HTTP, 2,000 data points per request, each
 //! request acknowledged after its sync.
 //!
-//! The series are those of the group `prometheus`, with the same labels: 250 counters for each of two devices on each
+//! The series are those of the group `prometheus`, with the same labels: 250 metrics for each of two devices on each
 //! of 40 hosts. Two of the labels are attributes of the resource. The figures can therefore be compared with remote
-//! write. Unlike remote write, each point repeats the names and values of its attributes, and has a start time.
+//! write. Unlike in remote write 2.0, each point repeats the names and values of its attributes. Unlike in both
+//! versions, each point has a start time.
 
 use std::io::Write as _;
 

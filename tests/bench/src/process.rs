@@ -63,7 +63,7 @@ pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     count.ok_or(BenchError::Proc { path })
 }
 
-/// Returns the value in bytes of a line such as `VmHWM:   1234 kB`.
+/// Returns the value in bytes of a line such as `VmHWM:   1234 kB`, or `None` if there is no such line.
 pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let count: u64 = line.split_whitespace().next()?.parse().ok()?;

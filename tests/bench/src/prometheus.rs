@@ -1,5 +1,5 @@
-//! Samples as Prometheus sends them: both versions of remote write, 2,000 samples per request, each request
-//! acknowledged after its sync.
+//! Benchmark group `prometheus`: samples as Prometheus sends them, in both versions of remote write, 2,000 samples per
+//! request, each request acknowledged after its sync. The queries of [`crate::promql`] follow.
 //!
 //! The series resemble a node exporter on each of 40 hosts: 250 metric names for each of two devices, and eight labels
 //! per series. They are sent in scrape order, so that a request has many names and few series per name. Half of the

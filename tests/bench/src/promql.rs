@@ -304,8 +304,8 @@ fn labelled<const N: usize>(metric: &str, tags: [(&str, String); N]) -> Series {
     }
 }
 
-/// Returns the PromQL query of the Time Series Benchmark Suite: the mean of each field by host and hour over
-/// twelve hours, fewer in smaller sets.
+/// Returns a query of the Time Series Benchmark Suite as PromQL: the mean of each field by host and hour over twelve
+/// hours, fewer in smaller sets.
 pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> CheckedRequest<'a> {
     let hours = set.steps as usize / STEPS_AN_HOUR;
     let wide = hours.min(12);

@@ -290,7 +290,8 @@ pub(crate) fn checked_request<'a>(
     }
 }
 
-/// Parses a result. The group is the value of a tag, or empty; values are in the order of `fields`.
+/// Parses a result. The group is the value of the tag `group`, or empty; values are in the order of `fields`. Cells
+/// that are not numbers become NaN.
 pub(crate) fn cells(response: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
     let mut cells = Cells::new();
     for series in list(&response["series"], "series")? {
@@ -332,7 +333,7 @@ pub(crate) fn list<'v>(value: &'v Value, what: &str) -> Result<&'v Vec<Value>, S
         .ok_or_else(|| format!("no list of {what} in the response"))
 }
 
-/// Returns the nanoseconds of a timestamp in a response.
+/// Returns the nanoseconds of a timestamp in a response: an RFC 3339 text or a number. `None` if it is neither.
 pub(crate) fn instant(time: &Value) -> Option<i64> {
     match time {
         Value::String(text) => Timestamp::parse_rfc3339(text).map(Timestamp::nanos),

@@ -157,7 +157,7 @@ impl Unit {
 }
 
 impl fmt::Display for Report {
-    /// Writes a Markdown table, which a README can quote unchanged.
+    /// Writes the figures as a Markdown table, which a README can quote unchanged, and the notes as a list.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 4]> = self
             .figures

@@ -1,6 +1,7 @@
-//! Rows of wide tables: single and conditional writes, batches, point reads, scans, merged buckets, disk, restart.
+//! Rows of wide tables: single and conditional writes, batches, a covering index, point reads, scans, merged buckets,
+//! disk, restart.
 //!
-//! The key of a row consists of a customer and a number. A row has ten columns with about 150 bytes in JSON. Every
+//! The key of a row consists of a customer and a number. A row has ten columns with about 165 bytes in JSON. Every
 //! write is acknowledged after its sync. *Drained* figures include the flush and the work of the storage engine until
 //! the server is idle.
 
@@ -115,7 +116,8 @@ impl Benchmark {
 
     /// Measures batches, point reads, scans of the whole table, disk usage, and a start after a kill.
     ///
-    /// Returns the thousands of rows per second of server CPU time, acknowledged and drained.
+    /// Returns two rates of the batches, in thousands of rows per second of server CPU time: until the last
+    /// acknowledgement, and drained.
     fn batched_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<[f64; 2]> {
         let rows = sizes.batches * BATCH;
         let (mut server, data) = self.fresh("rows", &format!("{rows} rows in batches of {BATCH}"))?;
@@ -201,7 +203,7 @@ impl Benchmark {
     }
 
     /// Measures batches into a table with an index that covers one column, and pages of the index. `plain` holds the
-    /// rates without an index, acknowledged and drained.
+    /// rates without an index, as [`Self::batched_rows`] returns them.
     fn indexed_batches(&self, sizes: &Sizes, plain: [f64; 2], report: &mut Report) -> Result<()> {
         let rows = sizes.batches / 2 * BATCH;
         let (mut server, data) = self.fresh("rows-index", &format!("{rows} rows with an index"))?;
@@ -494,7 +496,7 @@ pub(crate) fn point_reads(
     Ok(Latencies::of(took))
 }
 
-/// Reads pages that begin at random customers.
+/// Reads pages of the rows of random customers; every response is checked. `rows` is the number of rows in the table.
 pub(crate) fn pages(server: &Server, table: &str, rows: u64, count: usize) -> Result<Latencies> {
     let mut connection = server.connect()?;
     let mut random = Random::new(12);

@@ -1,8 +1,8 @@
-//! Search over rows: writes with a search index of five columns, how far the index follows, its size, searches and
-//! counts.
+//! Search over rows: writes with a search index of five columns, the delay and the size of the index, searches, facets
+//! and aggregates.
 //!
-//! The rows are those of the group `rows`. The server CPU time of the writes includes the index: it ends when the rows are
-//! flushed and the index has no change left.
+//! The rows are those of the group `rows`. The server CPU time of the writes is measured until the rows are flushed and
+//! the index holds all changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,7 +24,7 @@ use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
 
-/// Interval at which the backlog of the index is read.
+/// Interval between two reads of the [`backlog`] of the index.
 const POLL: Duration = Duration::from_millis(500);
 const INDEXES: &str = "/v1/tables/orders/search-indexes";
 
@@ -138,7 +138,7 @@ impl Benchmark {
     }
 }
 
-/// Returns the number of changes that the index does not hold, and the time since the oldest of them.
+/// Returns the number of changes that the index does not yet hold, and the age of the oldest of them.
 fn backlog(connection: &mut Connection) -> Result<(u64, Duration)> {
     let found = connection.send_expecting_success("GET", INDEXES, b"")?;
     let found: Value = serde_json::from_slice(&found).unwrap_or_default();
@@ -147,7 +147,7 @@ fn backlog(connection: &mut Connection) -> Result<(u64, Duration)> {
     Ok((number("waiting"), Duration::from_millis(number("lag_ms"))))
 }
 
-/// Returns the longest time that a change has waited, until the load has ended.
+/// Polls the [`backlog`] until the load has ended; returns the greatest age of a change.
 fn longest_lag(server: &Server, is_loaded: &AtomicBool) -> Result<Duration> {
     let mut connection = server.connect()?;
     let mut longest = Duration::ZERO;
@@ -158,14 +158,14 @@ fn longest_lag(server: &Server, is_loaded: &AtomicBool) -> Result<Duration> {
     Ok(longest)
 }
 
-/// Searches by two values and a hundredth of the time, the newest orders first.
+/// Searches for the orders of a state and a city in a hundredth of the time range, newest first.
 fn searches(connection: &mut Connection, rows: u64, count: usize) -> Result<Latencies> {
     let mut random = Random::new(21);
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
         let state = ["open", "paid", "sent", "done"][random.index(4)];
         let city = ["Hamburg", "Lisbon", "Osaka", "Lagos", "Lima"][random.index(5)];
-        // A hundredth of the time of all orders, which are a second apart.
+        // A hundredth of the time range of all orders; the timestamps of two consecutive orders differ by one second.
         let span = (rows / 100) as i64 * 1_000_000_000;
         let from = 1_795_000_000_000_000_000 + random.index(99) as i64 * span;
         let body = json!({
@@ -191,12 +191,12 @@ fn searches(connection: &mut Connection, rows: u64, count: usize) -> Result<Late
     Ok(Latencies::of(took))
 }
 
-/// Counts a tenth of the rows by customer.
+/// Measures facets: counts of a tenth of the rows by customer.
 fn counts(connection: &mut Connection, count: usize) -> Result<Latencies> {
     let mut random = Random::new(22);
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
-        // Twenty values are equally frequent.
+        // The column has twenty values of equal frequency; the range selects two of them.
         let items = random.index(19);
         let body = json!({
             "where": {"column": "items", "between": [items, items + 1]},
@@ -223,7 +223,8 @@ fn counts(connection: &mut Connection, count: usize) -> Result<Latencies> {
     Ok(Latencies::of(took))
 }
 
-/// Aggregates rows by customer, with the sum of a decimal and a percentile. Returns the number of rows.
+/// Aggregates rows by customer: the sum of a decimal column, and the mean and a percentile of a number column. Returns
+/// the number of aggregated rows.
 fn aggregate(connection: &mut Connection, selection: Value) -> Result<u64> {
     let mut body = selection;
     body["by"] = json!([{"column": "customer"}]);

@@ -28,7 +28,7 @@ use crate::wanted;
 #[derive(Debug)]
 pub(crate) struct Moved {
     pub(crate) cpu: Duration,
-    /// Maximum growth of resident memory.
+    /// Growth of resident memory during the move, at its peak.
     pub(crate) grown_bytes: u64,
     /// The jobs, as reported after their end.
     jobs: Vec<Value>,

@@ -6,8 +6,8 @@
 use crate::report::Wanted;
 use crate::set::Kind;
 
-/// Returns the goal for millions of values per second of server CPU time, from the first byte to the last
-/// seal.
+/// Returns the goal for millions of values per second of server CPU time, from the first byte until the server is idle
+/// after a seal.
 pub(crate) fn ingest(kind: Kind) -> Wanted {
     Wanted::AtLeast(match kind {
         Kind::S | Kind::M => 4.0,
@@ -90,7 +90,7 @@ pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
 /// Rate of `tideline write` in percent of the rate of the plain loader.
 pub(crate) const WRITE_COMMAND: Wanted = Wanted::AtLeast(90.0);
-/// Milliseconds, 99th percentile, among a million timelines: two or three `equals` or `in` conditions.
+/// Milliseconds, 99th percentile, among a million timelines: two `equals` conditions and one `in` condition.
 pub(crate) const FIND_EQUALS: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile, among a million timelines: a prefix, a wildcard, a regular expression, a range
 /// or an area, with up to 1,000 hits.
@@ -106,11 +106,12 @@ pub(crate) const FIND_VALUES: Wanted = Wanted::AtMost(20.0);
 pub(crate) const FIND_BUILD: Wanted = Wanted::AtLeast(100.0);
 /// Bytes of the index on disk per timeline.
 pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
-/// Bytes of resident memory per timeline.
+/// Bytes of resident memory of the server per timeline, after a start.
 pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
-/// Millions of samples by remote write per second of server CPU time, from the first byte to the last seal.
+/// Millions of samples by remote write per second of server CPU time, from the first byte until seals and folds have
+/// ended.
 pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);
-/// Millions of OTLP data points per second of server CPU time, from the first byte to the last seal.
+/// Millions of OTLP data points per second of server CPU time, from the first byte until seals and folds have ended.
 pub(crate) const OTLP: Wanted = Wanted::AtLeast(1.0);
 /// Milliseconds, median: the rates of 1,000 counters in groups, over six hours in steps of one minute.
 pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
@@ -130,7 +131,7 @@ pub(crate) const ROWS_CONDITIONAL: Wanted = Wanted::AtLeast(15.0);
 pub(crate) const ROWS_ACKNOWLEDGED: Wanted = Wanted::AtLeast(150.0);
 /// Thousands of rows in batches of 1,000 per second of server CPU time, flushed and compacted.
 pub(crate) const ROWS_DRAINED: Wanted = Wanted::AtLeast(100.0);
-/// Rows per second of server CPU time with one covering index, in percent of those without an index.
+/// Rows per second of server CPU time with one covering index, in percent of the rate without an index.
 pub(crate) const ROWS_INDEXED: Wanted = Wanted::AtLeast(60.0);
 /// Milliseconds at the client, median: a row by its key.
 pub(crate) const ROWS_READ_P50: Wanted = Wanted::AtMost(0.25);
@@ -146,14 +147,14 @@ pub(crate) const ROWS_BUCKETS: Wanted = Wanted::AtMost(2.0);
 pub(crate) const ROWS_DISK: Wanted = Wanted::AtMost(1.2);
 /// Mebibytes of resident memory while writing rows in batches.
 pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);
-/// Median latency of reads after most rows were deleted, as a multiple of that before.
+/// Median latency of reads after most rows were deleted, as a multiple of the median latency before the deletes.
 pub(crate) const ROWS_DELETED: Wanted = Wanted::AtMost(1.2);
-/// Seconds until ready after a kill with a full row buffer.
+/// Seconds until ready after a kill with rows in the row buffer.
 pub(crate) const ROWS_READY: Wanted = Wanted::AtMost(2.0);
-/// Thousands of rows per second of server CPU time: batches of 1,000 rows with a search index of five columns, until they
-/// are flushed and indexed.
+/// Thousands of rows per second of server CPU time: batches of 1,000 rows with a search index of five columns, until
+/// they are flushed and indexed.
 pub(crate) const SEARCH_WRITES: Wanted = Wanted::AtLeast(25.0);
-/// Seconds, longest during these writes: time from a write until searches find it.
+/// Seconds, longest during the writes of [`SEARCH_WRITES`]: time from a write until searches find it.
 pub(crate) const SEARCH_LAG: Wanted = Wanted::AtMost(3.0);
 /// Bytes on disk per row: search index of five short columns.
 pub(crate) const SEARCH_DISK: Wanted = Wanted::AtMost(60.0);
