@@ -78,7 +78,8 @@ impl Default for Data {
     }
 }
 
-/// Data point of any type; the Protocol Buffers form of a metric uses only the members of its type.
+/// Data point of any type. The Protocol Buffers form of a metric has only the members of its type; the JSON form has
+/// the members of all types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Point {
     /// Attributes.
@@ -547,7 +548,8 @@ impl Template {
         self.values.len()
     }
 
-    /// Returns the request with a time in nanoseconds. `value` returns the value for the index of a point.
+    /// Returns the request with `time`, in nanoseconds, as the time of all points. `value` returns the value for the
+    /// index of a point.
     pub fn fill(&mut self, time: u64, mut value: impl FnMut(usize) -> f64) -> &[u8] {
         for place in &self.times {
             self.message[*place..*place + 8].copy_from_slice(&time.to_le_bytes());
@@ -559,7 +561,7 @@ impl Template {
     }
 }
 
-/// Writes a `fixed64` field unless it is zero.
+/// Writes a `fixed64` field unless its value is zero.
 fn put_word(field: u32, word: u64, out: &mut Vec<u8>) {
     if word != 0 {
         out.put_fixed64(field, word);

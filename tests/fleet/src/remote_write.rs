@@ -1,7 +1,8 @@
 //! Encoder of Prometheus remote write requests, versions 1.0 and 2.0, without compression.
 //!
-//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, the encoder writes
-//! fields in the order of their numbers and omits fields that hold their default value.
+//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, the encoder of
+//! [`WriteRequest`] writes fields in the order of their numbers and omits fields that hold their default value. A
+//! [`Template`] of version 2.0 writes the sample of a series after its metadata, which has a higher number.
 
 use std::collections::HashMap;
 
@@ -271,8 +272,8 @@ fn histogram_message(histogram: &Histogram, with_start: bool) -> Vec<u8> {
     message
 }
 
-/// Writes spans, then buckets: differences of integers or absolute doubles. The array holds the three field
-/// numbers.
+/// Writes spans, then buckets: absolute doubles if `is_float`, differences of integers otherwise. The array holds the
+/// field numbers of spans, differences and doubles.
 fn put_buckets(
     message: &mut Vec<u8>,
     [of_spans, of_deltas, of_counts]: [u32; 3],
