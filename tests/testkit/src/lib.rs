@@ -1,4 +1,4 @@
-//! Rules that the tests of every crate share: seeds of random tests, sizes of slow tests, and missing
+//! Rules that the tests of every crate share: seeds and numbers of random tests, sizes of slow tests, and missing
 //! prerequisites.
 //!
 //! | variable | meaning |
@@ -34,6 +34,10 @@ pub fn seed(test: &str) -> u64 {
 }
 
 /// Returns the seeds of a test that runs several times: `count` consecutive numbers, beginning with [`seed`].
+///
+/// # Panics
+///
+/// Panics if `TIDELINE_SEED` is not a number.
 pub fn seeds(test: &str, count: u64) -> impl Iterator<Item = u64> {
     let first = seed(test);
     (0..count).map(move |number| first.wrapping_add(number))
@@ -41,6 +45,10 @@ pub fn seeds(test: &str, count: u64) -> impl Iterator<Item = u64> {
 
 /// Returns the configuration of a property test with `cases` cases, 8 times as many in the slow run. The cases depend
 /// on [`seed`], which is printed with the name of the test.
+///
+/// # Panics
+///
+/// Panics if `TIDELINE_SEED` is not a number, or if `TIDELINE_SLOW` has a value that [`is_slow`] does not accept.
 pub fn proptest_config(cases: u32) -> Config {
     let thread = std::thread::current();
     Config {

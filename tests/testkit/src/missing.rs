@@ -1,4 +1,5 @@
-//! Tests with missing prerequisites: they are reported on the terminal, or fail under `CI=true`.
+//! Tests with missing prerequisites, such as outside data: they are reported on the terminal, or fail under `CI=true`.
+//! Optional tests are only reported.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,9 @@ pub fn workspace() -> &'static Path {
         .expect("the crate is two folders below the root of the workspace")
 }
 
-/// Returns the folder of an outside data set, or `None` after [`skip`]. Outside data is not part of the
-/// repository: `TIDELINE_CORPORA` names its folder, by default `../shared/data` next to the workspace.
+/// Returns the folder of an outside data set, or `None` after [`skip`] if the folder does not exist. Outside data is
+/// not part of the repository: `TIDELINE_CORPORA` names the folder of all data sets, by default `../shared/data`
+/// relative to the workspace.
 ///
 /// # Panics
 ///

@@ -24,7 +24,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Returns true in this percentage of the calls.
+    /// Returns true with a probability of `percent` percent.
     pub fn is(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

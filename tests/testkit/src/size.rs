@@ -18,7 +18,7 @@ pub fn is_slow() -> bool {
 ///
 /// # Panics
 ///
-/// Panics if the variable is not a number.
+/// Panics if the variable is not a number. If it is not set, panics as [`is_slow`] does.
 pub fn rounds(variable: &str, short: usize, slow: usize) -> usize {
     match std::env::var(variable) {
         Ok(text) => text
