@@ -1,4 +1,4 @@
-// Copy buttons and search of the guide. Without JavaScript the pages work, without both.
+// Copy buttons and search of the guide. Without JavaScript, the pages can be read, but they have neither of the two.
 "use strict";
 
 for (const block of document.querySelectorAll("pre")) {
@@ -11,7 +11,7 @@ for (const block of document.querySelectorAll("pre")) {
       await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
     } catch {
-      // The clipboard needs HTTPS or localhost: select the text instead.
+      // Browsers allow access to the clipboard only over HTTPS or on localhost. Elsewhere the text is selected instead.
       getSelection().selectAllChildren(block.querySelector("code"));
       button.textContent = "Selected";
     }
@@ -20,7 +20,7 @@ for (const block of document.querySelectorAll("pre")) {
   block.append(button);
 }
 
-// Pages are listed from the start where there is room.
+// On wide screens, the list of pages is open at first.
 document.getElementById("pages").open = matchMedia("(min-width: 40rem)").matches;
 
 const RESULTS_MAX = 12;

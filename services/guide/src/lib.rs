@@ -17,7 +17,8 @@ use std::sync::OnceLock;
 
 use page::Page;
 
-/// Content security policy: allows scripts and styles of this service and requests to it, and nothing else.
+/// Content security policy of the pages: allows scripts and styles of this service and requests to it, and nothing
+/// else.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -69,7 +70,7 @@ pub struct GuideFile {
 }
 
 /// Returns a file by its name: a page (`jobs`, or `jobs.md` as in links of the sources), `guide.css`, `guide.js` or
-/// `search.json`. `None` for any other name.
+/// `search.json`. Returns `None` for any other name.
 pub fn file(name: &str) -> Option<&'static GuideFile> {
     static FILES: OnceLock<BTreeMap<&'static str, GuideFile>> = OnceLock::new();
     let files = FILES.get_or_init(|| {

@@ -1,7 +1,7 @@
 //! Pages: Markdown to HTML.
 //!
-//! Headings below the title get the same anchors as on GitHub, so that a link to a section works there and in
-//! the served page. Links to other source files become links to served pages.
+//! Headings below the title get the same anchors as on GitHub, so that a link to a section works on GitHub and in the
+//! served page. Links to other source files become links to served pages.
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
