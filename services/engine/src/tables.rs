@@ -434,12 +434,16 @@ fn check_policy(policy: &Policy) -> Result<()> {
         _ => {}
     }
     let rates = [
-        ("move_bytes_per_second", policy.move_bytes_per_second),
-        ("timelines_per_minute", policy.timelines_per_minute),
+        ("move_bytes_per_second", policy.move_bytes_per_second, "no limit"),
+        (
+            "timelines_per_minute",
+            policy.timelines_per_minute,
+            "the limit of the server",
+        ),
     ];
-    for (field, rate) in rates {
+    for (field, rate, default) in rates {
         if rate == Some(0) {
-            return refuse(format!("{field} must be at least 1; omit it for no limit"));
+            return refuse(format!("{field} must be at least 1; omit it for {default}"));
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::sharding::hash_of;
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Approximate bytes per timeline. On average, the hash table is half full and the list three-quarters full.
-pub(crate) const EXTENT_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
+pub(crate) const SLOT_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
 
 /// Map from timeline ids to slots.
 #[derive(Debug, Default)]

@@ -70,7 +70,7 @@ fn a_policy_that_cannot_be_meant_is_refused_by_field() {
                 timelines_per_minute: Some(0),
                 ..default()
             },
-            "timelines_per_minute must be at least 1; omit it for no limit",
+            "timelines_per_minute must be at least 1; omit it for the limit of the server",
         ),
     ];
     for (policy, said) in cases {

@@ -13,7 +13,7 @@ use super::series::{HeadFragments, SeriesHead};
 use crate::error::{Result, StoreError};
 use crate::pages::Pages;
 use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
-use crate::timeline_slots::{EXTENT_BYTES, NO_SLOT, TimelineSlots};
+use crate::timeline_slots::{NO_SLOT, SLOT_BYTES, TimelineSlots};
 
 const UNKNOWN: u32 = u32::MAX;
 
@@ -180,7 +180,7 @@ impl Shard {
         if slot as usize == self.series.len() {
             self.series.push(SeriesHead::default());
             growth.timelines += 1;
-            growth.blocks += size_of::<SeriesHead>() + EXTENT_BYTES;
+            growth.blocks += size_of::<SeriesHead>() + SLOT_BYTES;
         }
         slot
     }
