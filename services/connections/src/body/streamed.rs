@@ -47,38 +47,42 @@ impl BodyReader {
             receiver,
             current: Bytes::new(),
         };
+        Ok(Box::new(Decoder::Waiting(encoding, Some(frames))))
+    }
+}
+
+/// Decoder of a body. It is created on the first read: decoders read the header of the stream when they are created, which
+/// blocks.
+enum Decoder {
+    Waiting(Encoding, Option<Frames>),
+    Running(Box<dyn Read + Send>),
+}
+
+impl Decoder {
+    fn new(encoding: Encoding, frames: Frames) -> io::Result<Box<dyn Read + Send>> {
+        let buffered = |frames| BufReader::with_capacity(BUFFER_BYTES, frames);
         Ok(match encoding {
             Encoding::Identity | Encoding::Snappy => Box::new(frames),
-            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(
-                BUFFER_BYTES,
-                frames,
-            ))),
-            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(BufReader::with_capacity(
-                BUFFER_BYTES,
-                frames,
-            ))),
-            Encoding::Zstd => Box::new(Zstd::Waiting(Some(frames))),
+            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(buffered(frames))),
+            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(buffered(frames))),
+            Encoding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(frames)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
         })
     }
 }
 
-/// zstd decompressor. It is created on the first read, because its creation reads the header of the stream.
-enum Zstd {
-    Waiting(Option<Frames>),
-    Running(Box<zstd::stream::read::Decoder<'static, BufReader<Frames>>>),
-}
-
-impl Read for Zstd {
+impl Read for Decoder {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Self::Waiting(frames) = self {
+        if let Self::Waiting(encoding, frames) = self {
             let frames = frames.take().ok_or(io::ErrorKind::BrokenPipe)?;
-            let mut decoder = zstd::stream::read::Decoder::new(frames)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-            *self = Self::Running(Box::new(decoder));
+            *self = Self::Running(Self::new(*encoding, frames)?);
         }
         match self {
             Self::Running(decoder) => decoder.read(bytes),
-            Self::Waiting(_) => Err(io::ErrorKind::BrokenPipe.into()),
+            Self::Waiting(..) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 }

@@ -271,3 +271,14 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     writer.write_all(bytes).expect("writes to memory");
     writer.finish().expect("writes to memory")
 }
+
+/// Compresses `bytes` in each way that bodies of any size may have, and returns the names of the encodings with the results.
+pub(crate) fn compressed(bytes: &[u8]) -> [(&'static str, Vec<u8>); 3] {
+    let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    deflate.write_all(bytes).expect("writes to memory");
+    [
+        ("gzip", gzip(bytes)),
+        ("deflate", deflate.finish().expect("writes to memory")),
+        ("zstd", zstd::encode_all(bytes, 1).expect("writes to memory")),
+    ]
+}

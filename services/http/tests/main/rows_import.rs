@@ -10,7 +10,7 @@ use arrow_ipc::writer::StreamWriter;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use crate::client::{Response, Server};
+use crate::client::{Response, Server, compressed};
 
 const FORMATS: [&str; 4] = [
     "text/csv",
@@ -175,6 +175,20 @@ fn a_repeated_import_with_a_key_writes_nothing() {
     assert_eq!(later.count(), 1, "the row was not written again");
     let other = import(&server, "t", FORMATS[1], Some("k"), b"{\"id\":\"x\",\"at\":1}");
     assert_eq!(other.status, 422);
+}
+
+#[test]
+fn an_import_may_be_compressed() {
+    let server = Server::start();
+    create(&server, "t");
+    let lines: String = (0..1_500)
+        .map(|n| format!("{{\"id\":\"i\",\"at\":{n}}}\n"))
+        .collect();
+    for (encoding, packed) in compressed(lines.as_bytes()) {
+        let headers = [("content-type", FORMATS[1]), ("content-encoding", encoding)];
+        let imported = server.send("POST", "/v1/tables/t/rows/import", &headers, &packed);
+        assert_eq!(end(&imported)["written"], 1_500, "{encoding}");
+    }
 }
 
 #[test]
