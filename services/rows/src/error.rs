@@ -42,6 +42,9 @@ pub enum RowsError {
     /// The request was cancelled, or its client has disconnected.
     #[error("the request was cancelled")]
     Cancelled,
+    /// The stream of a value cannot be read: the client sends too slowly, or the stream is not valid in its encoding.
+    #[error("the value cannot be read: {0}")]
+    Input(#[source] io::Error),
     /// The output could not be written.
     #[error(transparent)]
     Output(#[from] io::Error),

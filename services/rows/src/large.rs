@@ -8,7 +8,9 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_engine::large::{LARGE_BYTES_MIN, LargeKind, LargeUpload, LargeValue, WideError, checksum_of};
+use tideline_engine::large::{
+    LARGE_BYTES_MAX, LARGE_BYTES_MIN, LargeKind, LargeUpload, LargeValue, WideError, checksum_of,
+};
 use tideline_engine::model::{ColumnType, Durability, SequenceNumber};
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowCondition, RowOutcome, RowWrite,
@@ -137,7 +139,7 @@ pub enum PutOutcome {
 /// # Errors
 ///
 /// [`RowsError::Invalid`] if the column cannot hold text or bytes, if a text is not UTF-8, if the stream has another size
-/// than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Output`] if the
+/// than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Input`] if the
 /// stream cannot be read; [`RowsError::Cancelled`] if `is_stopped` returns true; and the errors of the engine. After an
 /// error of kind `Unavailable`, the value may have been written; after any other error, nothing was written.
 pub fn put(
@@ -158,6 +160,15 @@ pub fn put(
             )));
         }
     };
+    if let Some(announced) = settings.announced
+        && announced > LARGE_BYTES_MAX
+    {
+        return Err(RowsError::over(
+            "size of a value in bytes",
+            LARGE_BYTES_MAX,
+            announced,
+        ));
+    }
     let mut stream = Stream {
         input,
         bytes: 0,
@@ -249,7 +260,7 @@ impl Stream<'_> {
                 Ok(0) => break,
                 Ok(read) => length += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(RowsError::Input(error)),
             }
         }
         self.bytes += length as u64;

@@ -87,10 +87,18 @@ struct BlobReadQuery {
 /// its type, size, checksum and address. The row changes when all pieces are durable, so a reader sees the old value or
 /// the whole new one. An upload that ends early changes nothing. A value has at most 1 GiB.
 ///
+/// The headers `If-Match` and `If-None-Match: *` are conditions too; if one is not met, the status is 412.
+///
 /// To remove a value, clear the column by an update of the row.
 #[utoipa::path(
     put, path = "/v1/tables/{table}/blobs/{column}", tag = "rows", operation_id = "write_blob",
-    params(BlobPath, BlobWriteQuery),
+    params(
+        BlobPath,
+        BlobWriteQuery,
+        ("If-Match" = Option<String>, Header,
+            description = "Write only if the current value has this `ETag`, or, for `*`, if there is a value"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: write only if the row has no value in the column")
+    ),
     request_body(
         description = "The value",
         content(
@@ -102,6 +110,7 @@ struct BlobReadQuery {
         (status = 200, description = "The value was written", body = BlobWritten),
         (status = 409, description = "The condition was not met; nothing was written", body = ErrorBody),
         (status = 410, description = "The part of the row was dropped", body = ErrorBody),
+        (status = 412, description = "A condition of a header was not met; nothing was written", body = ErrorBody),
         (status = 507, description = "The disk is nearly full", body = ErrorBody),
         Failures
     )
@@ -119,6 +128,10 @@ async fn write(
             app.bodies.discard(request).await;
             return Err(failure);
         }
+    };
+    let unmet = match is_by_header(request.headers()) {
+        true => StatusCode::PRECONDITION_FAILED,
+        false => StatusCode::CONFLICT,
     };
     let permit = app.uploads.take(current_client()).await?;
     let memory = app
@@ -153,10 +166,15 @@ async fn write(
             request_id: id.into(),
         })
         .into_response()),
-        PutOutcome::ConditionFailed => Err(Failure::new(
-            ErrorCode::ConditionFailed,
-            "the current value does not meet the condition; nothing was written",
-        )),
+        PutOutcome::ConditionFailed => {
+            let failure = Failure::new(
+                ErrorCode::ConditionFailed,
+                "the current value does not meet the condition; nothing was written",
+            );
+            let mut response = failure.into_response();
+            *response.status_mut() = unmet;
+            Ok(response)
+        }
     }
 }
 
@@ -165,18 +183,16 @@ fn content_example() -> &'static str {
 }
 
 fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSettings)> {
-    let condition = match (query.if_absent, query.if_checksum.as_deref()) {
-        (Some(_), Some(_)) => {
+    let headers = request.headers();
+    let conditions = [condition_of(query)?, condition_of_headers(headers)?];
+    let condition = match conditions {
+        [Some(_), Some(_)] => {
             return Err(Failure::invalid(
-                "if_absent and if_checksum exclude each other; give one of them",
+                "a parameter and a header give a condition; give one of them",
             ));
         }
-        (Some(true), None) => Some(ValueCondition::Absent),
-        (Some(false), None) => Some(ValueCondition::Present),
-        (None, Some(checksum)) => Some(ValueCondition::Checksum(checksum_of(checksum)?)),
-        (None, None) => None,
+        [by_parameter, by_header] => by_parameter.or(by_header),
     };
-    let headers = request.headers();
     // The length of a compressed body is not that of the value.
     let is_plain = headers
         .get(header::CONTENT_ENCODING)
@@ -191,6 +207,57 @@ fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSe
     Ok((key_of(&query.key)?, settings))
 }
 
+/// Returns the condition that the parameters of a write give.
+fn condition_of(query: &BlobWriteQuery) -> Result<Option<ValueCondition>> {
+    Ok(match (query.if_absent, query.if_checksum.as_deref()) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid(
+                "if_absent and if_checksum exclude each other; give one of them",
+            ));
+        }
+        (Some(true), None) => Some(ValueCondition::Absent),
+        (Some(false), None) => Some(ValueCondition::Present),
+        (None, Some(checksum)) => Some(ValueCondition::Checksum(checksum_of(checksum).ok_or_else(
+            || {
+                Failure::invalid(format!(
+                    "parameter if_checksum: expected 16 hexadecimal digits, found {checksum:?}"
+                ))
+            },
+        )?)),
+        (None, None) => None,
+    })
+}
+
+fn is_by_header(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
+}
+
+/// Returns the condition that the headers of a write give.
+fn condition_of_headers(headers: &HeaderMap) -> Result<Option<ValueCondition>> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
+    let (matched, unmatched) = (
+        headers.get(header::IF_MATCH).map(text),
+        headers.get(header::IF_NONE_MATCH).map(text),
+    );
+    match (matched.as_deref(), unmatched.as_deref()) {
+        (None, None) => Ok(None),
+        (Some("*"), None) => Ok(Some(ValueCondition::Present)),
+        (None, Some("*")) => Ok(Some(ValueCondition::Absent)),
+        (Some(tag), None) => match checksum_of(tag) {
+            Some(checksum) => Ok(Some(ValueCondition::Checksum(checksum))),
+            None => Err(Failure::invalid(format!(
+                "header If-Match: expected * or one ETag of a value, found {tag:?}"
+            ))),
+        },
+        (None, Some(tag)) => Err(Failure::invalid(format!(
+            "header If-None-Match: a write supports only *, found {tag:?}"
+        ))),
+        (Some(_), Some(_)) => Err(Failure::invalid(
+            "If-Match and If-None-Match exclude each other; give one of them",
+        )),
+    }
+}
+
 fn key_of(key: &str) -> Result<Members> {
     plain::read(key.as_bytes()).map_err(|fault| {
         let mut failure = unreadable(fault);
@@ -199,14 +266,11 @@ fn key_of(key: &str) -> Result<Members> {
     })
 }
 
-fn checksum_of(text: &str) -> Result<u64> {
+/// Parses a checksum of 16 hexadecimal digits, which may be in quotes like an `ETag`; `None` for other texts.
+fn checksum_of(text: &str) -> Option<u64> {
     let digits = text.trim_matches('"');
     let checksum = u64::from_str_radix(digits, 16).ok();
-    checksum.filter(|_| digits.len() == 16).ok_or_else(|| {
-        Failure::invalid(format!(
-            "parameter if_checksum: expected 16 hexadecimal digits, found {text:?}"
-        ))
-    })
+    checksum.filter(|_| digits.len() == 16)
 }
 
 /// Read a value of any size

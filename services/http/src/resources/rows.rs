@@ -20,6 +20,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tideline_connections::BodyError;
 use tideline_engine::model::SequenceNumber;
 use tideline_engine::row_search::BACK_PRESSURE_MAX;
 use tideline_engine::{Engine, WideTable};
@@ -774,6 +775,10 @@ impl From<RowsError> for Failure {
             RowsError::Changed(_) => Self::new(ErrorCode::ConditionFailed, message),
             RowsError::Damaged { .. } => Self::new(ErrorCode::Internal, message),
             RowsError::Cancelled => Self::new(ErrorCode::Conflict, message),
+            RowsError::Input(error) => match error.downcast::<BodyError>() {
+                Ok(error) => error.into(),
+                Err(_) => Self::invalid(message),
+            },
             RowsError::Output(error) => stream::client_left(error),
         }
     }

@@ -5,13 +5,14 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::HttpSettings;
 use tideline_testkit::Random;
 
-use crate::client::{Response, Server};
+use crate::client::{Response, Server, compressed};
 
 const KEY: &str = "%7B%22id%22%3A%22a%20b%22%7D";
 
@@ -250,6 +251,76 @@ fn a_large_value_is_an_object_in_rows_and_tables() {
             "{condition}"
         );
     }
+}
+
+#[test]
+fn an_upload_may_be_compressed() {
+    let server = Server::start();
+    create(&server, "t");
+    let photo = path("t", "photo");
+    for (encoding, packed) in compressed(&content(&mut Random::new(1), 300_000)) {
+        let written = server.send("PUT", &photo, &[("content-encoding", encoding)], &packed);
+        assert_eq!(written.expect(200)["bytes"], 300_000, "{encoding}");
+        let cut = &packed[..packed.len() / 2];
+        let refused = server.send("PUT", &photo, &[("content-encoding", encoding)], cut);
+        assert_eq!(refused.expect(400)["code"], "invalid", "{encoding}");
+    }
+}
+
+#[test]
+fn headers_give_conditions_of_a_write() {
+    let server = Server::start();
+    create(&server, "t");
+    let photo = path("t", "photo");
+    let big = vec![b'x'; 200_000];
+    let put_if = |header: (&str, &str)| server.send("PUT", &photo, &[header], &big).status;
+    assert_eq!(put_if(("if-match", "*")), 412);
+    assert_eq!(put_if(("if-none-match", "*")), 200);
+    assert_eq!(put_if(("if-none-match", "*")), 412);
+    let tag = server.get(&photo).header("etag").to_owned();
+    assert_eq!(put_if(("if-match", "\"0000000000000000\"")), 412);
+    assert_eq!(put_if(("if-match", &tag)), 200);
+    assert_eq!(put_if(("if-match", "*")), 200);
+    for header in [
+        ("if-match", "\"a\", \"b\""),
+        ("if-match", "W/\"0000000000000000\""),
+        ("if-none-match", &tag),
+    ] {
+        assert_eq!(put_if(header), 400, "{header:?}");
+    }
+    let both = format!("{photo}&if_absent=false");
+    assert_eq!(server.send("PUT", &both, &[("if-match", "*")], &big).status, 400);
+    assert_eq!(remove(&server, "t"), 2, "two values were replaced");
+}
+
+#[test]
+fn an_upload_that_cannot_be_read_is_refused_with_its_cause() {
+    let server = Server::with(HttpSettings {
+        body_timeout: Duration::from_millis(200),
+        ..HttpSettings::default()
+    });
+    create(&server, "t");
+    let photo = path("t", "photo");
+    let mut slow = server.connect();
+    let head = |length: u64| {
+        format!(
+            "PUT {photo} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    slow.write_all(head(100_000).as_bytes()).expect("sent");
+    slow.write_all(b"only this").expect("sent");
+    assert_eq!(Response::read(&mut slow).expect(408)["code"], "body_too_slow");
+    let mut large = server.connect();
+    large.write_all(head((1 << 30) + 1).as_bytes()).expect("sent");
+    let refused = Response::read(&mut large).expect(400);
+    assert_eq!(
+        (&refused["code"], &refused["limit"]),
+        (&"over_limit".into(), &(1_u64 << 30).into()),
+        "{refused}"
+    );
+    let packed = server.send("PUT", &photo, &[("content-encoding", "gzip")], b"not gzip");
+    assert_eq!(packed.expect(400)["code"], "invalid");
+    server.get(&photo).expect(404);
 }
 
 #[test]
