@@ -27,7 +27,8 @@ use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::watching::Watching;
 
-/// Maximum number of concurrent changes of tables, attributes and jobs. They are rare, and each may take long.
+/// Maximum number of concurrent changes other than writes, such as deletes and changes of tables, attributes and jobs.
+/// They are rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent requested jobs. Each may take minutes. More jobs would only wait for each
 /// other's writes.
@@ -43,8 +44,8 @@ const IMPORTS_IN_FLIGHT_MAX: usize = 16;
 /// Maximum number of concurrent uploads of values. Each holds up to 8 MiB of memory.
 const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 
-/// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies
-/// a thread; the runtime has 512 blocking threads.
+/// Maximum number of requests that wait without a permit, for a slow reader of their response or for work of the
+/// server. Each occupies a thread; the runtime has 512 blocking threads.
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
@@ -75,36 +76,32 @@ pub(crate) struct Shared {
     pub(crate) bodies: BodyReader,
     /// Concurrent requests, shared fairly among clients.
     pub(crate) concurrent_requests: Shares,
-    /// Permits for writes.
     pub(crate) writes: Permits,
-    /// Permits for queries, searches and reads of the engine that have no permits of their own.
+    /// Permits for queries, searches, and those reads of the engine for which no other permits exist.
     pub(crate) queries: Permits,
-    /// Registry of the running queries.
     pub(crate) running: RunningQueries,
     /// Permits for exports in a Prometheus format. They are separate because an export lasts as long as its reader.
     pub(crate) exports: Permits,
     /// Permits for imports of rows. They are separate from `writes`, because an import lasts as long as its client
     /// sends.
     pub(crate) imports: Permits,
-    /// Permits for uploads of values. They are separate from `writes`, because an upload lasts as long as its client sends.
+    /// Permits for uploads of values. They are separate from `writes`, because an upload lasts as long as its client
+    /// sends.
     pub(crate) uploads: Permits,
-    /// Permits for remote reads.
     pub(crate) reads: Permits,
     /// Permits for queries of cold points. Their only purpose is to keep these queries from occupying the permits of
     /// other queries; the querier itself limits the running queries of cold points.
     pub(crate) cold_queries: Permits,
-    /// Slots of requests that released their permit because their reader is slow.
+    /// Slots of requests that released their permit while they wait for a slow reader or for work of the server.
     pub(crate) slow_clients: Arc<Semaphore>,
     /// Permits for requests that wait for jobs.
     pub(crate) waits: Permits,
     /// Permits for watches, held while a watch is open.
     pub(crate) watches: Permits,
-    /// Shared state of all watches.
     pub(crate) watching: Watching,
-    /// Permits for changes of tables, attributes and jobs.
+    /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
     pub(crate) changes: Permits,
-    /// Permits for requested jobs. They are separate from `changes`, so that running jobs can still be paused and
-    /// cancelled.
+    /// Permits for requested jobs. They are separate from `changes`, so that long jobs do not block short changes.
     pub(crate) requested_jobs: Permits,
     draining: AtomicBool,
 }
@@ -153,7 +150,7 @@ impl App {
             watches: permits("watches", settings.watches_max),
             watching,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
-            requested_jobs: permits("changes of many timelines", REQUESTED_JOBS_IN_FLIGHT_MAX),
+            requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),
             running: RunningQueries::default(),
             draining: AtomicBool::new(false),
             engine,
@@ -162,7 +159,7 @@ impl App {
         }))
     }
 
-    /// Returns a permit for a query if one is available without waiting.
+    /// Returns a permit for a query if one is available without waiting, otherwise `None`.
     pub(crate) fn free_query_permit(&self) -> Option<Share> {
         self.queries.take_if_free(current_client())
     }
@@ -283,7 +280,8 @@ where
     }
 }
 
-/// Guard that cancels a search on drop: the handler is dropped when the client disconnects. `None` disarms the guard.
+/// Guard that cancels the work of a request on drop. When the client disconnects, the handler is dropped, and the guard
+/// with it. `None` disarms the guard.
 pub(crate) struct Waiting(pub(crate) Option<Cancel>);
 
 impl Drop for Waiting {

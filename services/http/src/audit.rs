@@ -1,5 +1,5 @@
-//! Audit log: one line for each successful change of tables, points, rows, timelines, saved searches, queries,
-//! archives, jobs and the clock, and a summary of refused requests.
+//! Audit log: one line for each successful change of tables, indexes, parts, points, rows, timelines, saved searches,
+//! archives, jobs and the clock, and for each cancelled query. Also a summary of refused requests.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;
@@ -70,8 +70,8 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Counts a refusal. If a log line is due, returns the number of refusals of this kind since the last line,
-    /// this one included.
+    /// Counts a refusal. If a log line is due, returns the number of refusals of this kind since the last line, this
+    /// one included; otherwise `None`.
     pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
         let mut kinds = self.0.lock();
         // The service defines few statuses and codes, so clients cannot make the map large.

@@ -47,10 +47,10 @@ fn bears(token: &Secret, request: &Request) -> bool {
         && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
 }
 
-/// Refuses a request with an unsafe method from a page of another site. Without this check, such a page could use the
-/// network location of the browser if the server has no token, and a saved password, which the browser sends
-/// automatically, if the server has a token. Safe methods need no check, because no response allows pages of other
-/// sites to read it.
+/// Refuses a request with an unsafe method from a page of another site. Without this check, such a page could send
+/// changes through the browser of a user. A server without a token accepts them from every browser that reaches the
+/// server; a server with a token accepts them if the browser has saved the password, because browsers send a saved
+/// password automatically. Safe methods need no check, because no response allows pages of other sites to read it.
 pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
         return Ok(());
@@ -106,7 +106,7 @@ fn from_header(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-/// Returns the parameter `p` of a query string.
+/// Returns the parameter `p` of a query string; `None` if it is missing or the query string is not valid.
 fn password_parameter(query: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Credentials {

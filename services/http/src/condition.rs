@@ -1,4 +1,4 @@
-//! Conversion of selectors, sort keys and attributes between the HTTP interface and the engine.
+//! Conversion of selectors, sort keys, time ranges and attributes between the HTTP interface and the engine.
 //!
 //! Relative times are resolved here, so that the engine only gets absolute timestamps.
 
@@ -14,7 +14,8 @@ use tideline_openapi::{self as wire, TimeInput};
 
 use crate::failure::{Failure, Result};
 
-/// Converts a sort key for the search index.
+/// Converts a sort key for the search index. Fails unless the key has exactly one subject, by which timelines can be
+/// sorted.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
     let one_of = || Failure::invalid("a sort key needs exactly one of tag, attribute, property, relevance");
     let names_subject = key.tag.is_some() || key.attribute.is_some() || key.property.is_some();
@@ -72,7 +73,8 @@ pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     }
 }
 
-/// Converts a selector of timelines. Relative times of a condition are resolved against `now`.
+/// Converts a selector of timelines. Relative times of a condition are resolved against `now`. Fails if the selector
+/// has neither a condition nor ids, or both, or if an id is not valid.
 pub(crate) fn to_selector(
     selector: wire::query::TimelineSelector,
     now: Timestamp,

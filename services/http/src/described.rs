@@ -38,7 +38,7 @@ const READING: [&str; 17] = [
     "/federate",
 ];
 
-/// Completes the document of all routes.
+/// Adds the common error responses to all operations, and merges the enum schemas.
 pub(crate) fn complete(document: &mut OpenApi) {
     let schemas = document
         .components

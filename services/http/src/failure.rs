@@ -48,7 +48,7 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) struct Failure {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
-    /// Limit that was exceeded, and the actual value.
+    /// Limit that was exceeded, and the actual value; `None` for other errors.
     pub(crate) limit: Option<(u64, u64)>,
     /// Delay before a retry; `None` with a retryable code means one second.
     pub(crate) retry_after: Option<Duration>,
@@ -119,7 +119,7 @@ impl Failure {
         }
     }
 
-    /// Converts to a native response whose body has more members than the error.
+    /// Converts to a native response. `body` creates its body, which may have more members than an error body.
     pub(crate) fn with_body<B: serde::Serialize>(self, body: impl FnOnce(Self) -> B) -> Response {
         let status = status(self.code, Dialect::Native);
         let note = FailureNote {

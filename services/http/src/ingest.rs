@@ -1,4 +1,5 @@
 //! Execution of a write with its permit, shared by all routes that accept points. The pipeline is in `tideline-ingest`.
+//! Also reads the idempotency key of a request.
 
 use std::time::Instant;
 
@@ -32,7 +33,8 @@ pub(crate) async fn write(
     .await
 }
 
-/// Returns the idempotency key of the client from the header `Idempotency-Key`; `None` without the header.
+/// Returns the idempotency key of the client from the header `Idempotency-Key`; `None` without the header. Fails if its
+/// value is not ASCII text.
 pub(crate) fn request_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of existing
-//! tables, no input of clients becomes a label value.
+//! tables and indexes, no input of clients becomes a label value.
 //!
-//! Counters of requests are updated by the handlers. Sizes and counts of the engine are read at each scrape.
+//! Requests update their counters as they run. Sizes and counts of the engine are read at each scrape.
 
 mod figures;
 mod jobs;

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use crate::failure::{Failure, Result};
 
-/// Starts a job and runs it on a blocking thread; returns the job as soon as it is started. `job` extracts the
-/// job from the result of `begin`. `permit` is held until the job ends.
+/// Starts a job and runs it on a blocking thread; returns the job as soon as it is started, or the error of `begin`.
+/// `job` extracts the job from the result of `begin`. `permit` is held until the job ends.
 pub(crate) async fn in_background<W: 'static>(
     permit: Permit,
     begin: impl FnOnce() -> Result<W> + Send + 'static,

@@ -1,4 +1,5 @@
-//! Router of all routes, and the OpenAPI document. Both are created from the same declarations.
+//! Router of all routes, and the OpenAPI document. The routes of the API and the document are created from the same
+//! declarations.
 //!
 //! The order of the layers matters: a request is observed first, then admitted, then handled.
 
@@ -70,7 +71,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     routes().into_openapi()
 }
 
-/// Returns all routes with their OpenAPI descriptions.
+/// Returns all routes of the API with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<App> {
     let mut routes = OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())
@@ -153,7 +154,8 @@ fn compression() -> CompressionLayer<impl Predicate> {
     let predicate = SizeAbove::new(COMPRESSED_BYTES_MIN)
         .and(NotForContentType::SSE)
         .and(NotForContentType::IMAGES)
-        // A value of a row has a known length, and ranges of it can be requested.
+        // Responses with a value of a row have this header. They stay uncompressed, so that their length and requested
+        // ranges are those of the stored value.
         .and(|_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions| {
             !headers.contains_key(header::ACCEPT_RANGES)
         });

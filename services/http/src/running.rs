@@ -27,14 +27,13 @@ struct Shared {
     running: Mutex<BTreeMap<u64, RunningQuery>>,
 }
 
-/// Running query.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningQuery {
     pub(crate) request_id: RequestId,
     pub(crate) table: String,
     /// Name of the requested resource, such as `query` or `prometheus_query_range`.
     pub(crate) resource: &'static str,
-    /// Text of the query: JSON or PromQL, truncated if it is long.
+    /// Text of the query: JSON, PromQL or SQL, truncated if it is long.
     pub(crate) text: String,
     pub(crate) started: Timestamp,
     /// Monotonic time at the start of the query.
@@ -106,7 +105,6 @@ pub(crate) struct Description {
 }
 
 impl RunningQuery {
-    /// Returns the progress of the query.
     pub(crate) fn progress(&self) -> Progress {
         self.cancel.progress()
     }

@@ -57,7 +57,7 @@ pub(crate) fn expand_new(table: &Table, name: &str, condition: &Condition) -> Re
     Expansion::of(table, Some((name, condition))).expand(Condition::Saved(name.to_owned()))
 }
 
-/// Parses the stored text of a saved search.
+/// Parses the stored text of a saved search. A text that cannot be read is an internal error.
 pub(crate) fn read(name: &str, text: &str) -> Result<SavedSearch> {
     serde_json::from_str(text).map_err(|error| {
         let message = format!("cannot read saved search {name:?}, maybe of a newer version: {error}");

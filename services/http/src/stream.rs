@@ -35,8 +35,8 @@ const FIRST_BYTES: usize = 4 << 10;
 /// Resources of a request while it writes its response.
 #[derive(Debug, Default)]
 pub(crate) struct WriteContext {
-    /// Permit of the request, held until the last write to the queue. It is released while the writer waits
-    /// for its client.
+    /// Permit of the request, held until the last write to the queue. It is released while the writer waits for its
+    /// client or for work of the server.
     pub(crate) permit: Option<Permit>,
     /// Signal that is set when the client disconnects.
     pub(crate) cancel: Cancel,
@@ -120,8 +120,8 @@ impl ResponseWriter {
         Ok(())
     }
 
-    /// Runs `wait`, during which the request waits for work of the server. Releases the permit meanwhile. While the
-    /// maximum number of requests wait without a permit, the permit is kept.
+    /// Runs `wait`, in which the request waits for work of the server, and releases the permit meanwhile. If the
+    /// maximum number of requests already wait without a permit, the permit is kept.
     pub(crate) fn while_waiting(&mut self, wait: &mut dyn FnMut()) {
         let slot = Arc::clone(&self.slow_clients).try_acquire_owned();
         match (&mut self.permit, slot) {
@@ -134,7 +134,8 @@ impl ResponseWriter {
         }
     }
 
-    /// Ends the response: sends the last chunk, or returns the whole response if nothing has been sent.
+    /// Ends the response. If a chunk has been sent, sends the last one and returns `None`; otherwise returns the whole
+    /// response.
     fn finish(mut self) -> io::Result<Option<Bytes>> {
         if self.has_sent {
             return self.flush().map(|()| None);

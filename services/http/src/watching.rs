@@ -164,8 +164,8 @@ impl Watching {
         group
     }
 
-    /// Advances a watch up to `until`. Reuses the step if another watch of the group has encoded it from the same
-    /// position.
+    /// Advances a watch up to `until` and returns the step. Fails if the next writes are no longer available. Reuses
+    /// the step if another watch of the group has encoded it from the same position.
     pub(crate) async fn step(
         &self,
         engine: &Arc<Engine>,

@@ -20,7 +20,6 @@ impl<'e> Figures<'e> {
         Self(encoder)
     }
 
-    /// Writes a gauge.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(encoder)
@@ -31,7 +30,6 @@ impl<'e> Figures<'e> {
         self.gauge(name, help, f64::from(u8::from(holds)))
     }
 
-    /// Writes a counter.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(encoder)

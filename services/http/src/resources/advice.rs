@@ -1,7 +1,7 @@
 //! `/v1/tables/{table}/advice`: advice on a wide table, and on a sample of queries.
 //!
-//! Advice on a table is made from what is in memory. Advice on queries estimates rows, like `rows/explain`, and holds a query
-//! permit.
+//! Advice on a table is computed from figures in memory. Advice on queries also estimates numbers of rows, like
+//! `rows/explain`. Both hold a query permit.
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
@@ -38,8 +38,8 @@ struct AdviceQuery {
 
 /// Return advice on a wide table
 ///
-/// Checks the settings, the figures of the last survey (job `survey_rows`), the load of the last minute and the use of the
-/// indexes since the start of the server. Each advice has a code, a measured figure and a recommended change. A
+/// Checks the settings, the figures of the last survey (job `survey_rows`), the load of the last minute and the use of
+/// the indexes since the start of the server. Each advice has a code, a measured figure and a recommended change. A
 /// table with less than 1,000 requests per second and less than 10 GB needs no care: its advice is only counted, unless
 /// `all` is true, for example to check the design of a new table.
 #[utoipa::path(

@@ -206,7 +206,7 @@ async fn respond(app: &App, q: Option<String>, access: Access) -> Result<Respons
 struct Creation {
     statement_id: usize,
     name: String,
-    /// True if the database was created; on error, a human-readable reason.
+    /// True if a table was created, false if none was needed; on error, a human-readable reason.
     outcome: std::result::Result<bool, String>,
 }
 
@@ -292,8 +292,8 @@ fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     }
 }
 
-/// Creates the table of a database. Returns true if the table was created, false if no table was needed; on
-/// error, a human-readable reason.
+/// Creates the table of a database. Returns true if the table was created, false if it exists already or is not needed;
+/// on error, a human-readable reason.
 ///
 /// No table is created if points of the default table already have the name as their tag `db`: the history of the
 /// database would otherwise be split between two tables.

@@ -66,7 +66,8 @@ async fn latest(
         after: query.page.as_deref().map(PageToken::parse).transpose()?,
         budget: query::to_budget(&query.budget)?,
     };
-    // The newest values over all tiers are cached in memory, so without `tier` no segment is read.
+    // Without `tier`, the newest values normally come from memory. Segments are read only for timelines whose values
+    // are not in memory, for example soon after a start; such reads do not count as a query of cold points.
     let read_range = query.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::respond(
         &app,

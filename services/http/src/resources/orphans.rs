@@ -16,7 +16,7 @@ use crate::resources::{Failures, instant};
 
 /// Maximum number of objects that a response lists.
 const LISTED_MAX: usize = 1_000;
-/// Longest time for which a request removes objects. The next request continues.
+/// Longest time for which a request removes objects. A repeated request removes the remaining ones.
 const REMOVE_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn router() -> OpenApiRouter<App> {

@@ -205,7 +205,7 @@ fn run_small(
     }
 }
 
-/// Returns the format that the client prefers among the supported ones.
+/// Returns the format that the client prefers among the supported ones. Fails if it accepts none of them.
 pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<ResultFormat> {
     let accept = headers.get_all(header::ACCEPT).iter();
     ResultFormat::accepted(accept.filter_map(|value| value.to_str().ok())).ok_or_else(|| {

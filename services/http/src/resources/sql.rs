@@ -74,8 +74,8 @@ struct Parsed {
 /// or `DESCRIBE`. Placeholders `?` stand for `params`.
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
-/// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement
-/// that requires anything else is refused with 422 `plan_refused` and the reason. A `SELECT` with functions or `GROUP BY`
+/// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement that
+/// requires anything else is refused with 422 `plan_refused` and the reason. A `SELECT` with functions or `GROUP BY`
 /// returns the aggregates of these rows, in the order of the keys of the groups and in one page.
 ///
 /// Rows are returned in pages, and rows by whole keys in one page. A page ends after 1,000 rows, 4 MiB, or 100,000
@@ -179,7 +179,7 @@ fn rows_example() -> &'static str {
     "{\"placed\":\"2026-11-20T12:00:00Z\",\"total\":\"5.32\"}\n{\"scanned\":1,\"returned\":1,\"next\":null}\n"
 }
 
-/// Reads the body and parses the statement.
+/// Reads the body and parses the statement. Refuses a page token for a statement other than `SELECT`.
 async fn parse(app: &App, request: Request) -> Result<Parsed> {
     let content_type = content_type(request.headers());
     if !matches!(
@@ -220,7 +220,7 @@ async fn parse(app: &App, request: Request) -> Result<Parsed> {
     .await
 }
 
-/// Writes the rows of a `SELECT`.
+/// Writes the rows of a `SELECT`: all of them as lines, otherwise one page. A page token is refused for lines.
 fn select_rows(
     app: &App,
     select: Select,

@@ -151,7 +151,7 @@ async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns `spec` with the changes in `settings`.
+/// Returns `spec` with the changes in `settings`. Fails if a setting is not valid, or does not apply to the model.
 fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpec> {
     if let Some(model) = settings.model {
         spec.model = model;

@@ -1,6 +1,6 @@
 //! Deletes of points and of timelines.
 //!
-//! Deleted data is invisible immediately, and data written later is visible again.
+//! Deleted data is invisible immediately, and data written later is visible again. Ambiguous requests are refused.
 
 use serde_json::json;
 

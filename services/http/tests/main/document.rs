@@ -1,7 +1,8 @@
 //! The committed OpenAPI document.
 //!
 //! The document must match the generated one and describe every operation with an example. Its page must work without
-//! internet access. Further tests check requests for a missing table and the files of the guide.
+//! internet access. Further tests check operation ids, joined schemas, requests for a missing table, and the files of
+//! the guide.
 
 use std::path::Path;
 

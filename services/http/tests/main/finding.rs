@@ -1,6 +1,6 @@
 //! Tables, timelines and their names.
 //!
-//! Covers searches, paging, attributes, changes of tables, and suggestions for unknown names.
+//! Covers searches, paging, attributes, changes of tables, seals, and suggestions for unknown names.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Table models: they are shown and fixed, and requests for tables of another model are refused.
+//! Table models: a table shows its model, the model cannot be changed, and requests for tables of another model are
+//! refused.
 //!
 //! The server of these tests serves the models series and wide. It does not serve the model feed.
 

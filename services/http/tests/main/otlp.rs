@@ -1,6 +1,7 @@
 //! OTLP over a connection: statuses, content types and bodies by which senders decide whether to retry a request.
 //!
-//! After a wrong status, senders drop data or retry forever. The statuses are therefore checked in both encodings.
+//! After a wrong status, senders drop data or retry forever. The statuses are therefore checked in both encodings. Also
+//! covers metadata and `target_info`.
 
 use std::fs;
 use std::time::Duration;
@@ -278,7 +279,7 @@ fn failures_that_pass_are_to_be_repeated() {
         (PROTOBUF, body.to_protobuf()),
         (JSON, body.to_json().into_bytes()),
     ];
-    // Storage that does not confirm writes, and a service without a free permit.
+    // The storage of the first server does not confirm writes; the second server has no permits for writes.
     let failing = Server::on(MemoryDisk::new(Character::Distributed), HttpSettings::default());
     failing.disk.fail_append(AppendFault::Lost);
     failing.disk.fail_append(AppendFault::Lost);
@@ -287,7 +288,7 @@ fn failures_that_pass_are_to_be_repeated() {
         turn_timeout: Duration::from_millis(10),
         ..HttpSettings::default()
     });
-    // A table at its limit of new timelines.
+    // The tables of the third server accept no new timelines.
     let crowded = Server::with_tables(TableLimits {
         timelines_per_minute: 0,
         ..TableLimits::default()

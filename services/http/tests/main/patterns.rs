@@ -76,7 +76,7 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
         "{}",
         refused.text()
     );
-    // A single pattern has a limit of its own.
+    // A single pattern has a separate limit.
     let refused = server.get(&format!(
         "/api/v1/parse_query?query={}",
         encoded(r#"{a=~"\\pL{1000}"}"#)

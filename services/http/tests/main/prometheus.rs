@@ -1,6 +1,6 @@
 //! Prometheus API over a connection: compressed responses, open paths, remote read in both formats.
 //!
-//! Also covers missing tables, remote write counts, Pushgateway pushes and federation.
+//! Also covers missing tables, forms, remote write counts, imports, Pushgateway pushes and federation.
 
 use tideline_http::{HttpSettings, Secret};
 use tideline_wire::protobuf::PutFields;

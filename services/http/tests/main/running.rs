@@ -48,7 +48,6 @@ fn running(server: &Server) -> Vec<Value> {
     list["queries"].as_array().expect("a list").clone()
 }
 
-/// Waits until no query is running.
 fn wait_for_none(server: &Server) {
     let begun = Instant::now();
     while !running(server).is_empty() {

@@ -1,5 +1,5 @@
-//! A server with a wrong clock: no route stores a wrong timestamp, and no response makes a sender drop points that
-//! could be stored later.
+//! A server with a wrong clock: no route stores a wrong timestamp, no response makes a sender drop points that could be
+//! stored later, and no delete is executed that refers to the current time.
 
 use serde_json::json;
 use tideline_model::Timestamp;

@@ -37,7 +37,8 @@ struct MetadataParameters {
 
 /// Read metadata of metrics
 ///
-/// Returns type, help text and unit, as sent by remote write or an import. Metrics without metadata are not listed.
+/// Returns type, help text and unit, as sent by remote write, OTLP or an import. Metrics without metadata are not
+/// listed.
 #[utoipa::path(
     get, path = "/api/v1/metadata", tag = "prometheus",
     params(MetadataParameters),

@@ -101,7 +101,7 @@ async fn add_to_group(
     responses(
         (status = 202, description = "The group has ended"),
         (status = 400, description = "The group in the path is not valid", body = String, content_type = "text/plain", example = json!("label \"instance\" has no value\n")),
-        (status = 503, description = "Retry after `Retry-After`", body = String, content_type = "text/plain", example = json!("32 writes are running, which is the limit, and none ended in time\n"))
+        (status = 503, description = "Retry after `Retry-After`", body = String, content_type = "text/plain", example = json!("8 changes are running, which is the limit, and none ended in time\n"))
     )
 )]
 async fn end_group(

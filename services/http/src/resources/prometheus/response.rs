@@ -1,4 +1,5 @@
-//! Small responses, and conversion of errors to the error classes of the Prometheus API.
+//! Small responses, conversion of errors to the error classes of the Prometheus API, and the error responses of its
+//! routes in the OpenAPI document.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `/api/v1/status/…`, `/-/healthy`, `/-/ready`: version and status routes of the Prometheus API.
+//! `/api/v1/status/…`, `/-/healthy`, `/-/ready`: version, status and health routes of the Prometheus API.
 //!
 //! Clients such as Grafana request these routes first to detect the features of a server.
 

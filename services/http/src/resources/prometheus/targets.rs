@@ -1,4 +1,4 @@
-//! Routes of the Prometheus API for scraping, rules and alerts.
+//! Routes of the Prometheus API for scraping, rules, alerts and notifications.
 //!
 //! Tideline has none of these features. The responses are valid and empty, so that clients do not fail.
 

@@ -136,8 +136,8 @@ async fn store(app: &App, message: Message, table: String, request: Request) -> 
 }
 
 impl Message {
-    /// Returns the message type of a content type. A missing content type means version 1.0, because the first
-    /// senders of this version sent no content type.
+    /// Returns the message type of a content type. Fails if the type is not supported. A missing content type means
+    /// version 1.0, because the first senders of this version sent no content type.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let refuse = |sent: &str| {
             Failure::new(

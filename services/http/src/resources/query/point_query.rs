@@ -85,7 +85,7 @@ pub(super) fn read_range(query: &PointQuery, now: Timestamp) -> (TimeRange, Opti
     (to_range(query.range, now), query.tier.into())
 }
 
-/// Converts a budget. A request can only lower the limits of the service.
+/// Converts a budget. A request can only lower the limits of the service: a higher limit and 0 are refused.
 pub(crate) fn to_budget(requested: &wire::QueryBudget) -> Result<Budget> {
     let mut budget = Budget::default();
     let lower = |limit: &mut u64, what: &str, requested: Option<u64>| match requested {
@@ -181,7 +181,7 @@ const fn to_rank_order(first: RankEnd) -> RankOrder {
     }
 }
 
-/// Converts a window.
+/// Converts a window; `None` without a width. Fails if there is an offset or a zone but no width.
 fn to_window(
     width: Option<WindowWidth>,
     zone: Option<&str>,
@@ -196,7 +196,7 @@ fn to_window(
     Ok(Some(window_of(width, zone, offset)?))
 }
 
-/// Returns the range for windows and rates: it must have a start, and its end defaults to the current time.
+/// Returns the range for windows and rates. Its end defaults to the current time. Fails if it has no start.
 fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
     if range.start == i64::MIN {
         return Err(Failure::invalid("windows and rates require range.start"));
