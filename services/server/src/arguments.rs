@@ -83,8 +83,8 @@ pub(crate) struct ServerArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
-    /// Treat the data folder as a copy of another server's folder: all files archived so far stay with that
-    /// server. Needed only once.
+    /// Treat the data folder as a copy of another server's folder: the files archived so far belong to that server and
+    /// are not deleted by this one. Needed only once.
     #[arg(long)]
     pub(crate) new_origin: bool,
 }

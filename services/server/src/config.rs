@@ -36,7 +36,7 @@ use sources::Given;
 pub struct Config {
     /// Address to listen on. With port 0, the system chooses a free port.
     pub listen: SocketAddr,
-    /// Folder for all data.
+    /// Folder for all data, except the cold tier if `storage.cold_dir` is set.
     pub data_dir: PathBuf,
     /// True to allow listening beyond this machine without a token.
     pub insecure_public: bool,
@@ -104,8 +104,8 @@ pub struct Resolved {
 
 /// Name of the folder of all search indexes, in the data folder.
 pub(crate) const INDEX_FOLDER: &str = "index";
-/// Longest time that a stopping server waits for running requests. A stop takes less than 5 s, including the time to
-/// close the database.
+/// Default of `server.drain_timeout`. With this default, a stop takes less than 5 s, including the time to close the
+/// database.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Default for Config {
@@ -256,8 +256,8 @@ impl Resolved {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Returns a problem if the list of promoted or of ignored resource attributes has no effect. Prometheus refuses
-    /// such a configuration too.
+    /// Returns a problem if the list of promoted or of ignored resource attributes is set but has no effect, otherwise
+    /// `None`. Prometheus refuses such a configuration too.
     fn contradictory_promotion(&self) -> Option<Problem> {
         let otlp = &self.config.http.otlp;
         let all = otlp.promote_all_resource_attributes;

@@ -145,7 +145,8 @@ fn show(
     Ok(())
 }
 
-/// Keeps a status line on the terminal up to date.
+/// Prints a status line to standard error and updates it until the progress is stopped. Does nothing if standard error
+/// is not a terminal.
 fn report(progress: &Progress) {
     let mut terminal = std::io::stderr();
     if !terminal.is_terminal() {

@@ -30,13 +30,13 @@ pub enum MemorySource {
 }
 
 impl MemoryLimit {
-    /// Returns the limit of this process: the lowest of its control groups (version 2 or 1), or the memory of
-    /// the machine if that is lower.
+    /// Returns the limit of this process: the lowest of its control groups (version 2 or 1), or the memory of the
+    /// machine if that is lower; 4 GiB if neither can be read.
     pub fn of_process() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// Returns the limit, with `root` as the root of the file system.
+    /// Returns the same limit as [`of_process`](Self::of_process), with `root` as the root of the file system.
     fn below(root: &Path) -> Self {
         let machine = machine_bytes(&root.join("proc/meminfo"));
         let group = group_bytes(root).filter(|bytes| machine.is_none_or(|machine| *bytes < machine));

@@ -381,8 +381,8 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
-/// Interrupts waits for archive targets, stops background work, and closes the engine. Runs in a separate thread, so
-/// that a store that hangs cannot block the end of the process.
+/// Interrupts waits for archive targets, stops background work, and closes the engine. The work runs in a separate
+/// thread, so that a store that hangs cannot block the end of the process: after `timeout`, an error is returned.
 fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()

@@ -16,9 +16,9 @@ const SHOWN_MAX: usize = 20;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 First compares lists, logs, journal entries, tables of rows and segments with their checksums; then
-validates every chunk, row, catalog row, schema, delete and request. The folder is locked and not modified,
-so no server may use it. Search indexes are compared with their checksums; a start builds a damaged one
-again from the stored data.
+validates every chunk, row, catalog row, schema, delete and remembered request. The folder is locked
+and not modified, so no server may use it. Search indexes are compared with their checksums; a start
+builds a damaged one again from the stored data.
 
 Journals and logs are copied to the folder for temporary files (TMPDIR); segments are not copied.
 

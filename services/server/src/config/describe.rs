@@ -21,8 +21,8 @@ impl Resolved {
     }
 }
 
-/// Returns an example file: every key commented out at its default, with meaning, unit and environment
-/// variable.
+/// Returns an example file. Each key is commented out at its default, with its meaning, unit, environment variable and
+/// flag.
 pub fn reference() -> String {
     let mut config = Config::default();
     let head = "# Configuration of Tideline: every key, its meaning, its unit and its default.\n\

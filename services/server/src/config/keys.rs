@@ -130,10 +130,11 @@ pub(crate) const KEYS: &[Key] = &[
     }),
     Key::new(
         "memory.max",
-        "Memory for all budgets and requests. The budgets below (heads twice, bodies, pending points,\n\
-         caches) are set aside; requests share the rest. A request that finds no room fails with 503, or\n\
-         with 422 if it is too large even alone. Writes continue. Budgets that are not set are lowered to\n\
-         fit a small value. Not set: 60 % of the memory of the control group or machine.",
+        "Memory for all budgets and requests. The budgets below (heads twice, row buffers three times,\n\
+         pending points, bodies, caches) are set aside; requests share the rest. A request that finds no\n\
+         room fails with 503, or with 422 if it is too large even alone. Writes continue. Budgets that\n\
+         are not set are lowered to fit a small value. Not set: 60 % of the memory of the control group\n\
+         or machine.",
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),

@@ -18,7 +18,7 @@ const MEMORY_PERCENT: u64 = 60;
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
 /// Budgets, each with the denominator of its largest share: a budget that is not set is lowered to this share of
 /// `memory.max`, but not below the minimum of its key. Together with the heads, which take at most 5/12, and the newest
-/// journal entries, the budgets leave at least a sixth to requests.
+/// journal entries, the budgets leave about a sixth (31/192) to requests.
 const SHARES: [(&str, u64); 10] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
@@ -57,7 +57,7 @@ impl MemoryPlan {
         account
     }
 
-    /// Returns the reason if the budgets leave too little for requests.
+    /// Returns the reason if the budgets leave too little for requests, otherwise `None`.
     fn problem(&self) -> Option<String> {
         let set_aside = self.set_aside_bytes();
         if set_aside.saturating_add(REQUESTS_BYTES_MIN) <= self.max_bytes {

@@ -17,7 +17,6 @@ pub(crate) struct Progress {
     pub(crate) simulated: AtomicU64,
     /// True once the fleet has caught up with the present.
     pub(crate) has_caught_up: AtomicBool,
-    /// Number of failed writes.
     failures: AtomicU64,
     last_failure: Mutex<String>,
     is_stopped: Mutex<bool>,
@@ -62,7 +61,6 @@ impl Progress {
         self.measured.load(Ordering::Relaxed) > 0 && self.has_caught_up.load(Ordering::Relaxed)
     }
 
-    /// Returns a status line.
     pub(crate) fn status(&self) -> String {
         let failures = match self.failures.load(Ordering::Relaxed) {
             0 => String::new(),

@@ -1,5 +1,5 @@
 //! Tests of `tideline archive`: the check of a target, the verification of an archive without its server, and the
-//! detection of damage.
+//! detection of damage. Also covers the status, restores, attaching and unused objects.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Tests of searches and queries from the command line, and of the choice of the server that a command uses.
+//! Tests of searches, queries and the forms of times on the command line, and of the choice of the server that a
+//! command uses.
 //!
 //! They use a real server for results and a fake server to inspect requests.
 

@@ -1,4 +1,4 @@
-//! Tests of `tideline config` and `--version`.
+//! Tests of `tideline config` and `--version`, and of the refusal to start on a public address without a token.
 
 use std::fs;
 

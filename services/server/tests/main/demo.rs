@@ -1,4 +1,4 @@
-//! Tests of `tideline demo`: the printed commands work.
+//! Tests of `tideline demo`: the printed commands work, and a second start continues with the data of the first.
 
 use std::path::Path;
 use std::process::Command;

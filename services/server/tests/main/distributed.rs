@@ -50,7 +50,7 @@ impl Nodes {
         nodes
     }
 
-    /// Starts a server in a new folder and returns the previous server, which keeps running.
+    /// Starts a server in a new folder and returns the previous server, if there is one, which keeps running.
     fn replace_node(&mut self) -> Option<Server> {
         self.folder = tempfile::tempdir().expect("a temporary folder");
         self.config.data_dir = self.folder.path().join("node");

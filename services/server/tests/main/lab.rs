@@ -117,7 +117,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns the value of a header. Names are compared without regard to case.
+    /// Returns the value of a header; `None` if it is missing. Names are compared without regard to case.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut found = lines

@@ -1,4 +1,5 @@
-//! Tests of tables, jobs, deletes and exports from the command line; completions and manual pages.
+//! Tests of tables, jobs, deletes, exports, watches, `top` and `ready` from the command line; completions and manual
+//! pages.
 //!
 //! They check output texts, exit statuses and that exported points can be written again.
 

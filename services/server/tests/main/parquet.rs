@@ -1,5 +1,6 @@
 //! Tests of `tideline write` with Parquet: columns become timestamps, tags and fields, and the type of a column
-//! determines the value type of its field. Batches are bounded, and runs can be resumed.
+//! determines the value type of its field. Batches are bounded, runs can be resumed, and histograms are skipped. The
+//! last test covers the output formats that endings of files select.
 
 use std::fs::File;
 use std::path::Path;

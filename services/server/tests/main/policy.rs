@@ -1,4 +1,4 @@
-//! Tests of policies that hide points.
+//! Tests of policies that hide points: the command shows the effect and requires a confirmation.
 
 use tideline_model::{Clock, SystemClock};
 

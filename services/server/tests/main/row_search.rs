@@ -1,5 +1,5 @@
-//! Tests of `tideline rows search` and `tideline rows search-index`: formats, order, pages, highlights, waits of writes
-//! and searches, completions.
+//! Tests of `tideline rows search` and `tideline rows search-index`: formats, order, pages, highlights, groups with
+//! metrics, waits of writes and searches, completions.
 
 use std::collections::BTreeSet;
 

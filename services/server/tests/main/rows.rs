@@ -1,5 +1,5 @@
-//! Tests of `tideline rows` and of wide tables in `tideline tables create`: reads and writes of rows, exports and
-//! imports in each format, rejects, interrupted exports and imports.
+//! Tests of `tideline rows` and of wide tables in `tideline tables create`: reads and writes of rows, secondary
+//! indexes, parts, changes of keys, exports and imports in each format, rejects, interrupted exports and imports.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 //! Tests of `tideline serve`: the server serves requests, stops cleanly, and recovers acknowledged data after a
-//! restart.
+//! restart. Also covers a folder or an address that is already in use, and a second signal.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

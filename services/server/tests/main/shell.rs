@@ -1,4 +1,5 @@
-//! Tests that shells can parse their completions, and that every command has a manual page.
+//! Tests that shells can parse their completions, that bash completes names from the server, and that every command has
+//! a manual page.
 //!
 //! Shells that are not installed are skipped.
 

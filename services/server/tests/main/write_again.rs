@@ -1,4 +1,5 @@
-//! Tests of retries and resumed runs of `tideline write`: parts of a batch, grown files, later runs.
+//! Tests of retries and resumed runs of `tideline write`: parts of a batch, grown files, later runs, a server that
+//! stops responding.
 //!
 //! A fake server returns chosen responses, and the tests compare the bodies and keys of the requests.
 
@@ -134,7 +135,7 @@ fn a_server_that_falls_silent_ends_a_command() {
     let (done, until) = mpsc::channel::<()>();
     let silent = std::thread::spawn(move || {
         let mut held = Vec::new();
-        // The first connection never reads, the second one starts a response and stops.
+        // On the first connection the server never reads. On the second it starts a response and stops.
         let mut answers = [false, true].into_iter();
         while let (Some(answers), Ok((mut stream, _))) = (answers.next(), listener.accept()) {
             if answers {
