@@ -1,7 +1,7 @@
 //! HTTP client of a running server. All requests of the command line are sent through this client.
 //!
-//! Requests and responses are plain JSON. The client passes unknown members through and leaves their validation
-//! to the server, so that it works with servers of other versions.
+//! Most bodies are JSON; forms, points, rows and values of rows have other formats. The client passes unknown JSON
+//! members through and leaves their validation to the server, so that it works with servers of other versions.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size, in bytes, of a response that is read as a whole. Responses limited by [`REFUSAL_BYTES_MAX`] and
-/// successful responses to `post_within` have other limits.
+/// Maximum size, in bytes, of a response that is read as a whole. Exceptions are the responses limited by
+/// [`REFUSAL_BYTES_MAX`], and successful responses to `post_within`.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
-/// Maximum size, in bytes, of any response to `fetch` and `write`, and of an error response to `post_within`, `page`
-/// and `stream`.
+/// Maximum size, in bytes, of any response to `fetch` and `write`, and of an error response to `post_within`,
+/// `get_value`, `page`, `stream` and `stream_typed`.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// Client of one server, with the table that table commands apply to. Clones share the connections.
@@ -40,7 +40,7 @@ pub(crate) struct RowPage {
     pub(crate) bytes: Vec<u8>,
     /// Number of rows, from the header `Tideline-Returned`; 0 without it.
     pub(crate) rows: u64,
-    /// Token of the next page, from the header `Tideline-Next`.
+    /// Token of the next page, from the header `Tideline-Next`; `None` without it.
     pub(crate) next: Option<String>,
 }
 

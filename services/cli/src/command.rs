@@ -35,7 +35,8 @@ use crate::write::{self, WriteArguments};
 #[derive(Debug)]
 pub struct ClientCommand(Box<Command>);
 
-// Not a doc comment, because a doc comment would become the description of the binary.
+// All client commands. This is not a doc comment, because clap would use a doc comment as the description of the
+// binary.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write files, folders or standard input to a running server.

@@ -18,7 +18,7 @@ pub fn is_json_requested() -> bool {
 /// 0 otherwise.
 pub fn not_understood(error: &clap::Error, in_json: bool) -> ExitCode {
     if !error.use_stderr() {
-        // A failing standard output is ignored, because the error could not be shown either.
+        // A failure to print the help or the version is ignored.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

@@ -1,9 +1,9 @@
 //! Server selection and authentication of a command.
 //!
-//! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and port 8490 of
-//! this machine. The token is only read from a file and never printed. The file of `TIDELINE_TOKEN_FILE` takes
-//! precedence and is used for any server; the profile's token file is used only for the profile's server. The
-//! file of trusted authorities follows the same rules, but `--ca` takes precedence.
+//! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and port 8490 of this
+//! machine. The token is only read from a file and never printed. The file of `TIDELINE_TOKEN_FILE` takes precedence
+//! and is used for any server; the profile's token file is used only for the profile's server. The file of trusted
+//! authorities is the first of `--ca`, `TIDELINE_CA_FILE` and the file of the profile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,8 @@ impl TableArguments {
         self.client_of(1)
     }
 
-    /// Creates the client, which keeps up to `connections` idle connections for reuse.
+    /// Creates the client of the selected server and table. The client keeps up to `connections` idle connections for
+    /// reuse.
     pub(crate) fn client_of(&self, connections: usize) -> Result<Client> {
         self.server.connect(self.table.as_deref(), connections)
     }
@@ -101,7 +102,8 @@ impl ConnectionArguments {
         self.connect(None, 1)
     }
 
-    /// Creates the client of the selected server and a named table, with `connections` parallel connections.
+    /// Creates the client of the selected server and a named table. The client keeps up to `connections` idle
+    /// connections for reuse.
     pub(crate) fn client_of_table(&self, table: &str, connections: usize) -> Result<Client> {
         self.connect(Some(table), connections)
     }
@@ -201,7 +203,8 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profiles. Returns no profiles if the file does not exist or has no path.
+/// Reads the profiles. Returns no profiles if the file does not exist or has no path; fails if it cannot be read or is
+/// invalid.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());
@@ -255,7 +258,8 @@ fn read_token(path: &Path) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Validates a server URL and removes trailing slashes.
+/// Removes trailing slashes from a server URL. Fails with a usage error if it is invalid or contains a user or
+/// password.
 fn checked(server: &str) -> Result<String> {
     if server.contains('@') {
         // The URL is not printed, because it may contain a password.

@@ -83,7 +83,6 @@ pub(crate) struct RemoveArguments {
     selected: Selected,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &AttributesCommand) -> Result<()> {
     match command {
         AttributesCommand::Show(arguments) => show(arguments),
@@ -138,7 +137,8 @@ fn show(arguments: &ShowArguments) -> Result<()> {
     output::print(&grid.render())
 }
 
-/// Changes attributes of the selected timelines and waits for the end of the change.
+/// Changes attributes of the selected timelines and waits for the end of the change. Fails if no timelines are
+/// selected, or if the server refused some of them.
 fn change(connection: &TableArguments, selected: &Selected, mut body: Value) -> Result<()> {
     body["timelines"] = match (selected.timelines.tree()?, &selected.ids[..]) {
         (Some(tree), _) => json!({"where": tree}),

@@ -118,7 +118,7 @@ struct Written {
     left_out: u64,
 }
 
-/// Exports the points. Fails at the end if a value could not be written in the format.
+/// Exports the points. Fails at the end if a value was omitted, or if a Parquet file contains native histograms.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let format = match (arguments.format, &arguments.out) {
         (Some(format), _) => format,
@@ -151,8 +151,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     report(arguments, format, &written)
 }
 
-/// Streams a single response to the output. For Parquet, first counts the native histograms: the file contains them as
-/// text, which `write` skips, so they are reported as omitted.
+/// Streams a single response to the output. For Parquet, first counts the native histograms, and fails at the end if
+/// there are any: the file contains them as text, which `write` skips.
 fn in_one(
     client: &Client,
     query: Map<String, serde_json::Value>,
@@ -206,7 +206,7 @@ fn histograms(client: &Client, query: &Map<String, serde_json::Value>, wanted: &
     Ok(cells.filter_map(serde_json::Value::as_u64).sum())
 }
 
-/// Exports all pages.
+/// Exports all pages. A page that is too large is requested again with fewer points.
 fn pages(
     client: &Client,
     mut query: Map<String, serde_json::Value>,

@@ -91,7 +91,6 @@ fn kinds(is_accepted: impl Fn(JobKind) -> bool) -> PossibleValuesParser {
     PossibleValuesParser::new(kinds.map(JobKind::name))
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(command: &JobsCommand) -> Result<()> {
     match command {
         JobsCommand::List(arguments) => list(arguments),

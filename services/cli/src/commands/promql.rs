@@ -14,8 +14,8 @@ use crate::client::TableArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Number of steps into which a range is divided if `--step` is not given. The step is rounded down to whole seconds,
-/// so the actual number may be higher.
+/// Number of steps into which a range is divided if `--step` is not given. The step is rounded down to whole seconds
+/// and is at least 1 s, so the actual number of steps may differ.
 const STEPS: i64 = 240;
 
 /// Arguments of `promql`.
@@ -135,7 +135,8 @@ fn series(data: &Value) -> Value {
     result.as_array().into_iter().flatten().map(one).collect()
 }
 
-/// Converts a sample (seconds, value as text) to a row.
+/// Converts a sample to a row. The time, in seconds, becomes RFC 3339. The value, a text, becomes a number if it is
+/// one; a histogram becomes its JSON text.
 fn point(point: &Value) -> Value {
     let millis = (point[0].as_f64().unwrap_or_default() * 1_000.0).round() as i64;
     let time = Timestamp::from_nanos_clamped(millis.saturating_mul(1_000_000)).to_rfc3339();

@@ -36,7 +36,6 @@ pub(crate) struct CancelArguments {
     connection: ConnectionArguments,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &QueriesCommand) -> Result<()> {
     match command {
         QueriesCommand::List(arguments) => list(arguments),

@@ -139,7 +139,8 @@ pub(crate) fn read(client: &Client, path: &str, query: &str) -> Result<Value> {
         .map_err(|error| client.strange(&error.to_string()))
 }
 
-/// Streams a result to a file or to standard output.
+/// Streams a result to a file or to standard output. Fails with a usage error if a binary result would be written to a
+/// terminal.
 pub(crate) fn stream(
     client: &Client,
     path: &str,

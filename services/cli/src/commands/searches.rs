@@ -73,7 +73,6 @@ pub(crate) struct RunArguments {
     limit: u64,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &SearchesCommand) -> Result<()> {
     match command {
         SearchesCommand::List(arguments) => list(arguments),
@@ -128,7 +127,7 @@ fn save(arguments: &SaveArguments) -> Result<()> {
 
 fn find_saved(arguments: &RunArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    // An unknown name is refused by the server; the error has the path of the member.
+    // The server refuses an unknown name, so the name is not checked here.
     let search = json!({"where": {"saved": arguments.name}, "limit": arguments.limit});
     let text = client.post(&client.of_table("/timelines/search"), &search)?;
     if arguments.connection.server.json {

@@ -1,4 +1,5 @@
-//! Arguments and helpers that several commands share: time range, query body, confirmation, output file.
+//! Arguments and helpers that several commands share: time range, query body, confirmation, number of rows, and the
+//! format and the file of an output.
 //!
 //! Times are validated here, so that a time in the wrong unit is refused before a request is sent.
 
@@ -66,7 +67,7 @@ pub(crate) fn query(timelines: &WhereArguments, fields: &[String]) -> Result<Map
     Ok(query)
 }
 
-/// Reads a JSON body from a file, or from standard input for `-`.
+/// Reads a JSON body from a file, or from standard input for `-`. Fails with a usage error if it is not valid JSON.
 pub(crate) fn body(path: &Path) -> Result<String> {
     let text = if path == Path::new("-") {
         let mut text = String::new();

@@ -45,8 +45,8 @@ pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Re
     output::print(&with_server(arguments.shell, &String::from_utf8_lossy(&script)))
 }
 
-/// Extends a script of bash, zsh or fish so that it first offers names from the server: tables, measurements,
-/// tags with their values, fields, saved searches. Other scripts are returned unchanged.
+/// Extends a script of bash, zsh or fish so that it first offers names from the server: tables, measurements, tags with
+/// their values, fields, saved searches, and indexes of wide tables. Other scripts are returned unchanged.
 fn with_server(shell: Shell, script: &str) -> String {
     const ZSH_BEGIN: &str = "_tideline() {\n";
     match shell {

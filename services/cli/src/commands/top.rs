@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
 
-/// Maximum number of routes shown, those with the most requests first.
+/// Maximum number of routes shown. The routes with the most requests per second come first.
 const ROUTES_MAX: usize = 8;
 
 /// Arguments of `top`.

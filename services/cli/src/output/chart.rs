@@ -111,7 +111,7 @@ impl Axes {
         })
     }
 
-    /// Returns the extent of each column.
+    /// Returns the extent of each column; `None` for a column without finite points.
     fn columns_of(&self, line: &Line) -> Vec<Option<Extent>> {
         let span = i128::from(self.last) - i128::from(self.first);
         let mut columns: Vec<Option<Extent>> = vec![None; self.columns];

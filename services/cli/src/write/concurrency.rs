@@ -30,7 +30,7 @@ struct State {
     allowed: f64,
     in_flight: usize,
     not_before: Option<Instant>,
-    /// Time at which the limit was last halved.
+    /// Time at which the limit was last halved; `None` if it never was.
     slowed: Option<Instant>,
     failure: Option<CliError>,
     has_failed: bool,
@@ -143,7 +143,7 @@ impl ConcurrencyLimit {
         Arc::clone(&self.stopped)
     }
 
-    /// Takes the failure of the run; `None` if the run has not failed.
+    /// Takes the failure of the run; `None` if the run has not failed, or if the failure was taken before.
     pub(super) fn failure(&self) -> Option<CliError> {
         self.lock().failure.take()
     }

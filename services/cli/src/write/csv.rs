@@ -129,7 +129,7 @@ impl CsvArguments {
         self.columns.is_empty()
     }
 
-    /// Returns the unit of integer times if `--time-format` is a unit.
+    /// Returns the unit of integer times if `--time-format` is a unit, otherwise `None`.
     pub(super) fn precision(&self) -> Option<&'static str> {
         let units = ["s", "ms", "us", "ns"].into_iter();
         units
@@ -137,7 +137,7 @@ impl CsvArguments {
             .find(|unit| self.time_format.as_deref() == Some(unit))
     }
 
-    /// Returns the measurement of all rows if it is not in a column.
+    /// Returns the measurement of all rows; `None` if it is in a column.
     pub(super) fn measurement(&self) -> Option<&str> {
         self.measurement.as_deref()
     }
@@ -217,7 +217,8 @@ impl CsvArguments {
         })
     }
 
-    /// Returns the tags that all rows of a file share.
+    /// Returns the tags that all rows of a file share. Fails with a usage error if a tag is given twice, or has the
+    /// name of a tag column.
     fn shared_tags(&self, roles: &[Role], path: &str) -> Result<Vec<(String, String)>> {
         let said = self.tags.iter().filter_map(|tag| tags::constant(tag));
         let mut shared: Vec<(String, String)> = said
@@ -242,7 +243,8 @@ impl CsvArguments {
         }
     }
 
-    /// Returns the role of each column.
+    /// Returns the role of each column. Fails with a usage error if an option names a column that does not exist or
+    /// that has a role already, or if there is no measurement.
     pub(super) fn roles(&self, names: &[String]) -> Result<Vec<Role>> {
         let column = |name: &str| {
             names.iter().position(|other| other == name).ok_or_else(|| {
@@ -300,7 +302,8 @@ impl CsvArguments {
 }
 
 impl CsvPlan {
-    /// Returns the unit of integer times if it was determined from their magnitude or `--precision`.
+    /// Returns the unit of integer times if it was determined from their magnitude or `--precision`; `None` if
+    /// `--time-format` is given.
     pub(super) const fn unit(&self) -> Option<&'static str> {
         match self.times {
             TimeForm::Common(unit) => Some(unit),

@@ -70,7 +70,8 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Lends a buffer for the next batch. Reused memory causes no page faults and needs no zeroing.
+    /// Lends a buffer for the next batch, unless one is already lent or `spare` returns `None`. Reused memory causes no
+    /// page faults and needs no zeroing.
     pub(super) fn lend(&mut self, spare: impl FnOnce() -> Option<Vec<u8>>) {
         if self.spare.is_none() {
             self.spare = spare();
@@ -90,7 +91,7 @@ impl<R: Read> Cutter<R> {
         self.cut(bytes_max, self.limits.rows)
     }
 
-    /// Returns the next record alone.
+    /// Returns the next record alone; `None` at the end of the stream.
     pub(super) fn record(&mut self) -> io::Result<Option<RecordBlock>> {
         self.cut(0, 1)
     }

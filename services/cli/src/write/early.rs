@@ -41,7 +41,7 @@ pub(super) fn is_near_1970(time: i64, unit: &str) -> bool {
         || (nanos == 1 && MICROS.contains(&size))
 }
 
-/// Returns the time of a record if it is an integer.
+/// Returns the time of a record if it is an integer, otherwise `None`. Always `None` for CSV.
 fn time_of(record: &[u8], framing: Framing) -> Option<i64> {
     #[derive(Deserialize)]
     struct Record {

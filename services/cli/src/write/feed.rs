@@ -35,7 +35,7 @@ pub(super) struct Batch {
     pub(super) framing: Framing,
     /// Unit of integer times.
     pub(super) precision: &'static str,
-    /// Conversion plan for rows of CSV.
+    /// Conversion plan for rows of CSV; `None` for other formats.
     pub(super) csv: Option<Arc<CsvPlan>>,
     pub(super) block: RecordBlock,
     /// Hash of the bytes, if the run has a resume file: a later run detects changes by this hash.
@@ -305,7 +305,7 @@ impl Records {
         }
     }
 
-    /// Returns the next record alone.
+    /// Returns the next record alone. At the end, returns `None` for text and an empty block for Parquet.
     fn record(&mut self) -> std::io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.record(),
@@ -362,8 +362,8 @@ impl Source {
         }
     }
 
-    /// Returns the whole record if an earlier run sent only its beginning, `block`, because the file ended
-    /// there.
+    /// Returns the whole record if an earlier run sent only its beginning, `block`, because the file ended there;
+    /// otherwise `None`.
     fn grown(&mut self, block: RecordBlock, progress: &Progress) -> std::io::Result<Option<RecordBlock>> {
         if self.framing.end(&block.bytes, 0).is_some() {
             return Ok(None);

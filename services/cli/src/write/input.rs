@@ -157,8 +157,8 @@ impl Read for Counted {
     }
 }
 
-/// Finds all inputs of the paths. Fails with a usage error if a folder contains no input, a format is unknown,
-/// or an option does not apply.
+/// Finds all inputs of the paths. Fails with a usage error if a folder contains no input, a format is unknown, standard
+/// input is a terminal or shall be read as Parquet, or an option does not apply.
 pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {

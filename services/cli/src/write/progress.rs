@@ -123,7 +123,6 @@ impl Progress {
             .push(note);
     }
 
-    /// Returns all notes.
     pub(super) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -140,7 +139,6 @@ impl Progress {
             .push(warning);
     }
 
-    /// Returns all warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings
             .lock()
@@ -180,7 +178,6 @@ impl Progress {
         self.rejected.fetch_add(rejected, Ordering::Relaxed);
     }
 
-    /// Counts a retry.
     pub(super) fn retried(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }

@@ -34,8 +34,8 @@ fn after(found: Option<usize>, at: usize) -> Option<usize> {
     found.map(|found| at + found + 1)
 }
 
-/// Returns the end of a point in line protocol. Only field values can be quoted: fields begin at the first
-/// space without a preceding backslash, and a quoted value directly follows an equals sign.
+/// Returns the end of a point in line protocol; `None` if the point is incomplete. Only field values can be quoted:
+/// fields begin at the first space without a preceding backslash, and a quoted value directly follows an equals sign.
 fn end_of_point(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     while matches!(bytes.get(at), Some(b' ' | b'\t')) {
@@ -78,8 +78,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Returns the end of a CSV row. A cell is quoted if its first byte is a quote; two quotes inside the cell
-/// encode one.
+/// Returns the end of a CSV row; `None` if the row is incomplete. A cell is quoted if its first byte is a quote; two
+/// quotes inside the cell encode one.
 fn end_of_row(bytes: &[u8], start: usize, delimiter: u8) -> Option<usize> {
     let mut at = start;
     loop {

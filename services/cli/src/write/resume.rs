@@ -192,7 +192,8 @@ impl ResumeLog {
     }
 }
 
-/// Reads the file. Returns `None` if its first line is missing or incomplete.
+/// Reads the file. Returns `None` if its first line is missing or incomplete. Fails with a usage error if it is not a
+/// resume file, or belongs to a run with another version, server, table or reading options.
 fn read(
     path: &Path,
     mut lines: impl BufRead,

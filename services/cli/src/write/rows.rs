@@ -41,8 +41,8 @@ Examples:
 
 Columns of a file belong to the key columns and columns of the same name, or as --map states. If a key
 occurs twice in the files, either row may be stored; --parallel 1 keeps the order of files and records.
-Batches are sent in random order within a window, so that a sorted file does not load one place of the
-table. A run with the same --resume file continues where the last one ended; with the same files and
+Batches are sent in random order within a window, so that a sorted file does not load one key range of
+the table. A run with the same --resume file continues where the last one ended; with the same files and
 options nothing is written twice.
 
 Exit status: 0 all written, 1 something was rejected or not sent, 2 invalid usage.";
@@ -183,7 +183,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<()> {
     }
 }
 
-/// Parses the options `--map`.
+/// Parses the options `--map`. Fails with a usage error if one is invalid or given twice.
 fn mapping(options: &[String]) -> Result<Map<String, Value>> {
     let mut map = Map::new();
     for option in options {

@@ -23,8 +23,8 @@ use super::resume::ResumeLog;
 use crate::client::{BufferedResponse, Client};
 use crate::error::{CliError, Result};
 
-/// Wait before the lines that exceeded the table's limit of new timelines per minute are sent again. Used if the server
-/// requests no time.
+/// Wait before lines that were rejected temporarily are sent again, such as those over the table's limit of new
+/// timelines per minute. Used if the server requests no time.
 const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 
 /// State shared by all connections.
@@ -126,7 +126,7 @@ impl Sender<'_> {
                         if !report.names_rejects() {
                             return Err(refusal);
                         }
-                        // Lines that still exceed the limit of new timelines now count as rejected.
+                        // Lines that are still rejected temporarily now count as rejected.
                         outcome.add(&body, report, is_last);
                         return Ok(Some(outcome));
                     }

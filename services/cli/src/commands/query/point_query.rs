@@ -216,7 +216,8 @@ impl PointQueryArguments {
         Ok(aggregate)
     }
 
-    /// Returns the function, and the field if given, by which series are ranked.
+    /// Returns the function, and the field if given, by which series are ranked: those of `--by`, otherwise the first
+    /// function of `--fn`. Fails without both.
     fn ranked_by(&self) -> Result<Map<String, Value>> {
         let by = self.by.as_ref().or_else(|| self.functions.first());
         let by = by.ok_or_else(|| CliError::usage("missing ranking: use --by, such as --by 'max(usage)'"))?;
@@ -254,7 +255,7 @@ fn fill(text: &str) -> Value {
     }
 }
 
-/// Converts `NAME=EXPRESSION` arguments to the API.
+/// Converts `NAME=EXPRESSION` arguments to the API. Fails with a usage error if an argument does not have this form.
 fn computations(texts: &[String]) -> Result<Value> {
     let computation = |text: &String| match text.split_once('=') {
         Some((name, expression)) if !name.trim().is_empty() => {

@@ -17,7 +17,7 @@ pub(in crate::write) struct ColumnScan {
     times: TimeNumbers,
     /// Number of parsed times that are not numbers.
     dates: u64,
-    /// First time that cannot be parsed.
+    /// First time that cannot be parsed; `None` if all can.
     no_time: Option<Cell>,
 }
 
@@ -38,7 +38,7 @@ struct ColumnCounts {
     negative: u64,
     floats: u64,
     texts: u64,
-    /// First cell that is not a number.
+    /// First cell that is not a number; `None` if all cells are numbers.
     no_number: Option<Cell>,
 }
 

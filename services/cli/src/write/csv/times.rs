@@ -95,7 +95,8 @@ fn fraction(cell: &str, (whole, digits): (i64, &str), unit: &str) -> Result<Stri
     }
 }
 
-/// Parses a common form: RFC 3339, a date, or a date with a time.
+/// Parses a common form: RFC 3339, a date, or a date with a time. On error, returns a message that proposes
+/// `--time-format`.
 fn common(cell: &str) -> Result<String, String> {
     let mut text = cell.replacen('/', "-", 2);
     if !year_is_first(&text) {

@@ -48,7 +48,7 @@ pub(super) fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<V
     })
 }
 
-/// Splits `COLUMN[:TYPE]`.
+/// Splits `COLUMN[:TYPE]`. Fails with a usage error if the type is unknown.
 pub(super) fn split_field(field: &str) -> Result<(&str, Kind)> {
     let Some((name, kind)) = field.rsplit_once(':') else {
         return Ok((field, Kind::Auto));

@@ -2,7 +2,7 @@
 //!
 //! Requests that the server may accept later are repeated under the same idempotency key. Waits are random, between
 //! zero and a limit that doubles with each retry, so that several clients do not retry at the same time. The time in
-//! `Retry-After` is added to the random wait.
+//! `Retry-After` is added to the random wait; the sum is limited to 30 s (`concurrency`).
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,7 +118,8 @@ impl RowSender<'_> {
         }
     }
 
-    /// Returns the outcome of a response; `None` if the request is to be repeated.
+    /// Returns the outcome of a response; `None` if the request is to be repeated. Fails if the server refused the
+    /// request or stopped the import for good.
     fn read(&self, response: &BufferedResponse) -> Result<Option<Report>> {
         if response.status != 200 {
             let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
@@ -159,7 +160,8 @@ impl RowSender<'_> {
         }))
     }
 
-    /// Records rejects, then the acknowledgement. A crash in between sends the batch again, but loses nothing.
+    /// Records rejects, then the acknowledgement. After a crash in between, the next run sends the batch again; nothing
+    /// is lost.
     fn record(&self, batch: &RowBatch, report: &Report) -> Result<()> {
         let bytes = &batch.block.bytes;
         let starts = match batch.framing {
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn clients_that_are_refused_together_do_not_return_together() {
-        /// Number of clients, requests that a server accepts per step, and length of a step in milliseconds.
+        // Number of clients, number of requests that the server accepts per step, and length of a step in milliseconds.
         const CLIENTS: usize = 1_000;
         const ACCEPTED: usize = 20;
         const STEP_MS: u128 = 50;

@@ -60,7 +60,7 @@ struct Columnar {
 }
 
 impl Source {
-    /// Opens a file.
+    /// Opens a file. Fails with a usage error if its format is unknown.
     pub(super) fn open(path: &Path, format: Option<RowFormat>, limits: BatchLimits) -> Result<Self> {
         let failed = |error| CliError::file(path, error);
         let format = format.or_else(|| format_of(path)).ok_or_else(|| {
@@ -285,7 +285,7 @@ fn text_of(path: &Path) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Returns the format of a file's ending.
+/// Returns the format of a file's ending; `None` for an unknown ending.
 fn format_of(path: &Path) -> Option<RowFormat> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let text = name
