@@ -12,6 +12,7 @@ use crate::job::JobView;
 use crate::policy::ArchivePolicy;
 use crate::preview::Amount;
 use crate::time::DurationText;
+use crate::wide::PartsArchive;
 
 /// Request to restore archived points, either to the cold tier for a limited time or as a copy in another table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -50,12 +51,14 @@ pub struct RestoredArchive {
 
 /// State of all archives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"targets": [], "tables": [], "request_id": "01jd3k5w8v-000002a1"}))]
+#[schema(example = json!({"targets": [], "tables": [], "wide_tables": [], "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct ArchiveOverview {
-    /// Targets named by the configuration, by policies or by archived points.
+    /// Targets named by the configuration, by settings of tables, or by archived points or rows.
     pub targets: Vec<ArchiveTarget>,
-    /// Tables with an archive policy or with archived points.
+    /// Tables of the model series with an archive policy or with archived points.
     pub tables: Vec<TableArchive>,
+    /// Tables of the model wide whose parts move into an archive, or are in one.
+    pub wide_tables: Vec<WideTableArchive>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -144,6 +147,67 @@ pub struct TableArchive {
     /// Reason why the archive makes no progress: three moves in a row have failed, or due points have waited for two
     /// days without a successful move. `null` otherwise. `/ready` reports it too.
     pub stalled: Option<String>,
+}
+
+/// Archive of one wide table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "table": "readings", "archive": {"target": "default", "after": "90d"},
+    "parts": 12, "rows": 9_000_000, "files": 14, "file_bytes": 104_857_600,
+    "targets": [{"name": "default", "parts": 12, "rows": 9_000_000, "files": 14, "file_bytes": 104_857_600}],
+    "oldest": "2025-08-01T00:00:00Z", "newest": "2026-08-01T00:00:00Z", "waiting": 1,
+    "waiting_since": "2026-11-29T00:00:00Z", "behind": "2h", "failures": 0, "tried_again": null, "last_job": null,
+    "stalled": null
+}))]
+pub struct WideTableArchive {
+    /// Name of the table.
+    pub table: String,
+    /// Archive in the settings of the table; `null` if no further parts are archived.
+    pub archive: Option<PartsArchive>,
+    /// Number of parts in the archive.
+    pub parts: u64,
+    /// Number of rows in these parts.
+    pub rows: u64,
+    /// Number of files of these parts, without descriptions.
+    pub files: u64,
+    /// Bytes of these files.
+    pub file_bytes: u64,
+    /// The same per target, sorted by name.
+    pub targets: Vec<PartsAtTarget>,
+    /// Start of the oldest part in the archive, RFC 3339; `null` without parts.
+    pub oldest: Option<String>,
+    /// End of the newest part in the archive, RFC 3339; `null` without parts.
+    pub newest: Option<String>,
+    /// Number of parts that are old enough for the archive and not archived yet.
+    pub waiting: u64,
+    /// Time when the first of them became old enough, RFC 3339; `null` = no part waits.
+    pub waiting_since: Option<String>,
+    /// Time for which the oldest waiting part has been old enough; `0s` = no part waits.
+    pub behind: DurationText,
+    /// Number of consecutive failed moves into files. The rows stay in their tier until a move succeeds.
+    pub failures: u32,
+    /// Time of the next attempt while moves fail, RFC 3339; `null` otherwise.
+    pub tried_again: Option<String>,
+    /// Last job of kind `archive` that has ended, whatever its outcome.
+    pub last_job: Option<JobView>,
+    /// Reason why the archive makes no progress: three moves in a row have failed, or due parts have waited for two
+    /// days without a successful move. `null` otherwise. `/ready` reports it too.
+    pub stalled: Option<String>,
+}
+
+/// Archived parts of a wide table at one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartsAtTarget {
+    /// Name or address of the target.
+    pub name: String,
+    /// Number of parts.
+    pub parts: u64,
+    /// Number of rows in these parts.
+    pub rows: u64,
+    /// Number of files of these parts, without descriptions.
+    pub files: u64,
+    /// Bytes of these files.
+    pub file_bytes: u64,
 }
 
 /// Search for unused objects at a target.

@@ -11,7 +11,7 @@ use crate::time::DurationText;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "2026-11", "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "tier": "hot",
-    "writable": true, "held_until": null, "visible": true
+    "writable": true, "held_until": null, "visible": true, "rows": null, "bytes": null
 }))]
 pub struct PartView {
     /// Name: the day, the ISO week or the month.
@@ -28,6 +28,10 @@ pub struct PartView {
     pub held_until: Option<String>,
     /// False if the part is older than parts are kept: its rows are hidden, and it is dropped later.
     pub visible: bool,
+    /// Number of rows in the files of a part in the archive; `null` for other parts.
+    pub rows: Option<u64>,
+    /// Size of the files of a part in the archive, in bytes; `null` for other parts.
+    pub bytes: Option<u64>,
 }
 
 /// Parts of a table.

@@ -103,6 +103,7 @@ pub mod partitions;
 pub mod parts;
 pub mod points;
 pub mod resolve;
+pub mod row_archives;
 pub mod row_load;
 pub mod row_search;
 pub mod row_surveys;

@@ -4,13 +4,13 @@
 //! A drop changes one number in the settings of the table. The rows of earlier parts are invisible at once, and their
 //! bytes are freed soon after, without reading the rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use tideline_key_codec::layout::Ranges;
 use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp};
 use tideline_wide_table::{
-    MoveEnd, MoveProgress, PartInTier, PartNumbers, PartToArchive, StoredPart, WideError,
+    ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartNumbers, PartToArchive, StoredPart, WideError,
 };
 
 use crate::engine::Engine;
@@ -36,10 +36,12 @@ pub struct TablePart {
     pub tier: Option<Tier>,
     /// Time until which a restored part is not archived again; `None` for other parts.
     pub held_until: Option<Timestamp>,
+    /// Files of a part in the archive; `None` for other parts.
+    pub archived: Option<ArchivedPart>,
 }
 
 impl TablePart {
-    fn new(every: PartPeriod, part: &StoredPart) -> Self {
+    fn new(every: PartPeriod, part: &StoredPart, archived: Option<ArchivedPart>) -> Self {
         let StoredPart { number, .. } = *part;
         Self {
             name: every.part_name(number),
@@ -49,6 +51,7 @@ impl TablePart {
             is_writable: part.is_writable,
             tier: part.tier,
             held_until: part.held_until.map(Timestamp::from_nanos_clamped),
+            archived,
         }
     }
 }
@@ -81,8 +84,16 @@ impl Engine {
         let Some(PartsSpec { every, .. }) = table.settings().parts else {
             return Ok(Vec::new());
         };
-        let stored = self.rows.parts(table.table().points().id())?.into_iter();
-        let parts = stored.map(|part| TablePart::new(every, &part));
+        let id = table.table().points().id();
+        // A part whose list of files is damaged can still be dropped.
+        let archived = self.rows.archived_parts(id).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the sizes of archived parts are not known");
+            Vec::new()
+        });
+        let archived = archived.into_iter().map(|part| (part.number, part));
+        let mut archived: BTreeMap<i32, ArchivedPart> = archived.collect();
+        let stored = self.rows.parts(id)?.into_iter();
+        let parts = stored.map(|part| TablePart::new(every, &part, archived.remove(&part.number)));
         Ok(parts.collect())
     }
 

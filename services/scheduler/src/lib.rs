@@ -22,6 +22,7 @@
 //! | `runner` | the thread that runs jobs |
 //! | [`run`] | [`Run`]: handle through which the work of a running job reports cost and progress |
 //! | [`policy`] | checks of a table's policy |
+//! | [`archive_moves`] | delays and failures of moves into archives |
 //! | [`requested`] | jobs that a request starts and performs itself |
 //! | `unplanned` | history entries of unplanned work, such as seals by size and age |
 //! | `lookup` | look-up of jobs |
@@ -31,6 +32,7 @@
 //! | [`database`] | trait of the database, implemented by the engine |
 //! | [`metrics`] | metrics of background work |
 
+pub mod archive_moves;
 pub mod database;
 pub mod job;
 mod journal;
@@ -52,6 +54,7 @@ mod stored_kind;
 pub mod throttle;
 mod unplanned;
 
+pub use archive_moves::ArchiveMoves;
 pub use database::Database;
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
 pub use maintenance::{
@@ -62,6 +65,7 @@ pub use metrics::Metrics;
 pub use models::Models;
 pub use requested::{JobEnding, RequestedJob};
 pub use rows::Rows;
+pub use rows::archives::RowArchiveState;
 pub use run::Run;
 pub use schedule::{ScheduleError, Timetable};
 pub use scheduler::{Scheduler, SchedulerError, Settings};

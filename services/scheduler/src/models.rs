@@ -13,6 +13,8 @@ use crate::series::{Series, SeriesWork};
 /// Table models with their maintenance. Series is always included, because the default table is a series table.
 pub struct Models {
     series: Arc<Series>,
+    /// Maintenance of wide tables; `None` if it is not registered.
+    rows: Option<Arc<Rows>>,
     all: Vec<Arc<dyn Maintenance>>,
 }
 
@@ -22,6 +24,7 @@ impl Models {
         let series = Arc::new(Series::new(series));
         Self {
             all: vec![Arc::clone(&series) as _],
+            rows: None,
             series,
         }
     }
@@ -29,7 +32,10 @@ impl Models {
     /// Creates a registry with the models of a database.
     pub fn of_engine(engine: &Arc<Engine>) -> Self {
         let rows = Arc::new(Rows::new(Arc::clone(engine)));
-        Self::new(Arc::clone(engine) as _).with(rows)
+        Self {
+            rows: Some(Arc::clone(&rows)),
+            ..Self::new(Arc::clone(engine) as _).with(rows)
+        }
     }
 
     /// Registers another model.
@@ -59,6 +65,11 @@ impl Models {
     /// Returns the maintenance of series tables.
     pub(crate) fn series(&self) -> &Arc<Series> {
         &self.series
+    }
+
+    /// Returns the maintenance of wide tables; `None` if it is not registered.
+    pub(crate) fn rows(&self) -> Option<&Arc<Rows>> {
+        self.rows.as_ref()
     }
 }
 

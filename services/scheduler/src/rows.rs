@@ -3,6 +3,8 @@
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
+pub mod archives;
+
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 

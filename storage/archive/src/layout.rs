@@ -179,6 +179,11 @@ pub enum ObjectContent {
 }
 
 impl ObjectContent {
+    /// Returns true for the description of a segment or a part. Without it, no database uses its other objects.
+    pub fn is_description(self) -> bool {
+        matches!(self, Self::Description | Self::PartDescription)
+    }
+
     /// Returns the name used in requests and responses.
     pub const fn name(self) -> &'static str {
         match self {
@@ -220,6 +225,17 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
 /// Returns true if a part of a name has the form of the first half of a checksum.
 pub(crate) fn is_digits(part: &str) -> bool {
     part.len() == DIGITS && part.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
+/// Returns the common prefix of the descriptions of the parts of a table.
+pub(crate) fn parts_prefix(table: &TableName) -> String {
+    format!("{table}/{PARTS}/")
+}
+
+/// Returns true if an object has rows of a part of a wide table.
+pub(crate) fn is_rows_of(key: &str, table: &str, part: &str) -> bool {
+    let folder = parse_location(key).and_then(|(_, folder, _)| folder.strip_prefix(PART));
+    folder == Some(part) && named(key).is_some_and(|object| object.table == table)
 }
 
 /// Returns the common prefix of the descriptions of a table.

@@ -427,11 +427,20 @@ impl Archive {
     ///
     /// Fails if the target is not valid or cannot be reached.
     pub fn missing(&self, copy: &ArchiveCopy) -> Result<Option<String>> {
-        let target = self.target(&copy.target)?;
         let files = copy.files.iter().chain([&copy.timelines]);
         let files = files.map(|file| (file.key.as_str(), Some(file.bytes)));
         let sidecar = (!copy.sidecar.is_empty()).then_some((copy.sidecar.as_str(), None));
-        for (key, bytes) in files.chain(sidecar) {
+        self.first_missing(&copy.target, files.chain(sidecar))
+    }
+
+    /// Returns the name of the first object that is missing, or whose size differs from the given one.
+    fn first_missing<'k>(
+        &self,
+        target: &str,
+        objects: impl Iterator<Item = (&'k str, Option<u64>)>,
+    ) -> Result<Option<String>> {
+        let target = self.target(target)?;
+        for (key, bytes) in objects {
             let found = target.size(key)?;
             if found.is_none() || bytes.is_some_and(|bytes| found != Some(bytes)) {
                 return Ok(Some(key.to_owned()));

@@ -70,16 +70,24 @@ impl Archive {
     ) -> Result<DescribedKeys> {
         let mut described = DescribedKeys::default();
         for key in descriptions {
-            match self.description(target, key) {
-                Ok(description) => {
-                    let keys = description.archive.keys().map(str::to_owned);
-                    described.keys.extend(keys);
-                }
+            match self.keys_in(target, key) {
+                Ok(keys) => described.keys.extend(keys),
                 Err(error) if error.is_missing() => {}
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => described.broken.push((key.to_owned(), error.to_string())),
             }
         }
         Ok(described)
+    }
+
+    /// Returns the object name of a description of a segment or a part, and all object names that it lists.
+    fn keys_in(&self, target: &str, key: &str) -> Result<Vec<String>> {
+        if layout::is_part_description(key) {
+            let files = self.rows_description(target, key)?.files;
+            let files = files.into_iter().map(|file| file.key);
+            return Ok(files.chain([key.to_owned()]).collect());
+        }
+        let description = self.description(target, key)?;
+        Ok(description.archive.keys().map(str::to_owned).collect())
     }
 }

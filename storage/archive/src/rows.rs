@@ -128,14 +128,55 @@ impl Archive {
     /// # Errors
     ///
     /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`] if the object is not the
-    /// description that was written.
+    /// description that was written, if it belongs to another table, or if it lists objects outside the folder of its
+    /// part.
     pub fn rows_description(&self, target: &str, key: &str) -> Result<RowsDescription> {
         let opened = self.target(target)?;
         let content = opened.get(key, layout::DESCRIPTION_BYTES_MAX)?;
         if !layout::file_name(key).contains(&crate::digest::sha256_hex(&content)[..DIGITS]) {
             return Err(opened.damaged(key, "its checksum does not match"));
         }
-        RowsDescription::decode(&content).map_err(|reason| opened.damaged(key, reason))
+        let decoded = RowsDescription::decode(&content);
+        let described = decoded.map_err(|reason| opened.damaged(key, reason))?;
+        if !key.starts_with(&layout::parts_prefix(&described.table)) {
+            let reason = format!("it belongs to table {}", described.table);
+            return Err(opened.damaged(key, reason));
+        }
+        let is_of_part = |file: &&crate::ArchiveFile| {
+            layout::is_rows_of(&file.key, described.table.as_str(), &described.name)
+        };
+        match described.files.iter().find(|file| !is_of_part(file)) {
+            Some(outside) => {
+                let reason = format!("it lists {:?} outside the folder of its part", outside.key);
+                Err(opened.damaged(key, reason))
+            }
+            None => Ok(described),
+        }
+    }
+
+    /// Returns the sorted object names of the descriptions of parts at a target: of one table, or of all tables if `table`
+    /// is `None`. Costs one listing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or cannot be reached.
+    pub fn part_descriptions(&self, target: &str, table: Option<&TableName>) -> Result<Vec<String>> {
+        let under = table.map_or_else(String::new, layout::parts_prefix);
+        let listed = self.target(target)?.list(&under)?;
+        let keys = listed.into_iter().map(|object| object.key);
+        let mut keys: Vec<String> = keys.filter(|key| layout::is_part_description(key)).collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// Returns the name of the first of the files that is missing, or whose size differs from the recorded size; `None` if
+    /// all files exist with the right size. Reads no content.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or cannot be reached.
+    pub fn missing_rows(&self, target: &str, files: &[crate::ArchiveFile]) -> Result<Option<String>> {
+        self.first_missing(target, files.iter().map(|file| (file.key.as_str(), Some(file.bytes))))
     }
 
     /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions. Needs no
@@ -145,13 +186,7 @@ impl Archive {
     ///
     /// Fails if the target is not valid or cannot be reached.
     pub fn described_rows(&self, target: &str) -> Result<Vec<(String, Result<RowsDescription>)>> {
-        let keys = self
-            .target(target)?
-            .list("")?
-            .into_iter()
-            .map(|object| object.key);
-        let mut keys: Vec<String> = keys.filter(|key| layout::is_part_description(key)).collect();
-        keys.sort_unstable();
+        let keys = self.part_descriptions(target, None)?;
         let read = |key: String| match self.rows_description(target, &key) {
             Err(error) if error.is_retryable() => Err(error),
             described => Ok((key, described)),

@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use tideline_archive::rows::{GroupPlace, RowColumn};
 use tideline_archive::{Archive, ArchiveFile};
 use tideline_backend::{Backend, Direction, PageLimit, PartRef, Partition, Row};
-use tideline_model::{KeyRange, PartId};
+use tideline_model::{KeyRange, PartId, TableId};
 
 use crate::blocks::PackedRows;
+use crate::division::ALL_PARTS;
 use crate::error::{Damage, Result, WideError};
 use crate::read::STEP_PAGE;
 use crate::state::Part;
@@ -55,6 +56,34 @@ pub(crate) struct ArchivedFiles {
     files: Vec<ArchiveFile>,
     columns: Vec<RowColumn>,
     declared: Vec<DeclaredColumn>,
+}
+
+/// Part in the archive, with the amount of data in its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedPart {
+    /// Number of the part.
+    pub number: i32,
+    /// Name or address of the target.
+    pub target: String,
+    /// Number of files, without the description.
+    pub files: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Size of the files in bytes.
+    pub bytes: u64,
+}
+
+impl ArchivedPart {
+    fn new(number: i32, stored: &ArchivedFiles) -> Self {
+        let files = || stored.files.iter();
+        Self {
+            number,
+            target: stored.target.clone(),
+            files: stored.files.len() as u64,
+            rows: files().map(|file| file.rows).sum(),
+            bytes: files().map(|file| file.bytes).sum(),
+        }
+    }
 }
 
 /// Archived part that was opened.
@@ -196,6 +225,21 @@ pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
 }
 
 impl WideStore {
+    /// Returns the archived parts of a table in the order of their numbers. Reads the list of the files of each part once.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, and [`WideError::Damaged`] if a list cannot be read.
+    pub fn archived_parts(&self, table: TableId) -> Result<Vec<ArchivedPart>> {
+        let state = self.state();
+        let archived = state.parts_of(table, ALL_PARTS).filter(|part| part.is_archived());
+        let sizes = archived.map(|part| {
+            let open = self.archived.open(self.log.backend().as_ref(), part.at)?;
+            Ok(ArchivedPart::new(part.number(), &open.files))
+        });
+        sizes.collect()
+    }
+
     /// Returns the group of an archived part that can contain a key; `None` if no group can.
     fn group_of(&self, part: &Part, key: &[u8]) -> Result<Option<Row>> {
         let range = KeyRange {

@@ -330,11 +330,16 @@ fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<S
 
 /// Formats parts as a table.
 fn parts(list: &Value) -> String {
-    let mut grid = Grid::new(["part", "start", "end", "tier", "writable", "visible"]);
+    let mut grid = Grid::new([
+        "part", "start", "end", "tier", "rows", "bytes", "writable", "visible",
+    ]);
     for part in list.as_array().into_iter().flatten() {
         let cell = |name| output::member(part, name);
-        let members = ["name", "start", "end", "tier", "writable", "visible"];
-        grid.row(members.map(cell).to_vec());
+        let rows = part["rows"].as_u64().map(output::count).unwrap_or_default();
+        let bytes = part["bytes"].as_u64().map(output::bytes).unwrap_or_default();
+        let mut cells = ["name", "start", "end", "tier"].map(cell).to_vec();
+        cells.extend([rows, bytes, cell("writable"), cell("visible")]);
+        grid.row(cells);
     }
     grid.render()
 }

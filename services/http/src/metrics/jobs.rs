@@ -1,13 +1,13 @@
 //! Metrics of background jobs, archives and the clock.
 //!
 //! Values are sums over all tables, except delays and consecutive failures of archives, which are the values of
-//! the worst table.
+//! the worst table. Archives of wide tables also have values per table.
 
 use std::fmt;
 
 use tideline_engine::model::JobKind;
 use tideline_engine::model::time::NANOS_PER_SECOND;
-use tideline_scheduler::{ArchiveState, JobCost, JobFilter, JobState};
+use tideline_scheduler::{ArchiveState, JobCost, JobFilter, JobState, RowArchiveState};
 
 use super::figures::Figures;
 use crate::app::App;
@@ -55,7 +55,11 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Bytes of chunks read by moves between tiers",
         (KIND, &moved(|cost| cost.bytes_read)),
     )?;
-    archives(figures, &app.scheduler.archives())?;
+    let (archives, rows) = (
+        app.scheduler.archives(),
+        app.scheduler.row_archives().unwrap_or_default(),
+    );
+    archived(figures, &archives, &rows)?;
     figures.gauge(
         "segments_retired",
         "Deleted segments that a reader still uses",
@@ -74,20 +78,28 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
 }
 
 /// Writes the state of archives over all tables.
-fn archives(figures: &mut Figures<'_>, archives: &[ArchiveState]) -> fmt::Result {
-    let behind = archives.iter().map(|archive| archive.behind).max().unwrap_or(0);
+fn archived(
+    figures: &mut Figures<'_>,
+    archives: &[ArchiveState],
+    rows: &[RowArchiveState],
+) -> fmt::Result {
+    let moves = || {
+        let of_rows = rows.iter().map(|state| &state.moves);
+        archives.iter().map(|state| &state.moves).chain(of_rows)
+    };
+    let behind = moves().map(|moves| moves.behind).max().unwrap_or(0);
     figures.gauge(
         "archive_behind_seconds",
-        "Time that the oldest window due for archiving has waited; 0 if no window waits",
+        "Time that the oldest window or part due for archiving has waited; 0 if none waits",
         behind as f64 / NANOS_PER_SECOND as f64,
     )?;
-    let failures = archives.iter().map(|archive| archive.failures).max();
+    let failures = moves().map(|moves| moves.failures).max();
     figures.gauge(
         "archive_failures_in_a_row",
         "Consecutive archiving failures of the table with the most",
         f64::from(failures.unwrap_or(0)),
     )?;
-    let stalled = archives.iter().filter(|archive| archive.stalled.is_some());
+    let stalled = moves().filter(|moves| moves.stalled.is_some());
     figures.gauge(
         "archive_stalled_tables",
         "Tables whose archiving makes no progress: it fails repeatedly or has not succeeded for two days",
@@ -108,5 +120,44 @@ fn archives(figures: &mut Figures<'_>, archives: &[ArchiveState]) -> fmt::Result
         "archive_copied_bytes",
         "Bytes in the cold tier of points that are also archived",
         sum(|archive| archive.standing.copied.bytes),
-    )
+    )?;
+    archived_rows(figures, rows)
+}
+
+/// Function that returns one of the figures of the archive of a wide table.
+type RowFigure = fn(&RowArchiveState) -> f64;
+
+/// Writes the state of the archives of wide tables, per table.
+fn archived_rows(figures: &mut Figures<'_>, rows: &[RowArchiveState]) -> fmt::Result {
+    let families: [(&str, &str, RowFigure); 6] = [
+        ("row_archived_parts", "Parts of wide tables in the archive", |state| {
+            state.archive.parts.len() as f64
+        }),
+        ("row_archived_rows", "Rows in the files of archived parts", |state| {
+            state.archive.sum(|part| part.rows) as f64
+        }),
+        ("row_archived_files", "Files of archived parts", |state| {
+            state.archive.sum(|part| part.files) as f64
+        }),
+        ("row_archived_bytes", "Bytes of the files of archived parts", |state| {
+            state.archive.sum(|part| part.bytes) as f64
+        }),
+        (
+            "row_archive_waiting_parts",
+            "Parts that are old enough for the archive and not archived yet",
+            |state| state.archive.waiting as f64,
+        ),
+        (
+            "row_archive_failures_in_a_row",
+            "Consecutive failures of archiving parts",
+            |state| f64::from(state.moves.failures),
+        ),
+    ];
+    for (name, help, figure) in families {
+        let value = |state: &RowArchiveState| (state.archive.name.to_string(), figure(state));
+        let values: Vec<(String, f64)> = rows.iter().map(value).collect();
+        let values: Vec<(&str, f64)> = values.iter().map(|(table, value)| (table.as_str(), *value)).collect();
+        figures.gauges(name, help, ("table", &values))?;
+    }
+    Ok(())
 }

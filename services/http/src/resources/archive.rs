@@ -14,12 +14,14 @@ use tideline_engine::model::TimeRange;
 use tideline_engine::model::time::NANOS_PER_DAY;
 use tideline_engine::moves::TableSurvey;
 use tideline_openapi::archive::{
-    ArchiveOverview, ArchiveTarget, RestoreArchived, RestoredArchive, TableArchive,
+    ArchiveOverview, ArchiveTarget, PartsAtTarget, RestoreArchived, RestoredArchive, TableArchive,
+    WideTableArchive,
 };
 use tideline_openapi::policy::ArchivePolicy;
 use tideline_openapi::time::DurationText;
+use tideline_openapi::wide::PartsArchive;
 use tideline_scheduler::requested::copy::CopyJob;
-use tideline_scheduler::{ArchiveState, Job, JobState};
+use tideline_scheduler::{ArchiveMoves, ArchiveState, Job, JobState, RowArchiveState};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -44,9 +46,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the state of archives
 ///
-/// Returns the targets, without credentials. For each table with an archive policy or archived points, the
-/// response contains the amounts of archived and waiting points, the waiting time, and failures of moves.
-/// This request does not access the targets; use `tideline archive check` and `verify` to check them.
+/// Returns the targets, without credentials. For each table with an archive or with archived points or rows, the
+/// response contains the amounts of archived and waiting data, the waiting time, and failures of moves. Parts of
+/// wide tables are in `wide_tables`. This request does not access the targets; use `tideline archive check` and
+/// `verify` to check them.
 #[utoipa::path(
     get, path = "/v1/archive", tag = "jobs",
     responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
@@ -55,6 +58,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     let scheduler = app.scheduler.clone();
     let overview = app.read(move |engine| {
         let states = scheduler.archives();
+        let rows = scheduler.row_archives()?;
         let survey = engine.store().survey();
         let of_table = |state: &ArchiveState| {
             let found = survey
@@ -64,62 +68,76 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
             found.map(|survey| (state.clone(), survey))
         };
         let tables: Vec<(ArchiveState, &TableSurvey)> = states.iter().filter_map(of_table).collect();
+        let mut uses = TargetUses::default();
+        tables.iter().for_each(|(state, survey)| uses.add(state, survey));
+        rows.iter().for_each(|state| uses.add_rows(state));
         Ok(ArchiveOverview {
-            targets: targets(engine, &tables),
+            targets: targets(engine, uses),
             tables: tables
                 .iter()
                 .map(|(state, survey)| shown(state, survey))
                 .collect(),
+            wide_tables: rows.iter().map(shown_rows).collect(),
             request_id: id.into(),
         })
     });
     Ok(Json(overview.await?))
 }
 
-/// Returns every target that the configuration, a policy or an archived segment refers to; empty if the store has no
-/// archive.
-fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<ArchiveTarget> {
-    let Some(archive) = engine.store().archive() else {
-        return Vec::new();
-    };
-    let configured = archive.configured().map(|name| (name.to_owned(), Vec::new()));
-    let mut named: BTreeMap<String, Vec<&ArchiveState>> = configured.collect();
-    for (state, survey) in tables {
-        let policy = survey
-            .table
-            .spec()
-            .policy
-            .archive
-            .as_ref()
-            .map(|policy| policy.target.clone());
-        if let Some(target) = &policy {
-            named.entry(target.clone()).or_default().push(state);
+/// Targets that tables name or have files at, with the tables that move data there.
+#[derive(Default)]
+struct TargetUses<'s>(BTreeMap<String, Vec<(&'s str, &'s ArchiveMoves)>>);
+
+impl<'s> TargetUses<'s> {
+    fn add(&mut self, state: &'s ArchiveState, survey: &TableSurvey) {
+        if let Some(policy) = &survey.table.spec().policy.archive {
+            let of_target = self.0.entry(policy.target.clone()).or_default();
+            of_target.push((&state.table.name, &state.moves));
         }
         let parts = survey.segments.iter().flat_map(|have| have.segment.parts());
         for files in parts.filter_map(|part| part.archive.as_ref()) {
-            if !named.contains_key(files.target()) {
-                named.insert(files.target().to_owned(), Vec::new());
-            }
+            self.add_target(files.target());
         }
     }
-    let shown = |(name, states): (String, Vec<&ArchiveState>)| {
+
+    fn add_rows(&mut self, state: &'s RowArchiveState) {
+        if let Some(settings) = &state.archive.settings {
+            let of_target = self.0.entry(settings.target.clone()).or_default();
+            of_target.push((state.archive.name.as_str(), &state.moves));
+        }
+        let parts = state.archive.parts.iter();
+        parts.for_each(|part| self.add_target(&part.target));
+    }
+
+    fn add_target(&mut self, name: &str) {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), Vec::new());
+        }
+    }
+}
+
+/// Returns every target that the configuration or a table refers to; empty if the store has no archive.
+fn targets(engine: &Engine, mut uses: TargetUses<'_>) -> Vec<ArchiveTarget> {
+    let Some(archive) = engine.store().archive() else {
+        return Vec::new();
+    };
+    archive.configured().for_each(|name| uses.add_target(name));
+    let shown = |(name, tables): (String, Vec<(&str, &ArchiveMoves)>)| {
         let opened = archive.target(&name);
         let refused = archive.check_allowed(&name).err();
         let refused =
             refused.map(|error| format!("{error}. Existing files are still read; new ones are not written"));
         let traffic = opened.as_ref().map(|target| target.traffic()).unwrap_or_default();
-        let worst = states.iter().max_by_key(|state| state.failures);
-        let failed = worst.filter(|state| state.failures > 0).and_then(|state| {
-            let job = state
-                .last_job
-                .as_ref()
-                .filter(|job| job.state == JobState::Failed)?;
+        let worst = tables.iter().map(|(_, moves)| moves).max_by_key(|moves| moves.failures);
+        let failed = worst.filter(|moves| moves.failures > 0).and_then(|moves| {
+            let job = moves.last_job.as_ref();
+            let job = job.filter(|job| job.state == JobState::Failed)?;
             job.error.clone()
         });
         ArchiveTarget {
             address: opened.as_ref().ok().map(|target| target.to_string()),
-            tables: states.iter().map(|state| state.table.name.clone()).collect(),
-            failures: worst.map_or(0, |state| state.failures),
+            failures: worst.map_or(0, |moves| moves.failures),
+            tables: tables.into_iter().map(|(table, _)| table.to_owned()).collect(),
             error: refused.or(opened.err().map(|error| error.to_string())).or(failed),
             gets: traffic.gets,
             bytes_got: traffic.bytes_got,
@@ -128,14 +146,14 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
             name,
         }
     };
-    named.into_iter().map(shown).collect()
+    uses.0.into_iter().map(shown).collect()
 }
 
 fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
     let parts = || survey.segments.iter().flat_map(|have| have.segment.parts());
     let in_files = || parts().filter(|part| part.archive.is_some());
     let files = || in_files().filter_map(|part| part.archive.as_ref());
-    let standing = &state.standing;
+    let ArchiveState { standing, moves, .. } = state;
     TableArchive {
         table: state.table.name.clone(),
         archive: survey
@@ -155,12 +173,56 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
         waiting: amount(standing.waiting),
         late: amount(standing.late),
         waiting_since: standing.waiting_since.map(instant),
-        behind: whole_seconds(Duration::from_nanos(state.behind.unsigned_abs())),
-        failures: state.failures,
-        tried_again: state.tried_again.filter(|_| state.failures > 0).map(instant),
-        last_job: state.last_job.clone().map(view),
-        stalled: state.stalled.clone(),
+        behind: behind(moves),
+        failures: moves.failures,
+        tried_again: tried_again(moves),
+        last_job: moves.last_job.clone().map(view),
+        stalled: moves.stalled.clone(),
     }
+}
+
+fn shown_rows(state: &RowArchiveState) -> WideTableArchive {
+    let RowArchiveState { archive, moves } = state;
+    let mut targets: BTreeMap<&str, PartsAtTarget> = BTreeMap::new();
+    for part in &archive.parts {
+        let of_target = targets.entry(&part.target).or_insert_with(|| PartsAtTarget {
+            name: part.target.clone(),
+            parts: 0,
+            rows: 0,
+            files: 0,
+            file_bytes: 0,
+        });
+        of_target.parts += 1;
+        of_target.rows += part.rows;
+        of_target.files += part.files;
+        of_target.file_bytes += part.bytes;
+    }
+    WideTableArchive {
+        table: archive.name.to_string(),
+        archive: archive.settings.as_ref().map(PartsArchive::from),
+        parts: archive.parts.len() as u64,
+        rows: archive.sum(|part| part.rows),
+        files: archive.sum(|part| part.files),
+        file_bytes: archive.sum(|part| part.bytes),
+        targets: targets.into_values().collect(),
+        oldest: archive.span.map(|(oldest, _)| oldest.to_rfc3339()),
+        newest: archive.span.map(|(_, newest)| newest.to_rfc3339()),
+        waiting: archive.waiting,
+        waiting_since: archive.waiting_since.map(instant),
+        behind: behind(moves),
+        failures: moves.failures,
+        tried_again: tried_again(moves),
+        last_job: moves.last_job.clone().map(view),
+        stalled: moves.stalled.clone(),
+    }
+}
+
+fn behind(moves: &ArchiveMoves) -> DurationText {
+    whole_seconds(Duration::from_nanos(moves.behind.unsigned_abs()))
+}
+
+fn tried_again(moves: &ArchiveMoves) -> Option<String> {
+    moves.tried_again.filter(|_| moves.failures > 0).map(instant)
 }
 
 /// Restore archived points

@@ -50,7 +50,7 @@ async fn health() -> Json<Health> {
 /// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while reads
 /// of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the
 /// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
-/// that makes no progress is also listed as a reason, but with 200: the cold tier keeps the points.
+/// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -62,11 +62,14 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
     let engine = app.clone();
     let mut readiness = blocking(move || {
         let mut readiness = engine.engine.readiness();
-        // The cold tier keeps the points, so the service stays ready.
+        // The data stays in its tier, so the service stays ready.
         let archives = engine.scheduler.archives().into_iter();
-        let stalled = archives.filter_map(|archive| {
-            let reason = archive.stalled?;
-            Some(format!("archive of table {}: {reason}", archive.table.name))
+        let archives = archives.map(|archive| (archive.table, archive.moves));
+        let rows = engine.scheduler.row_archives().unwrap_or_default().into_iter();
+        let rows = rows.map(|state| (state.table(), state.moves));
+        let stalled = archives.chain(rows).filter_map(|(table, moves)| {
+            let reason = moves.stalled?;
+            Some(format!("archive of table {}: {reason}", table.name))
         });
         readiness.reasons.extend(stalled);
         Ok(readiness)

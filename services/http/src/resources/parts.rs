@@ -194,6 +194,8 @@ fn views(parts: &[TablePart]) -> Vec<PartView> {
         writable: part.is_writable,
         held_until: part.held_until.map(Timestamp::to_rfc3339),
         visible: part.is_visible,
+        rows: part.archived.as_ref().map(|archived| archived.rows),
+        bytes: part.archived.as_ref().map(|archived| archived.bytes),
     };
     parts.iter().map(view).collect()
 }

@@ -244,7 +244,7 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     let state = |scheduler: &Scheduler| only(scheduler.archives());
     // The day of the segment ended at START + 2 days and was due ten days later. It is START + 20 days now.
     let waiting = state(&scheduler);
-    assert_eq!((waiting.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
+    assert_eq!((waiting.moves.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
     let down = || WorkError::Failed("s3://bucket cannot be reached".into());
     work.fail_next([down(), down()]);
     scheduler.run_due();
@@ -260,10 +260,10 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     scheduler.run_due();
     let waiting = state(&scheduler);
     assert_eq!(
-        (waiting.failures, waiting.tried_again),
+        (waiting.moves.failures, waiting.moves.tried_again),
         (2, Some(work.now() + 10 * NANOS_PER_SECOND))
     );
-    assert!(waiting.last_job.is_some_and(|job| job.state == JobState::Failed));
+    assert!(waiting.moves.last_job.is_some_and(|job| job.state == JobState::Failed));
     let planned = jobs(&scheduler, JobKind::Archive).remove(0);
     assert!(
         planned
@@ -272,16 +272,16 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
         "{}",
         planned.reason
     );
-    assert_eq!(planned.due, waiting.tried_again);
+    assert_eq!(planned.due, waiting.moves.tried_again);
     work.advance(10 * NANOS_PER_SECOND);
     scheduler.run_due();
     let there = state(&scheduler);
-    assert_eq!((there.failures, there.tried_again, there.behind), (0, None, 0));
+    assert_eq!((there.moves.failures, there.moves.tried_again, there.moves.behind), (0, None, 0));
     assert_eq!(
         (there.standing.waiting.points, there.standing.archived.segments),
         (0, 1)
     );
-    assert!(there.last_job.is_some_and(|job| job.state == JobState::Done));
+    assert!(there.moves.last_job.is_some_and(|job| job.state == JobState::Done));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn late_and_copied_points_are_not_behind() {
     copied.is_copied = true;
     let work = FakeWork::new(policy(Some(30 * DAY)), vec![there, late(2, 1), copied]);
     let state = only(work.scheduler().archives());
-    assert_eq!((state.behind, state.standing.waiting.segments), (0, 0));
+    assert_eq!((state.moves.behind, state.standing.waiting.segments), (0, 0));
     assert_eq!(
         (state.standing.late.segments, state.standing.copied.segments),
         (1, 1)

@@ -96,7 +96,7 @@ impl Shared {
         };
         let theirs = objects
             .iter()
-            .filter(|object| object.content == ObjectContent::Description && !is_own(object));
+            .filter(|object| object.content.is_description() && !is_own(object));
         let described = archive.described_keys(target, theirs.map(|object| object.key.as_str()));
         let described = described.map_err(given_up)?;
         let broken: HashSet<(&str, u64)> = objects
@@ -150,7 +150,7 @@ impl Shared {
             }
         }
         orphans.found.sort_by(|a, b| {
-            let order = |orphan: &Orphan| orphan.object.content != ObjectContent::Description;
+            let order = |orphan: &Orphan| !orphan.object.content.is_description();
             (order(a), &a.object.key).cmp(&(order(b), &b.object.key))
         });
         Ok(orphans)
@@ -167,7 +167,7 @@ impl Shared {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
         let (mut count, mut bytes) = (0, 0);
-        let is_description = |orphan: &Orphan| orphan.object.content == ObjectContent::Description;
+        let is_description = |orphan: &Orphan| orphan.object.content.is_description();
         // All descriptions are removed before the first file.
         for of_kind in orphans
             .found

@@ -45,7 +45,7 @@ pub struct RestoreArguments {
     wait: bool,
 }
 
-/// Shows archived, copied, waiting and late points per table, and errors per target.
+/// Shows archived, copied, waiting and late points per table, archived parts of wide tables, and errors per target.
 pub(crate) fn status(arguments: &StatusArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let text = client.get("/v1/archive")?;
@@ -95,7 +95,40 @@ fn standing(response: &Value) -> String {
             output::member(table, "behind"),
         ]);
     }
-    format!("{}\n{}{troubles}", targets.render(), tables.render())
+    let wide = wide_tables(response, &mut troubles);
+    format!("{}\n{}{wide}{troubles}", targets.render(), tables.render())
+}
+
+/// Formats the archives of wide tables, and adds their troubles. Empty if there are none.
+fn wide_tables(response: &Value, troubles: &mut String) -> String {
+    let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
+    let mut grid = Grid::new([
+        "wide table", "parts", "rows", "files", "bytes", "oldest", "newest", "waiting", "behind", "failures",
+    ]);
+    let tables = response["wide_tables"].as_array().into_iter().flatten();
+    let mut is_empty = true;
+    for table in tables {
+        is_empty = false;
+        if let Some(stalled) = table["stalled"].as_str() {
+            troubles.push_str(&format!("\n{}: {stalled}\n", output::member(table, "table")));
+        }
+        grid.row(vec![
+            output::member(table, "table"),
+            number(&table["parts"]),
+            number(&table["rows"]),
+            number(&table["files"]),
+            table["file_bytes"].as_u64().map(output::bytes).unwrap_or_default(),
+            output::member(table, "oldest"),
+            output::member(table, "newest"),
+            number(&table["waiting"]),
+            output::member(table, "behind"),
+            number(&table["failures"]),
+        ]);
+    }
+    match is_empty {
+        true => String::new(),
+        false => format!("\n{}", grid.render()),
+    }
 }
 
 /// Starts the restore, and follows its job if requested.

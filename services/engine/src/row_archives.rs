@@ -1,0 +1,81 @@
+//! Archives of wide tables: parts in files, and parts that wait to be archived.
+
+use tideline_model::{PartPeriod, PartsArchive, TableId, TableName, Tier, Timestamp};
+pub use tideline_wide_table::ArchivedPart;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::tables::Table;
+
+/// Archive of a wide table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowArchive {
+    /// Table of the archive.
+    pub table: TableId,
+    /// Name of the table.
+    pub name: TableName,
+    /// Creation time of the table, in nanoseconds since the epoch.
+    pub created: i64,
+    /// Archive in the settings of the table; `None` if no further parts are archived.
+    pub settings: Option<PartsArchive>,
+    /// Parts in the archive, oldest first.
+    pub parts: Vec<ArchivedPart>,
+    /// Start of the oldest and end of the newest part in the archive; `None` without parts.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// Number of parts that are old enough for the archive and not archived yet; 0 while the clock is in doubt.
+    pub waiting: u64,
+    /// Time at which the first of them became old enough, in nanoseconds since the epoch; `None` if none waits.
+    pub waiting_since: Option<i64>,
+}
+
+impl RowArchive {
+    /// Returns the sum of a figure over the archived parts.
+    pub fn sum(&self, figure: fn(&ArchivedPart) -> u64) -> u64 {
+        self.parts.iter().map(figure).sum()
+    }
+}
+
+impl Engine {
+    /// Returns the archives of all wide tables that have parts in the archive, or whose parts move there, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the list of the files of a part cannot be read.
+    pub fn row_archives(&self) -> Result<Vec<RowArchive>> {
+        let mut tables = self.tables();
+        tables.retain(|table| self.has_archived_parts(table));
+        tables.sort_by(|one, other| one.name().cmp(other.name()));
+        let trusted = self.store.trusted_now();
+        let due = match trusted.doubt {
+            None => self.due_parts(trusted.now.nanos()),
+            Some(_) => Vec::new(),
+        };
+        let archive_of = |table: &Table| {
+            let id = table.points().id();
+            let spec = table.spec();
+            let settings = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+            let waiting = || {
+                let due = due.iter();
+                due.filter(|part| part.table == id && part.tier == Tier::Archive)
+            };
+            let parts = self.rows.archived_parts(id)?;
+            Ok(RowArchive {
+                table: id,
+                name: table.name().clone(),
+                created: table.created(),
+                span: settings.and_then(|settings| span_of(settings.every, &parts)),
+                settings: settings.and_then(|settings| settings.archive.clone()),
+                parts,
+                waiting: waiting().count() as u64,
+                waiting_since: waiting().map(|part| part.since).min(),
+            })
+        };
+        tables.iter().map(archive_of).collect()
+    }
+}
+
+fn span_of(every: PartPeriod, parts: &[ArchivedPart]) -> Option<(Timestamp, Timestamp)> {
+    let start = |number| Timestamp::from_nanos_clamped(every.start_of(number));
+    let (first, last) = (parts.first()?, parts.last()?);
+    Some((start(first.number), start(last.number.saturating_add(1))))
+}
