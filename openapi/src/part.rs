@@ -1,4 +1,4 @@
-//! Parts of wide tables: lists, and drops of old parts.
+//! Parts of wide tables: lists, previews of their ages, drops of old parts, and restores of archived ones.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::job::JobView;
 use crate::tier::Tier;
 use crate::time::DurationText;
+use crate::wide::{PartsChanges, PartsSettings};
 
 /// Part of a wide table that is divided by time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -60,6 +61,48 @@ pub struct DropParts {
 pub struct PartsDropped {
     /// Parts that were dropped, or with `preview` would be dropped, oldest first.
     pub dropped: Vec<PartView>,
+    /// Id of the request.
+    pub request_id: String,
+}
+
+/// Ages of parts to preview.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"parts": {"hot": "30d", "keep": "365d"}}))]
+pub struct PreviewParts {
+    /// Changes of the ages in the settings `wide.parts`. Default: the current ages.
+    #[serde(default)]
+    pub parts: PartsChanges,
+}
+
+/// Effects of ages on the parts of a table from now on. A part can be in several lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "now": "2026-11-20T12:00:00Z", "parts": {"by": "at", "every": "month", "hot": "30d", "keep": "365d"},
+    "migrate": [], "archive": [], "close": [], "open": [], "hide": [], "show": [], "drop": [], "paused": null,
+    "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct PartsPreview {
+    /// Time from which ages are counted, RFC 3339.
+    pub now: String,
+    /// Previewed settings.
+    pub parts: PartsSettings,
+    /// Parts that move from the hot to the cold tier.
+    pub migrate: Vec<PartView>,
+    /// Parts that move into files.
+    pub archive: Vec<PartView>,
+    /// Parts whose rows can be written now, and could not be any more.
+    pub close: Vec<PartView>,
+    /// Parts whose rows cannot be written now, and could be again.
+    pub open: Vec<PartView>,
+    /// Parts that are hidden at once. A longer `keep` shows them again until they are dropped.
+    pub hide: Vec<PartView>,
+    /// Hidden parts that are visible again.
+    pub show: Vec<PartView>,
+    /// Parts that the next job `remove_expired` drops, because they are hidden for longer than `lifecycle.purge_delay`.
+    pub drop: Vec<PartView>,
+    /// Reason why no part is moved or dropped currently; `null` otherwise.
+    pub paused: Option<String>,
     /// Id of the request.
     pub request_id: String,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
     ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, PartPeriod, PartsArchive as ArchiveSpec, PartsSpec,
-    RowTtl, TtlScope, WideSpec,
+    RowTtl, TableSpec, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -473,6 +473,22 @@ impl WideChanges {
 }
 
 impl PartsChanges {
+    /// Applies the changes to the settings of a table.
+    ///
+    /// # Errors
+    ///
+    /// Returns a reason for users if the table is not divided into parts.
+    pub fn applied_to(self, spec: &mut TableSpec) -> Result<(), String> {
+        let changes = WideChanges {
+            parts: Some(self),
+            ..WideChanges::default()
+        };
+        match spec.wide.as_deref_mut() {
+            Some(wide) => changes.apply_to(wide),
+            None => Err("wide.parts: the table has no settings of rows".to_owned()),
+        }
+    }
+
     fn apply_to(self, parts: &mut PartsSpec) {
         for (change, setting) in [
             (self.keep, &mut parts.keep),
@@ -517,14 +533,20 @@ impl From<&WideSpec> for WideView {
             allow_rising_key: spec.allow_rising_key,
             ttl: spec.ttl.map(|ttl| DurationText(ttl.after)),
             ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
-            parts: spec.parts.as_ref().map(|parts| PartsSettings {
-                by: parts.by.clone(),
-                every: parts.every,
-                keep: parts.keep.map(DurationText),
-                hot: parts.hot.map(DurationText),
-                writable: parts.writable.map(DurationText),
-                archive: parts.archive.as_ref().map(PartsArchive::from),
-            }),
+            parts: spec.parts.as_ref().map(PartsSettings::from),
+        }
+    }
+}
+
+impl From<&PartsSpec> for PartsSettings {
+    fn from(parts: &PartsSpec) -> Self {
+        Self {
+            by: parts.by.clone(),
+            every: parts.every,
+            keep: parts.keep.map(DurationText),
+            hot: parts.hot.map(DurationText),
+            writable: parts.writable.map(DurationText),
+            archive: parts.archive.as_ref().map(PartsArchive::from),
         }
     }
 }

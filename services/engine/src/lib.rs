@@ -101,6 +101,7 @@ mod models;
 pub mod moves;
 pub mod partitions;
 pub mod parts;
+pub mod parts_preview;
 pub mod points;
 pub mod resolve;
 pub mod row_archives;

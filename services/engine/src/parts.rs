@@ -362,8 +362,14 @@ impl Engine {
         if trusted.doubt.is_some() {
             return None;
         }
+        Some(self.hidden_long_before(parts, trusted.now.nanos()))
+    }
+
+    /// Returns the number of the first part that is not hidden for
+    /// [`Settings::purge_delay`](crate::engine::Settings::purge_delay) at a time. Earlier parts are dropped.
+    pub(crate) fn hidden_long_before(&self, parts: &PartsSpec, now: i64) -> i32 {
         let delay = i64::try_from(self.settings.purge_delay.as_nanos()).unwrap_or(i64::MAX);
-        Some(parts.visible_from(trusted.now.nanos().saturating_sub(delay)))
+        parts.visible_from(now.saturating_sub(delay))
     }
 
     /// Drops the parts before a number. The caller holds the guard of the settings.

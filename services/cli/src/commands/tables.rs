@@ -45,6 +45,16 @@ Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move
     Policy(PolicyArguments),
     /// List the parts of a wide table
     Parts(NamedArguments),
+    /// Preview changed ages of the parts of a wide table
+    ///
+    /// Lists the parts that would be moved, archived, closed, hidden and dropped. Changes nothing.
+    #[command(after_help = "\
+Examples:
+  tideline tables preview-parts readings --set hot=30d --set keep=3650d
+  tideline tables preview-parts readings --set 'archive={\"target\": \"default\", \"after\": \"90d\"}'
+
+Keys: keep, hot, writable, archive; null removes an age.")]
+    PreviewParts(PreviewPartsArguments),
     /// Drop the old parts of a wide table
     ///
     /// Shows the parts and asks for confirmation.
@@ -133,6 +143,17 @@ pub(crate) struct DropArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PreviewPartsArguments {
+    /// Name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Age to preview as KEY=VALUE; may be repeated [default: the current ages]
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DropPartsArguments {
     /// Name of the table
     name: String,
@@ -191,6 +212,7 @@ pub(crate) fn run(command: &TablesCommand) -> Result<()> {
                 false => output::print(&parts(&client.parse(&text)?["parts"])),
             }
         }
+        TablesCommand::PreviewParts(arguments) => preview_parts(arguments),
         TablesCommand::DropParts(arguments) => drop_parts(arguments),
         TablesCommand::RestoreParts(arguments) => restore_parts(arguments),
         TablesCommand::Drop(arguments) => drop_table(arguments),
@@ -326,6 +348,42 @@ fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<S
         client.base(),
         output::member(&after, "visible_from"),
     )))
+}
+
+fn preview_parts(arguments: &PreviewPartsArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let body = json!({"parts": changes(&arguments.set)?});
+    let text = client.post(&format!("{}/parts/preview", path(&arguments.name)), &body)?;
+    match arguments.connection.json {
+        true => output::print(&text),
+        false => output::print(&previewed_parts(&client.parse(&text)?)),
+    }
+}
+
+/// Formats the effects of ages: a table of parts for each effect.
+fn previewed_parts(preview: &Value) -> String {
+    let mut text = String::new();
+    for (name, what) in [
+        ("migrate", "moved to the cold tier"),
+        ("archive", "moved into files"),
+        ("close", "closed for writes"),
+        ("open", "opened for writes"),
+        ("hide", "hidden immediately"),
+        ("show", "visible again"),
+        ("drop", "dropped"),
+    ] {
+        let of_effect = &preview[name];
+        if of_effect.as_array().is_some_and(|parts| !parts.is_empty()) {
+            text.push_str(&format!("{what}:\n{}\n", parts(of_effect)));
+        }
+    }
+    if text.is_empty() {
+        text.push_str("these ages change nothing at the moment\n\n");
+    }
+    if let Some(reason) = preview["paused"].as_str() {
+        text.push_str(&format!("moves and drops are paused: {reason}\n\n"));
+    }
+    text + &settings(&preview["parts"])
 }
 
 /// Formats parts as a table.

@@ -1,4 +1,5 @@
-//! `/v1/tables/{table}/parts`: lists the parts of a wide table, drops old ones, and restores archived ones.
+//! `/v1/tables/{table}/parts`: lists the parts of a wide table, previews their ages, drops old ones, and restores archived
+//! ones.
 //!
 //! A restoring is a job, which holds a permit of requested jobs and runs in the background.
 
@@ -13,8 +14,11 @@ use tideline_engine::model::{JobKind, Tier as ModelTier, Timestamp};
 use tideline_engine::parts::TablePart;
 use tideline_engine::rows::MoveProgress;
 use tideline_openapi::ErrorCode;
-use tideline_openapi::part::{DropParts, PartList, PartView, PartsDropped, PartsRestored, RestoreParts};
+use tideline_openapi::part::{
+    DropParts, PartList, PartView, PartsDropped, PartsPreview, PartsRestored, PreviewParts, RestoreParts,
+};
 use tideline_openapi::tier::Tier;
+use tideline_openapi::wide::PartsSettings;
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,6 +34,7 @@ use crate::resources::{Failures, WideTablePath};
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
+        .routes(routes!(preview_parts))
         .routes(routes!(drop_parts))
         .routes(routes!(restore_parts))
 }
@@ -54,6 +59,43 @@ async fn list(
     });
     Ok(Json(PartList {
         parts: views(&found.await?),
+        request_id: id.into(),
+    }))
+}
+
+/// Preview the ages of the parts of a wide table
+///
+/// Returns the parts that ages would move to the cold tier, move into files, close for writes, hide and drop from now on.
+/// The ages are those of the table, with the given changes if there are any. Nothing is changed; `PATCH
+/// /v1/tables/{table}` applies the changes.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/parts/preview", tag = "rows", operation_id = "preview_parts",
+    params(WideTablePath),
+    request_body = PreviewParts,
+    responses((status = 200, description = "The effects of the ages", body = PartsPreview), Failures)
+)]
+async fn preview_parts(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WideTablePath { table }): Path<WideTablePath>,
+    JsonBody(PreviewParts { parts }): JsonBody<PreviewParts>,
+) -> Result<Json<PartsPreview>> {
+    let preview = app.read(move |engine| {
+        let table = engine.wide_table(&table)?;
+        Ok(engine.preview_parts(&table, |spec| parts.applied_to(spec))?)
+    });
+    let preview = preview.await?;
+    Ok(Json(PartsPreview {
+        now: preview.now.to_rfc3339(),
+        parts: PartsSettings::from(&preview.parts),
+        migrate: views(&preview.migrate),
+        archive: views(&preview.archive),
+        close: views(&preview.close),
+        open: views(&preview.open),
+        hide: views(&preview.hide),
+        show: views(&preview.show),
+        drop: views(&preview.drop),
+        paused: preview.paused,
         request_id: id.into(),
     }))
 }
