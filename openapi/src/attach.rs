@@ -27,7 +27,15 @@ pub struct AttachArchive {
     /// archived a table of the same name to one target, attach each under a different table name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// True if this database takes ownership of the files. It then removes files whose points are deleted,
+    /// Names of parts of a wide table, such as `2026-08`. Only these are attached; requires `table`. Default: everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
+    /// True if the files of parts of wide tables are read and compared with their checksums before the parts are attached,
+    /// so that damaged ones are refused. With `false` only their names and sizes are compared, and damage is found when
+    /// rows are read. Default `true`.
+    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
+    pub verify: bool,
+    /// True if this database takes ownership of the files. It then removes files whose points or rows are deleted,
     /// expire or are archived again, and unused files. Set it only if no other database uses the files any
     /// more. Default `false`: the files are never removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -41,8 +49,8 @@ pub struct AttachArchive {
 /// Progress of attaching an archive. The last line of the response has `done` or `error`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "job": 31, "tables": 1, "segments": 365, "attached": 365, "timelines": 12_000, "points": 3_153_600_000_u64, "superseded": 1,
-    "known": 0, "problems": [], "problem_count": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
+    "job": 31, "tables": 1, "segments": 365, "attached": 365, "timelines": 12_000, "points": 3_153_600_000_u64,
+    "parts": 0, "parts_attached": 0, "rows": 0, "superseded": 1, "known": 0, "problems": [], "problem_count": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct AttachProgress {
     /// Id of the job in `/v1/jobs`.
@@ -57,17 +65,24 @@ pub struct AttachProgress {
     pub timelines: u64,
     /// Points that can be queried.
     pub points: u64,
-    /// Segments that were skipped because later segments contain the same points.
+    /// Parts of wide tables to attach.
+    pub parts: u64,
+    /// Parts attached so far. Their rows can be read.
+    pub parts_attached: u64,
+    /// Rows of these parts.
+    pub rows: u64,
+    /// Segments and parts that were skipped because later ones contain the same points or rows, or because the table has
+    /// dropped them.
     pub superseded: u64,
-    /// Segments that were attached before or that this database has written itself.
+    /// Segments and parts that were attached before or that this database has written itself.
     pub known: u64,
-    /// Parts that could not be attached, with the reason; at most the first 20.
+    /// Reasons why something could not be attached; at most the first 20.
     pub problems: Vec<String>,
-    /// Number of parts that could not be attached.
+    /// Number of these reasons.
     pub problem_count: u64,
-    /// True on the last line if every part was tried.
+    /// True on the last line if everything was tried.
     pub done: bool,
-    /// Reason why the job ended early. Attached parts stay; a repeated request attaches the missing ones.
+    /// Reason why the job ended early. Attached segments and parts stay; a repeated request attaches the missing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Id of the request, as in the server log.

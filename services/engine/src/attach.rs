@@ -1,15 +1,20 @@
-//! Attaching an archive: segments written by another database become segments of this one, with their timelines.
+//! Attaching an archive: segments written by another database become segments of this one, with their timelines, and
+//! archived parts of wide tables become parts of this one.
 //!
 //! | file | part |
 //! |---|---|
 //! | [`plan`] | determines the segments to attach, without superseded ones |
+//! | [`plan_rows`] | determines the parts of wide tables to attach |
+//! | [`rows`] | attaches parts of wide tables |
 //! | [`timelines`] | registers timelines and sets their attributes |
 //! | this file | attaches segment by segment: first the timelines of a segment, then the locations of their rows |
 //!
-//! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; a
+//! Each segment and each part becomes visible with one manifest edit. An interrupted run keeps those attached so far; a
 //! repeated request attaches the remaining ones.
 
 mod plan;
+mod plan_rows;
+mod rows;
 mod timelines;
 
 use std::sync::Arc;
@@ -22,6 +27,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
 pub use plan::{AttachPlan, PlannedTable};
+pub use plan_rows::{PlannedPart, PlannedRows};
 use timelines::NewTimelines;
 
 /// Maximum number of problems listed one by one; further ones are only counted.
@@ -38,8 +44,13 @@ pub struct AttachRequest {
     pub rename: Option<TableName>,
     /// Origin whose segments are attached: the first part of their file names. `None` = all origins.
     pub origin: Option<String>,
-    /// True if this database owns the files from now on and deletes them with their points.
+    /// True if this database owns the files from now on and deletes them with their points or rows.
     pub own: bool,
+    /// Names of the parts of a wide table to attach; empty = all. Requires `table`.
+    pub parts: Vec<String>,
+    /// True if the files of parts are read and compared with their checksums before the parts are attached. Otherwise only
+    /// their sizes are compared.
+    pub verify: bool,
 }
 
 /// Progress of attaching an archive.
@@ -55,12 +66,18 @@ pub struct AttachProgress {
     pub timelines: u64,
     /// Points of the segments attached so far.
     pub points: u64,
-    /// Segments skipped because later segments hold the same points.
+    /// Segments and parts skipped because later ones hold the same points or rows.
     pub superseded: u64,
-    /// Segments skipped because they were attached before or written by this database.
+    /// Segments and parts skipped because they were attached before or written by this database.
     pub known: u64,
     /// Entries read from the timeline files; [`AttachPlan::entries`] is their total.
     pub entries: u64,
+    /// Parts of wide tables to attach.
+    pub parts: u64,
+    /// Parts attached so far.
+    pub parts_attached: u64,
+    /// Rows of the parts attached so far.
+    pub rows: u64,
     /// The first problems, at most 20, one sentence each.
     pub problems: Vec<String>,
     /// Total number of problems, including those not listed.
@@ -72,6 +89,25 @@ impl AttachProgress {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(what.into());
+        }
+    }
+}
+
+impl AttachProgress {
+    /// Records the end of the work on a table. Returns false if the progress callback has stopped the run.
+    fn is_continued(
+        &mut self,
+        table: &TableName,
+        ended: std::result::Result<(), AttachStop>,
+    ) -> Result<bool> {
+        match ended {
+            Ok(()) => Ok(true),
+            Err(AttachStop::Problem(problem)) => {
+                self.problem(format!("table {table}: {problem}"));
+                Ok(true)
+            }
+            Err(AttachStop::Unwanted) => Ok(false),
+            Err(AttachStop::Failed(error)) => Err(error),
         }
     }
 }
@@ -103,7 +139,7 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
                     | StoreError::TypeConflict(_)
                     | StoreError::NoCommonWindow
             ),
-            EngineError::Invalid(_) => true,
+            EngineError::Invalid(_) | EngineError::OverLimit { .. } => true,
             _ => false,
         };
         match is_of_segment {
@@ -128,6 +164,7 @@ impl Engine {
         let _one_at_a_time = self.attaching.try_lock().ok_or(EngineError::AttachRunning)?;
         let mut progress = AttachProgress {
             segments: plan.tables.iter().map(|table| table.keys.len() as u64).sum(),
+            parts: plan.rows.iter().map(|table| table.parts.len() as u64).sum(),
             superseded: plan.superseded,
             known: plan.known,
             ..AttachProgress::default()
@@ -140,13 +177,16 @@ impl Engine {
         }
         for of_table in &plan.tables {
             progress.tables += 1;
-            match self.attach_table(plan, of_table, &mut progress, watch) {
-                Ok(()) => {}
-                Err(AttachStop::Problem(problem)) => {
-                    progress.problem(format!("table {}: {problem}", of_table.name));
-                }
-                Err(AttachStop::Unwanted) => return Ok((progress, false)),
-                Err(AttachStop::Failed(error)) => return Err(error),
+            let attached = self.attach_table(plan, of_table, &mut progress, watch);
+            if !progress.is_continued(&of_table.name, attached)? {
+                return Ok((progress, false));
+            }
+        }
+        for of_table in &plan.rows {
+            progress.tables += 1;
+            let attached = self.attach_rows(plan, of_table, &mut progress, watch);
+            if !progress.is_continued(&of_table.name, attached)? {
+                return Ok((progress, false));
             }
         }
         Ok((progress, true))

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tideline_backend::{Backend, Health, Reopening};
 use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
-use tideline_model::{Clock, TableId, Tier};
+use tideline_model::{Clock, TableId, TableName, Tier};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{OtherObjects, Recovery, Replayed, SeriesStore, StoreError, StoreStats};
@@ -61,6 +61,8 @@ pub struct Engine {
     pub(crate) altering: Mutex<()>,
     /// Held while an archive is attached. Two concurrent runs would attach everything twice.
     pub(crate) attaching: Mutex<()>,
+    /// Names of wide tables to which parts are being attached. Their indexes are built afterwards.
+    pub(crate) unbuilt: Mutex<HashSet<TableName>>,
     replayed: Replayed,
 }
 
@@ -282,6 +284,7 @@ impl Engine {
             running_requests,
             decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
+            unbuilt: Mutex::default(),
             replayed,
         };
         for table in engine.store.tables() {

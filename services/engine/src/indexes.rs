@@ -153,6 +153,9 @@ impl Engine {
             let Some(wide) = spec.wide.as_deref().filter(|_| spec.model == TableModel::Wide) else {
                 continue;
             };
+            if self.unbuilt.lock().contains(table.name()) {
+                continue;
+            }
             let indexes = wide.indexes.iter().filter(|index| !index.is_ready());
             building.extend(indexes.map(|index| BuildingIndex {
                 table: table.points().id(),
@@ -224,6 +227,9 @@ impl Engine {
         let Ok(table) = self.wide_table(building.table_name.as_str()) else {
             return Ok(None);
         };
+        if self.unbuilt.lock().contains(&building.table_name) {
+            return Ok(None);
+        }
         let mut indexes = table.settings().indexes.iter();
         let index = indexes.find(|index| index.id == building.index.0);
         match index.map(|index| &index.state) {

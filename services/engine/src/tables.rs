@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use parking_lot::{MutexGuard, RwLockReadGuard};
 use tideline_archive::ArchiveError;
 use tideline_model::time::format_duration;
-use tideline_model::{Policy, TableId, TableName, TableSpec, Tier};
+use tideline_model::{Policy, TableId, TableName, TableSpec, Tier, WideSpec};
 use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
 use tideline_timeline_catalog::{Catalog, SavedSearches};
 
@@ -129,9 +129,25 @@ impl Engine {
     /// - [`EngineError::Forbidden`] for an archive target that is not allowed.
     /// - [`EngineError::TooManyTables`] at the limit.
     /// - A catalog or store error, for example if the name is in use.
-    pub fn create_table(&self, name: TableName, mut spec: TableSpec) -> Result<Table> {
+    pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        self.create_with(name, spec, None)
+    }
+
+    /// Creates a wide table for rows of an archive: its columns keep the numbers by which these rows store them. The caller
+    /// has checked the target of the archive.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`create_table`](Self::create_table).
+    pub(crate) fn create_attached_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        let known = spec.wide.clone();
+        self.create_with(name, spec, known.as_deref())
+    }
+
+    /// Creates a table. `known` holds the settings of rows that exist already; `None` without rows.
+    fn create_with(&self, name: TableName, mut spec: TableSpec, known: Option<&WideSpec>) -> Result<Table> {
         check_served(&name, spec.model)?;
-        self.check_rows(&name, &mut spec, None)?;
+        self.check_rows(&name, &mut spec, known)?;
         check_policy(&spec.policy)?;
         check_attribute_analyzers(&spec)?;
         self.check_archive(None, &spec.policy)?;

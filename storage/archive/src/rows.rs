@@ -176,7 +176,10 @@ impl Archive {
     ///
     /// Fails if the target is not valid or cannot be reached.
     pub fn missing_rows(&self, target: &str, files: &[crate::ArchiveFile]) -> Result<Option<String>> {
-        self.first_missing(target, files.iter().map(|file| (file.key.as_str(), Some(file.bytes))))
+        self.first_missing(
+            target,
+            files.iter().map(|file| (file.key.as_str(), Some(file.bytes))),
+        )
     }
 
     /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions. Needs no
@@ -192,6 +195,16 @@ impl Archive {
             described => Ok((key, described)),
         };
         keys.into_iter().map(read).collect()
+    }
+
+    /// Reads a file of a part and compares it with its recorded size, checksum and number of rows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`] if the file is not the one that was
+    /// written.
+    pub fn verify_rows_file(&self, target: &str, file: &crate::ArchiveFile) -> Result<()> {
+        crate::send::verify_file(&*self.target(target)?, file)
     }
 
     /// Reads every file of a part and compares it with its recorded size, checksum and number of rows. Compares the

@@ -6,6 +6,7 @@
 //!
 //! No row of such a part can be written, so nothing else is stored for it.
 
+mod attach;
 mod form;
 mod restore;
 mod write;
@@ -30,6 +31,7 @@ use crate::error::{Damage, Result, WideError};
 use crate::read::STEP_PAGE;
 use crate::state::Part;
 use crate::store::WideStore;
+pub use attach::{AttachEnd, PartToAttach};
 use form::{DeclaredColumn, RowForm};
 pub use write::{ArchivedObjects, PartToArchive};
 

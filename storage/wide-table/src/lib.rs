@@ -64,7 +64,7 @@ pub mod value;
 pub mod why;
 mod write;
 
-pub use archived::{ArchivedObjects, ArchivedPart, PartToArchive};
+pub use archived::{ArchivedObjects, ArchivedPart, AttachEnd, PartToArchive, PartToAttach};
 pub use build::BuildStep;
 pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};

@@ -176,7 +176,7 @@ impl Drop for Flushing {
 }
 
 /// Guard of the end of a move, which neither a flush nor a packing runs beside.
-struct Ending<'m> {
+pub(crate) struct Ending<'m> {
     moves: &'m Moves,
     _alone: MutexGuard<'m, ()>,
 }
@@ -413,7 +413,7 @@ impl WideStore {
     }
 
     /// Waits until no flush and no packing runs, and excludes further ones until the guard is dropped.
-    fn begin_end(&self) -> Ending<'_> {
+    pub(crate) fn begin_end(&self) -> Ending<'_> {
         let mut state = self.moves.state.lock();
         while state.is_flushing || state.is_ending {
             self.moves.changed.wait(&mut state);

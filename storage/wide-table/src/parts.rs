@@ -127,7 +127,9 @@ impl WideStore {
         let first = self.writable_from(rules);
         let reached = rules.kept_parts(range, &ALL_PARTS);
         let state = self.state();
-        if state.parts_of(table, reached.clone()).any(Part::is_closed) {
+        let mut attaching = state.attaching.iter();
+        let is_attaching = attaching.any(|(of, number)| *of == table && reached.contains(number));
+        if is_attaching || state.parts_of(table, reached.clone()).any(Part::is_closed) {
             return Err(WideError::PartArchived(table));
         }
         if first == i32::MIN {

@@ -5,7 +5,7 @@
 //! is written. Only the *publication* of a flush drops a generation. If a flush was published while a reader read the
 //! part, the reader reads again, because later generations may have overwritten rows of the part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -218,6 +218,8 @@ pub(crate) struct State {
     pub(crate) readers: Arc<()>,
     /// Number of closings of parts since the start. A write that was decided before the last one is decided again.
     pub(crate) closings: u64,
+    /// Parts that are being attached, to which nothing can be written.
+    pub(crate) attaching: BTreeSet<Place>,
 }
 
 impl State {

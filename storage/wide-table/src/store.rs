@@ -145,7 +145,7 @@ pub struct WideStore {
     /// Numbers of the parts that rows were written to, by table. Only of divided tables that were written since the start.
     pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
     /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
-    newest: AtomicI64,
+    pub(crate) newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Number of times that single rows were removed because blocks contain them.

@@ -1,4 +1,4 @@
-//! Plan of an attachment: the segments to attach, determined before anything is changed.
+//! Plan of an attachment: the segments and parts to attach, determined before anything is changed.
 //!
 //! Each description (sidecar of a segment) at the target is read once. Superseded segments and segments that are
 //! already attached are omitted; the remaining segments are ordered newest first.
@@ -11,6 +11,7 @@ use tideline_model::{SegmentId, SequenceNumber, TableName, TableSpec};
 use tideline_series_store::{Adopted, Segment, StoreError};
 
 use super::AttachRequest;
+use super::plan_rows::PlannedRows;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 
@@ -32,6 +33,12 @@ pub struct AttachPlan {
     pub problems: Vec<String>,
     /// Timelines of the segments to attach, counted once per segment.
     pub entries: u64,
+    /// Wide tables with the parts to attach to them.
+    pub rows: Vec<PlannedRows>,
+    /// True if the files of parts are read and compared with their checksums before the parts are attached.
+    pub(super) verify: bool,
+    /// Origins of all descriptions.
+    pub(super) origins: BTreeSet<String>,
 }
 
 /// Segments to attach to one table.
@@ -89,10 +96,20 @@ impl Engine {
                 "`as` renames a single table; say which in `table`".into(),
             ));
         }
-        let keys = archive
-            .descriptions(target, table.as_ref())
-            .map_err(StoreError::from)?;
-        if keys.is_empty() {
+        if !request.parts.is_empty() && table.is_none() {
+            return Err(EngineError::Invalid(
+                "`parts` are those of a single table; say which in `table`".into(),
+            ));
+        }
+        let keys = match request.parts.is_empty() {
+            true => archive.descriptions(target, table.as_ref()),
+            // Only wide tables have parts with a name.
+            false => Ok(Vec::new()),
+        };
+        let keys = keys.map_err(StoreError::from)?;
+        let of_parts = archive.part_descriptions(target, table.as_ref());
+        let of_parts = of_parts.map_err(StoreError::from)?;
+        if keys.is_empty() && of_parts.is_empty() {
             let what = table
                 .as_ref()
                 .map_or_else(String::new, |table| format!(" of table {table}"));
@@ -106,23 +123,37 @@ impl Engine {
             known: 0,
             problems: Vec::new(),
             entries: 0,
+            rows: Vec::new(),
+            verify: request.verify,
+            origins: BTreeSet::new(),
         };
+        self.plan_series(&mut plan, request, keys)?;
+        self.plan_rows(&mut plan, request, of_parts)?;
+        check_origin(request, &plan.origins)?;
+        Ok(plan)
+    }
+
+    /// Adds the segments of series tables to a plan.
+    fn plan_series(&self, plan: &mut AttachPlan, request: &AttachRequest, keys: Vec<String>) -> Result<()> {
+        let archive = self.archive()?;
+        let target = request.target.as_str();
         let mut by_table: BTreeMap<TableName, Vec<Found>> = BTreeMap::new();
-        let mut broken: HashSet<String> = HashSet::new();
-        for (key, outcome) in read_all(archive, target, keys) {
-            match outcome {
+        let mut broken = BTreeSet::new();
+        for (key, outcome) in read_all(keys, |key| archive.description(target, key)) {
+            match outcome.map(|said| found(&key, said)) {
                 Ok(Ok((table, found))) => by_table.entry(table).or_default().push(found),
                 Err(error) if error.is_retryable() => return Err(StoreError::from(error).into()),
-                Ok(Err(problem)) => note(&mut plan, &mut broken, &key, problem),
-                Err(error) => note(&mut plan, &mut broken, &key, error.to_string()),
+                Ok(Err(problem)) => note(plan, &mut broken, &key, problem),
+                Err(error) => note(plan, &mut broken, &key, error.to_string()),
             }
         }
-        check_origin(request, by_table.values().flatten())?;
+        plan.origins
+            .extend(by_table.values().flatten().map(|of| of.origin.clone()));
         for (described, found) in by_table {
             let is_whole = !broken.contains(described.as_str());
-            self.plan_table(&mut plan, request, &described, found, is_whole)?;
+            self.plan_table(plan, request, &described, found, is_whole)?;
         }
-        Ok(plan)
+        Ok(())
     }
 
     fn plan_table(
@@ -249,11 +280,12 @@ impl Engine {
     }
 }
 
-/// Outcome of reading a description: the description, the reason why it is invalid, or the error of the target.
-type Read = tideline_archive::Result<std::result::Result<(TableName, Found), String>>;
-
-/// Reads descriptions with several threads, because a distant target has a high latency per request.
-fn read_all(archive: &Archive, target: &str, keys: Vec<String>) -> Vec<(String, Read)> {
+/// Reads descriptions with several threads, because a distant target has a high latency per request. Returns them in the
+/// order of their names.
+pub(super) fn read_all<T: Send>(
+    keys: Vec<String>,
+    read_one: impl Fn(&str) -> tideline_archive::Result<T> + Sync,
+) -> Vec<(String, tideline_archive::Result<T>)> {
     let keys = Mutex::new(keys.into_iter());
     let read = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -261,8 +293,7 @@ fn read_all(archive: &Archive, target: &str, keys: Vec<String>) -> Vec<(String, 
             scope.spawn(|| {
                 loop {
                     let Some(key) = keys.lock().next() else { return };
-                    let said = archive.description(target, &key);
-                    let outcome = said.map(|said| found(&key, said));
+                    let outcome = read_one(&key);
                     read.lock().push((key, outcome));
                 }
             });
@@ -273,7 +304,7 @@ fn read_all(archive: &Archive, target: &str, keys: Vec<String>) -> Vec<(String, 
     read
 }
 
-fn note(plan: &mut AttachPlan, broken: &mut HashSet<String>, key: &str, problem: String) {
+pub(super) fn note(plan: &mut AttachPlan, broken: &mut BTreeSet<String>, key: &str, problem: String) {
     broken.insert(key.split('/').next().unwrap_or_default().to_owned());
     plan.problems.push(problem);
 }
@@ -304,16 +335,15 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Checks that the requested origin has written a segment; otherwise the error lists the origins that have written one.
-fn check_origin<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Found>) -> Result<()> {
+/// Checks that the requested origin has written a segment or a part; otherwise the error lists the origins that have.
+fn check_origin(request: &AttachRequest, have: &BTreeSet<String>) -> Result<()> {
     let Some(origin) = &request.origin else {
         return Ok(());
     };
-    let have: BTreeSet<&str> = found.map(|of| of.origin.as_str()).collect();
-    if have.contains(origin.as_str()) {
+    if have.contains(origin) {
         return Ok(());
     }
-    let have: Vec<&str> = have.into_iter().collect();
+    let have: Vec<&str> = have.iter().map(String::as_str).collect();
     Err(EngineError::NoArchive(format!(
         "{} holds no archive of origin {origin:?}; its origins are {}",
         request.target,

@@ -173,6 +173,9 @@ impl Engine {
             for spec in &table.settings().search_indexes {
                 let id = TableId(spec.id);
                 kept.insert(id);
+                if self.unbuilt.lock().contains(table.table().name()) {
+                    continue;
+                }
                 let Entry::Vacant(vacant) = running.indexes.entry(id) else {
                     continue;
                 };

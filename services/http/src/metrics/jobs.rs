@@ -78,11 +78,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
 }
 
 /// Writes the state of archives over all tables.
-fn archived(
-    figures: &mut Figures<'_>,
-    archives: &[ArchiveState],
-    rows: &[RowArchiveState],
-) -> fmt::Result {
+fn archived(figures: &mut Figures<'_>, archives: &[ArchiveState], rows: &[RowArchiveState]) -> fmt::Result {
     let moves = || {
         let of_rows = rows.iter().map(|state| &state.moves);
         archives.iter().map(|state| &state.moves).chain(of_rows)
@@ -130,18 +126,24 @@ type RowFigure = fn(&RowArchiveState) -> f64;
 /// Writes the state of the archives of wide tables, per table.
 fn archived_rows(figures: &mut Figures<'_>, rows: &[RowArchiveState]) -> fmt::Result {
     let families: [(&str, &str, RowFigure); 6] = [
-        ("row_archived_parts", "Parts of wide tables in the archive", |state| {
-            state.archive.parts.len() as f64
-        }),
-        ("row_archived_rows", "Rows in the files of archived parts", |state| {
-            state.archive.sum(|part| part.rows) as f64
-        }),
+        (
+            "row_archived_parts",
+            "Parts of wide tables in the archive",
+            |state| state.archive.parts.len() as f64,
+        ),
+        (
+            "row_archived_rows",
+            "Rows in the files of archived parts",
+            |state| state.archive.sum(|part| part.rows) as f64,
+        ),
         ("row_archived_files", "Files of archived parts", |state| {
             state.archive.sum(|part| part.files) as f64
         }),
-        ("row_archived_bytes", "Bytes of the files of archived parts", |state| {
-            state.archive.sum(|part| part.bytes) as f64
-        }),
+        (
+            "row_archived_bytes",
+            "Bytes of the files of archived parts",
+            |state| state.archive.sum(|part| part.bytes) as f64,
+        ),
         (
             "row_archive_waiting_parts",
             "Parts that are old enough for the archive and not archived yet",
@@ -156,7 +158,10 @@ fn archived_rows(figures: &mut Figures<'_>, rows: &[RowArchiveState]) -> fmt::Re
     for (name, help, figure) in families {
         let value = |state: &RowArchiveState| (state.archive.name.to_string(), figure(state));
         let values: Vec<(String, f64)> = rows.iter().map(value).collect();
-        let values: Vec<(&str, f64)> = values.iter().map(|(table, value)| (table.as_str(), *value)).collect();
+        let values: Vec<(&str, f64)> = values
+            .iter()
+            .map(|(table, value)| (table.as_str(), *value))
+            .collect();
         figures.gauges(name, help, ("table", &values))?;
     }
     Ok(())

@@ -128,7 +128,10 @@ fn targets(engine: &Engine, mut uses: TargetUses<'_>) -> Vec<ArchiveTarget> {
         let refused =
             refused.map(|error| format!("{error}. Existing files are still read; new ones are not written"));
         let traffic = opened.as_ref().map(|target| target.traffic()).unwrap_or_default();
-        let worst = tables.iter().map(|(_, moves)| moves).max_by_key(|moves| moves.failures);
+        let worst = tables
+            .iter()
+            .map(|(_, moves)| moves)
+            .max_by_key(|moves| moves.failures);
         let failed = worst.filter(|moves| moves.failures > 0).and_then(|moves| {
             let job = moves.last_job.as_ref();
             let job = job.filter(|job| job.state == JobState::Failed)?;

@@ -28,15 +28,17 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Attach an archive
 ///
-/// Makes the archived tables of another database available in this one: points, timelines, tags and attributes, as they
-/// were when the files were written. The files stay at their location. A missing table is created with its original
-/// settings. Points of an existing table stay and take precedence over attached ones.
+/// Makes the archived tables of another database available in this one: points, timelines, tags and attributes, and
+/// parts of wide tables, as they were when the files were written. The files stay at their location. A missing table
+/// is created with its original settings. Points of an existing table stay and take precedence over attached ones. A
+/// part of a wide table is attached only if the table has no row of this part; the key, the division and the columns
+/// of an existing table must be those of the archive, and its indexes are built anew.
 ///
-/// The response is NDJSON: one line after each thousand timelines and each segment, and a last line with
-/// `done` or `error`. Closing the connection cancels the job; attached parts stay. With `"wait": false` the
+/// The response is NDJSON: one line after each thousand timelines, each segment and each part, and a last line with
+/// `done` or `error`. Closing the connection cancels the job; what is attached stays. With `"wait": false` the
 /// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the
-/// missing parts, also after a restart of the service. Damaged parts are reported in `problems`; all other
-/// parts are attached.
+/// rest, also after a restart of the service. Damaged segments and parts are reported in `problems`; all others
+/// are attached.
 #[utoipa::path(
     post, path = "/v1/archive/attach", tag = "jobs",
     request_body = wire::AttachArchive,
@@ -114,6 +116,8 @@ fn to_request(request: wire::AttachArchive) -> Result<AttachRequest> {
         rename: name(request.rename)?,
         origin: request.origin,
         own: request.own,
+        parts: request.parts,
+        verify: request.verify,
     })
 }
 
@@ -125,6 +129,9 @@ fn line(job: u64, progress: &AttachProgress, id: &str) -> wire::AttachProgress {
         attached: progress.attached,
         timelines: progress.timelines,
         points: progress.points,
+        parts: progress.parts,
+        parts_attached: progress.parts_attached,
+        rows: progress.rows,
         superseded: progress.superseded,
         known: progress.known,
         problems: progress.problems.clone(),

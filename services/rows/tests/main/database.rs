@@ -50,14 +50,20 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) fn new(open_backend: OpenBackend, wide: &Value) -> Self {
+    /// Returns a database without the table, whose clock shows a time.
+    pub(crate) fn empty(open_backend: OpenBackend, now: i64) -> Self {
         let mut database = Self {
             engine: None,
             open_backend,
-            clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
+            clock: ManualClock::new(Timestamp::from_nanos_clamped(now)),
             folder: tempfile::tempdir().expect("a folder"),
         };
         database.open();
+        database
+    }
+
+    pub(crate) fn new(open_backend: OpenBackend, wide: &Value) -> Self {
+        let database = Self::empty(open_backend, START);
         let wide: WideSpec = serde_json::from_value(wide.clone()).expect("settings");
         let spec = TableSpec {
             model: TableModel::Wide,

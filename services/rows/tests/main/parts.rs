@@ -2,15 +2,17 @@
 //!
 //! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, move between the
 //! tiers while they are written, and into and out of the archive; the row buffer is flushed, and the database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
-//! secondary index, and searches.
+//! secondary index, and searches. The archive is then attached to an empty database, where the steps go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
+use tideline_engine::AttachRequest;
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
-use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, Tier, Timestamp};
+use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, TableName, Tier, Timestamp};
+use tideline_engine::parts::TablePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
 use tideline_openapi::row_explain::ExplainRows;
@@ -33,14 +35,19 @@ const STATES: [&str; 3] = ["new", "open", "done"];
 /// Key of a row: host and time.
 type Key = (&'static str, i64);
 
+/// Rows with their state and size.
+type Rows = BTreeMap<Key, (Option<&'static str>, Option<i64>)>;
+
 /// Rows with their state and size; and the division that decides which of them are visible.
 struct Model {
-    rows: BTreeMap<Key, (Option<&'static str>, Option<i64>)>,
+    rows: Rows,
     parts: PartsSpec,
     /// Numbers of the parts in the archive.
     archived: BTreeSet<i32>,
     /// Times until which parts are restored.
     held: BTreeMap<i32, i64>,
+    /// Rows in the newest files of each part, and the number of the first part when they were written.
+    files: BTreeMap<i32, (Rows, i32)>,
 }
 
 impl Model {
@@ -123,6 +130,7 @@ impl Lab {
             parts,
             archived: BTreeSet::new(),
             held: BTreeMap::new(),
+            files: BTreeMap::new(),
         };
         let mut spec = database.table().table().spec().as_ref().clone();
         let settings = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
@@ -251,30 +259,82 @@ impl Lab {
                     self.model.drop_before(first);
                 }
             }
-            7 => {
-                let keep = random.of(&[None, Some(60 * DAY), Some(200 * DAY)]);
-                let writable = random.of(&[None, None, Some(50 * DAY)]);
-                let _settings = self.database.engine().lock_settings();
-                let mut spec = self.database.table().table().spec().as_ref().clone();
-                let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
-                let parts = parts.expect("it is divided");
-                (parts.keep, parts.writable) = (keep, writable);
-                let archive = parts.archive.as_mut().expect("it has an archive");
-                archive.after = archived_after(keep);
-                self.database
-                    .engine()
-                    .alter_table(TABLE, spec)
-                    .expect("it is changed");
-                let parts = &mut self.model.parts;
-                (parts.keep, parts.writable) = (keep, writable);
-                let archive = parts.archive.as_mut().expect("it has an archive");
-                archive.after = archived_after(keep);
-            }
+            7 => self.change_ages(random),
             8 | 9 => self.move_part(random),
             10 | 11 => self.archive_part(random),
             12 => self.restore_parts(random),
             _ => self.write(random),
         }
+    }
+
+    /// Changes the ages of the parts. A preview before reports what the change then does.
+    fn change_ages(&mut self, random: &mut Random) {
+        let keep = random.of(&[None, Some(60 * DAY), Some(200 * DAY)]);
+        let writable = random.of(&[None, None, Some(50 * DAY)]);
+        let hot = random.of(&[None, Some(40 * DAY)]);
+        let change = |parts: &mut PartsSpec| {
+            (parts.keep, parts.writable, parts.hot) = (keep, writable, hot);
+            let archive = parts.archive.as_mut().expect("it has an archive");
+            archive.after = archived_after(keep);
+        };
+        let engine = self.database.engine();
+        let listed = || engine.table_parts(&self.database.table()).expect("parts");
+        let before = listed();
+        let preview = engine.preview_parts(&self.database.table(), |spec| {
+            let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+            change(parts.expect("it is divided"));
+            Ok(())
+        });
+        let preview = preview.expect("a preview");
+        assert_eq!(before, listed(), "a preview changes nothing");
+        let mut spec = self.database.table().table().spec().as_ref().clone();
+        let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+        change(parts.expect("it is divided"));
+        engine.alter_table(TABLE, spec).expect("it is changed");
+        change(&mut self.model.parts);
+        let after = listed();
+        let changed = |is_in: &dyn Fn(&TablePart, &TablePart) -> bool| -> Vec<TablePart> {
+            let pairs = before.iter().zip(&after);
+            let found = pairs.filter(|(before, after)| is_in(before, after));
+            found.map(|(before, _)| before.clone()).collect()
+        };
+        assert_eq!(
+            preview.close,
+            changed(&|before, after| before.is_writable && !after.is_writable)
+        );
+        assert_eq!(
+            preview.open,
+            changed(&|before, after| !before.is_writable && after.is_writable)
+        );
+        assert_eq!(
+            preview.hide,
+            changed(&|before, after| before.is_visible && !after.is_visible)
+        );
+        assert_eq!(
+            preview.show,
+            changed(&|before, after| !before.is_visible && after.is_visible)
+        );
+        let due = engine.due_parts(self.now());
+        let is_due = |part: &TablePart, tier: Tier| {
+            let mut due = due.iter();
+            due.any(|due| due.tier == tier && due.name == part.name)
+        };
+        // Rows that are not flushed yet move after their flush.
+        let stored = |mut parts: Vec<TablePart>| {
+            parts.retain(|part| part.tier.is_some());
+            parts
+        };
+        let archived = changed(&|before, _| is_due(before, Tier::Archive));
+        assert_eq!(stored(preview.archive), archived);
+        let migrated = changed(&|before, _| {
+            let is_hot = before.tier == Some(Tier::Hot);
+            is_hot && is_due(before, Tier::Cold) && !archived.contains(before)
+        });
+        assert_eq!(stored(preview.migrate), migrated);
+        let first = self.model.first(self.now() - PURGE_DELAY);
+        let every = self.model.parts.every;
+        let dropped = changed(&|before, _| every.number_of(before.start.nanos()) < first);
+        assert_eq!(preview.drop, dropped);
     }
 
     /// Moves a part to another tier. Rows of all parts are written and flushed meanwhile.
@@ -356,6 +416,12 @@ impl Lab {
         if is_archived {
             self.model.archived.insert(number);
             self.model.held.remove(&number);
+            if matches!(end, MoveEnd::Moved(_)) {
+                let rows = self.model.rows.iter();
+                let rows = rows.filter(|((_, at), _)| every.number_of(*at) == number);
+                let rows = rows.map(|(key, row)| (*key, *row)).collect();
+                self.model.files.insert(number, (rows, self.model.parts.first));
+            }
             self.check_files();
         } else {
             // A part whose archiving was ended is opened again.
@@ -596,18 +662,75 @@ impl Lab {
         let index = json!({"name": "by_state", "key": [{"name": "state", "type": "string"}]});
         let index = serde_json::from_value(index).expect("an index");
         engine.create_index(TABLE, index).expect("it is created");
-        for building in engine.building_indexes() {
-            let built = engine.build_index(&building, &mut |_| ControlFlow::Continue(()));
-            assert!(matches!(built, Ok(BuildEnd::Ready(_))), "{built:?}");
-        }
+        self.build_indexes();
         self.database.create_index(
             &json!([{"column": "state", "as": "keyword"}, {"column": "at", "as": "time"}]),
             false,
         );
     }
+
+    fn build_indexes(&self) {
+        let engine = self.database.engine();
+        for building in engine.building_indexes() {
+            let built = engine.build_index(&building, &mut |_| ControlFlow::Continue(()));
+            assert!(matches!(built, Ok(BuildEnd::Ready(_))), "{built:?}");
+        }
+    }
+
+    /// Attaches the archive to an empty database, and returns that one. First attaches some parts by name.
+    fn attached(&self, open: OpenBackend, random: &mut Random) -> Self {
+        let database = Database::empty(open, self.now());
+        let every = self.model.parts.every;
+        let first = self.model.files.last_key_value().expect("a part is archived").1.1;
+        let files = self.model.files.range(first..);
+        let all: BTreeSet<String> = files
+            .clone()
+            .map(|(number, _)| every.part_name(*number))
+            .collect();
+        let some = all.iter().filter(|_| random.is(50)).cloned().collect();
+        let verify = random.is(50);
+        let attach = |parts: Vec<String>| {
+            let request = AttachRequest {
+                target: self.database.target(),
+                table: TableName::new(TABLE).ok(),
+                rename: None,
+                origin: None,
+                own: false,
+                parts,
+                verify,
+            };
+            let engine = database.engine();
+            let plan = engine.plan_attach(&request).expect("a plan");
+            let (progress, is_done) = engine.attach(&plan, &mut |_| true).expect("it is attached");
+            assert!(is_done && progress.problem_count == 0, "{progress:?}");
+            progress
+        };
+        let progress = attach(some);
+        let rest = attach(Vec::new());
+        assert_eq!(progress.parts_attached + rest.parts_attached, all.len() as u64);
+        let again = attach(Vec::new());
+        assert_eq!((again.parts, again.known), (0, all.len() as u64), "{again:?}");
+        let parts = database.table().settings().parts.clone().expect("it is divided");
+        let lab = Self {
+            model: Model {
+                rows: files.clone().flat_map(|(_, (rows, _))| rows.clone()).collect(),
+                archived: files.map(|(number, _)| *number).collect(),
+                held: BTreeMap::new(),
+                files: BTreeMap::new(),
+                parts,
+            },
+            database,
+            is_descending: self.is_descending,
+        };
+        match lab.database.table().indexes().is_empty() {
+            true => lab.create_indexes(),
+            false => lab.build_indexes(),
+        }
+        lab
+    }
 }
 
-fn run(open: OpenBackend, seed: u64, steps: usize) {
+fn run(open: OpenBackend, seed: u64, steps: usize) -> Lab {
     let mut random = Random::new(seed);
     let mut lab = Lab::new(open, &mut random);
     let created_at = random.below(steps as u64 / 2) as usize;
@@ -623,6 +746,27 @@ fn run(open: OpenBackend, seed: u64, steps: usize) {
         }
     }
     lab.check(&mut random);
+    lab
+}
+
+/// Runs random steps, attaches the archive to an empty database, and continues there.
+fn run_and_attach(open: OpenBackend, elsewhere: OpenBackend, seed: u64) {
+    let mut lab = run(open, seed, rounds("TIDELINE_PARTS_STEPS", 60, 600));
+    let mut random = Random::new(seed);
+    while lab.model.files.is_empty() {
+        lab.write(&mut random);
+        lab.archive_part(&mut random);
+    }
+    let mut attached = lab.attached(elsewhere, &mut random);
+    attached.check(&mut random);
+    for number in 0..rounds("TIDELINE_PARTS_STEPS", 60, 600) / 3 {
+        attached.step(&mut random);
+        if number % 8 == 7 {
+            attached.check(&mut random);
+        }
+    }
+    attached.check(&mut random);
+    attached.database.close();
     lab.database.close();
 }
 
@@ -630,7 +774,7 @@ fn run(open: OpenBackend, seed: u64, steps: usize) {
 fn random_reads_of_divided_tables_equal_a_naive_model_in_memory() {
     for seed in seeds("random_reads_of_divided_tables_equal_a_naive_model_in_memory", 2) {
         for character in [Character::Embedded, Character::Distributed] {
-            run(memory(character), seed, rounds("TIDELINE_PARTS_STEPS", 60, 600));
+            run_and_attach(memory(character), memory(character), seed);
         }
     }
 }
@@ -640,10 +784,11 @@ fn random_reads_of_divided_tables_equal_a_naive_model_on_fjall() {
     let folder = tempfile::tempdir().expect("a folder");
     for seed in seeds("random_reads_of_divided_tables_equal_a_naive_model_on_fjall", 1) {
         let data = folder.path().join(seed.to_string());
-        run(
+        let elsewhere = folder.path().join(format!("{seed}-attached"));
+        run_and_attach(
             Box::new(move || fjall(&data)),
+            Box::new(move || fjall(&elsewhere)),
             seed,
-            rounds("TIDELINE_PARTS_STEPS", 60, 600),
         );
     }
 }
@@ -724,7 +869,7 @@ fn divisions_that_do_not_fit_the_table_are_refused() {
     for (by, said) in [("n", "the key has at"), ("missing", "the key has at")] {
         let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
         parts.expect("it is divided").by = by.to_owned();
-        let name = tideline_engine::model::TableName::new("other").expect("a name");
+        let name = TableName::new("other").expect("a name");
         let error = engine
             .create_table(name, spec.clone())
             .expect_err("it is refused")

@@ -1,4 +1,5 @@
-//! Job that attaches the archive of another database, in steps of at most a thousand timelines or one segment.
+//! Job that attaches the archive of another database, in steps of at most a thousand timelines, one segment or one file of
+//! a part.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineError};
@@ -25,7 +26,9 @@ impl AttachJob {
         request: &AttachRequest,
     ) -> Result<Self, EngineError> {
         let plan = engine.plan_attach(request)?;
-        let names: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
+        let of_rows = plan.rows.iter().map(|table| table.name.as_str());
+        let names = plan.tables.iter().map(|table| table.name.as_str()).chain(of_rows);
+        let names: Vec<&str> = names.collect();
         let reason = format!(
             "the archive at {} is attached: {}",
             request.target,
@@ -40,7 +43,7 @@ impl AttachJob {
     ///
     /// # Errors
     ///
-    /// Returns the error of a failed step. Attached segments stay, and the job records the error.
+    /// Returns the error of a failed step. Attached segments and parts stay, and the job records the error.
     pub fn perform(
         self,
         engine: &Engine,
@@ -52,11 +55,14 @@ impl AttachJob {
             let is_wanted = job.step(progress.entries) && !is_stopping();
             watch(progress) && is_wanted
         };
-        let (progress, is_done) = match engine.attach(&plan, &mut step) {
+        let attached = engine.attach(&plan, &mut step);
+        // The indexes of tables with attached parts are built now.
+        job.shared.wake_up();
+        let (progress, is_done) = match attached {
             Ok(ended) => ended,
             Err(error) => {
                 job.end(JobEnding::Failed(format!(
-                    "{error}; attached segments stay; send the request again for the others"
+                    "{error}; attached segments and parts stay; send the request again for the others"
                 )));
                 return Err(error);
             }
@@ -82,12 +88,19 @@ fn outcome(progress: &AttachProgress) -> String {
         attached,
         timelines,
         points,
+        parts,
+        parts_attached,
+        rows,
         superseded,
         known,
         ..
     } = progress;
+    let of_rows = match parts {
+        0 => String::new(),
+        parts => format!(", {parts_attached} of {parts} parts with {rows} rows"),
+    };
     format!(
-        "{tables} tables, {attached} of {segments} segments, {timelines} new timelines, {points} points; {superseded} superseded, \
-         {known} known before"
+        "{tables} tables, {attached} of {segments} segments, {timelines} new timelines, {points} points{of_rows}; \
+         {superseded} superseded, {known} known before"
     )
 }

@@ -244,7 +244,10 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     let state = |scheduler: &Scheduler| only(scheduler.archives());
     // The day of the segment ended at START + 2 days and was due ten days later. It is START + 20 days now.
     let waiting = state(&scheduler);
-    assert_eq!((waiting.moves.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
+    assert_eq!(
+        (waiting.moves.behind, waiting.standing.waiting.segments),
+        (8 * DAY, 1)
+    );
     let down = || WorkError::Failed("s3://bucket cannot be reached".into());
     work.fail_next([down(), down()]);
     scheduler.run_due();
@@ -263,7 +266,12 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
         (waiting.moves.failures, waiting.moves.tried_again),
         (2, Some(work.now() + 10 * NANOS_PER_SECOND))
     );
-    assert!(waiting.moves.last_job.is_some_and(|job| job.state == JobState::Failed));
+    assert!(
+        waiting
+            .moves
+            .last_job
+            .is_some_and(|job| job.state == JobState::Failed)
+    );
     let planned = jobs(&scheduler, JobKind::Archive).remove(0);
     assert!(
         planned
@@ -276,12 +284,20 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     work.advance(10 * NANOS_PER_SECOND);
     scheduler.run_due();
     let there = state(&scheduler);
-    assert_eq!((there.moves.failures, there.moves.tried_again, there.moves.behind), (0, None, 0));
+    assert_eq!(
+        (there.moves.failures, there.moves.tried_again, there.moves.behind),
+        (0, None, 0)
+    );
     assert_eq!(
         (there.standing.waiting.points, there.standing.archived.segments),
         (0, 1)
     );
-    assert!(there.moves.last_job.is_some_and(|job| job.state == JobState::Done));
+    assert!(
+        there
+            .moves
+            .last_job
+            .is_some_and(|job| job.state == JobState::Done)
+    );
 }
 
 #[test]

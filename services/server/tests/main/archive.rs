@@ -109,7 +109,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     // A server does not attach its own files.
     let attached = on(&["archive", "attach", "default"]);
     assert!(
-        attached.contains("0 of 0 segments") && attached.contains("1 segments were known before"),
+        attached.contains("0 of 0 segments") && attached.contains("1 segments or parts were known before"),
         "{attached}"
     );
     let attached = on(&["archive", "attach", "default", "--json"]);

@@ -63,9 +63,9 @@ pub struct ArchivedObjects {
 }
 
 /// Files and row groups of a written part.
-struct Written {
-    files: ArchivedFiles,
-    groups: Vec<RowChange>,
+pub(super) struct Written {
+    pub(super) files: ArchivedFiles,
+    pub(super) groups: Vec<RowChange>,
 }
 
 impl WideStore {
@@ -164,7 +164,12 @@ impl WideStore {
     }
 
     /// Flushes until no row of a closed part is in the row buffer. Returns false if some stay.
-    fn flush_closed(&self, table: TableId, number: i32, flush: &dyn Fn() -> Result<()>) -> Result<bool> {
+    pub(super) fn flush_closed(
+        &self,
+        table: TableId,
+        number: i32,
+        flush: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
         for _ in 0..FLUSHES_MAX {
             flush()?;
             let rules = self.rules(table)?;
@@ -282,7 +287,7 @@ impl WideStore {
     }
 
     /// Stores where the rows of an archived part are.
-    fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
+    pub(super) fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
         let files = serde_json::to_vec(&written.files).map_err(|error| unwritable(&error))?;
         if files.len() > FILES_BYTES_MAX {
             return Err(WideError::TooLarge {
@@ -329,7 +334,7 @@ impl WideStore {
     }
 }
 
-fn unwritable(error: &serde_json::Error) -> WideError {
+pub(super) fn unwritable(error: &serde_json::Error) -> WideError {
     WideError::from(ArchiveError::Format {
         what: "the description of a part".to_owned(),
         reason: error.to_string(),

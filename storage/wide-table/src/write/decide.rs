@@ -181,7 +181,7 @@ impl Deciding<'_> {
         // A dropped part may not be freed yet.
         let part = self.state.parts.get(&(table, number));
         let part = part.filter(|_| self.rules.keeps(number));
-        if part.is_some_and(Part::is_closed) {
+        if part.is_some_and(Part::is_closed) || self.state.attaching.contains(&(table, number)) {
             return Ok(Some(Refused::PartArchived));
         }
         if number < self.writable_from && !part.is_some_and(|part| part.is_held(self.now)) {

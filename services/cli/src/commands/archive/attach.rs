@@ -1,6 +1,6 @@
 //! `tideline archive attach`: creates tables of a running server from files that another database has archived.
 //!
-//! The server attaches segment by segment and streams its progress. The command shows the progress until the
+//! The server attaches segment by segment and part by part, and streams its progress. The command shows the progress until the
 //! end, unless `--no-wait` is given.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -17,9 +17,11 @@ use crate::output;
 #[command(after_help = "\
 Points, timelines, tags and attributes are those of the time when the files were written; deletes
 that had not reached the files are not applied. Missing tables are created with their former
-settings. The files stay where they are. Repeating the command continues with the rest.
+settings. The files stay where they are. Repeating the command continues with the rest. Parts of wide tables
+are attached where the table has no rows of the same time; indexes of the table are built anew.
 
   tideline archive attach s3://bucket/prefix                   # all tables
+  tideline archive attach default --table readings --part 2026-08 --part 2026-09
   tideline archive attach default --table metrics --as metrics_before
   tideline archive attach default --own                        # the database that wrote it no longer exists
 
@@ -42,7 +44,13 @@ pub struct AttachArguments {
     /// Attach only objects of the database with this origin; ORIGIN is the first part of their names
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
-    /// Take ownership of the files: they are deleted with their points. No other database may use them any more
+    /// Attach only this part of a wide table, such as 2026-08; may be repeated [default: all]
+    #[arg(long = "part", value_name = "PART", requires = "table")]
+    parts: Vec<String>,
+    /// Compare only the sizes of the files of parts, not their checksums: faster, and damage is found later
+    #[arg(long)]
+    no_verify: bool,
+    /// Take ownership of the files: they are deleted with their points or rows. No other database may use them any more
     #[arg(long)]
     own: bool,
     /// Return immediately; `tideline jobs` lists the job
@@ -63,6 +71,12 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
         if let Some(value) = value {
             request[name] = value.as_str().into();
         }
+    }
+    if !arguments.parts.is_empty() {
+        request["parts"] = json!(arguments.parts);
+    }
+    if arguments.no_verify {
+        request["verify"] = false.into();
     }
     if arguments.no_wait {
         request["wait"] = false.into();
@@ -100,13 +114,18 @@ fn show(line: &str) {
 /// Formats the progress in one line.
 fn short(progress: &Value) -> String {
     let count = |name: &str| output::count(progress[name].as_u64().unwrap_or(0));
-    format!(
+    let mut text = format!(
         "{} of {} segments, {} new timelines, {} points",
         count("attached"),
         count("segments"),
         count("timelines"),
         count("points")
-    )
+    );
+    if progress["parts"].as_u64().is_some_and(|parts| parts > 0) {
+        let (attached, parts, rows) = (count("parts_attached"), count("parts"), count("rows"));
+        text.push_str(&format!(", {attached} of {parts} parts with {rows} rows"));
+    }
+    text
 }
 
 fn end(client: &Client, arguments: &AttachArguments, last: &Value) -> Result<()> {
@@ -123,7 +142,7 @@ fn end(client: &Client, arguments: &AttachArguments, last: &Value) -> Result<()>
             tables => format!("{} tables", output::count(tables)),
         };
         text.push_str(&format!(
-            "{tables}: {}; {} segments were known before, {} are superseded\n",
+            "{tables}: {}; {} segments or parts were known before, {} are superseded\n",
             short(last),
             output::count(known),
             output::count(superseded)
@@ -132,7 +151,7 @@ fn end(client: &Client, arguments: &AttachArguments, last: &Value) -> Result<()>
     }
     if let Some(error) = last["error"].as_str() {
         return Err(CliError::Incomplete(format!(
-            "{error}; attached segments stay, and the same command continues with the rest"
+            "{error}; what is attached stays, and the same command continues with the rest"
         )));
     }
     if last["done"] != true {

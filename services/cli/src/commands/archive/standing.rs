@@ -103,7 +103,16 @@ fn standing(response: &Value) -> String {
 fn wide_tables(response: &Value, troubles: &mut String) -> String {
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut grid = Grid::new([
-        "wide table", "parts", "rows", "files", "bytes", "oldest", "newest", "waiting", "behind", "failures",
+        "wide table",
+        "parts",
+        "rows",
+        "files",
+        "bytes",
+        "oldest",
+        "newest",
+        "waiting",
+        "behind",
+        "failures",
     ]);
     let tables = response["wide_tables"].as_array().into_iter().flatten();
     let mut is_empty = true;
@@ -117,7 +126,10 @@ fn wide_tables(response: &Value, troubles: &mut String) -> String {
             number(&table["parts"]),
             number(&table["rows"]),
             number(&table["files"]),
-            table["file_bytes"].as_u64().map(output::bytes).unwrap_or_default(),
+            table["file_bytes"]
+                .as_u64()
+                .map(output::bytes)
+                .unwrap_or_default(),
             output::member(table, "oldest"),
             output::member(table, "newest"),
             number(&table["waiting"]),

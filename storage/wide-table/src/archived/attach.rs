@@ -1,0 +1,243 @@
+//! Attaching of an archived part that another database wrote. Its rows are read from the files of that database.
+//!
+//! The part becomes visible with one edit of the manifest. Until then, writes to it are refused as for a part that is being
+//! archived, and the row buffer is flushed, so no row of the part can exist elsewhere. A crash before the edit leaves
+//! locations that no manifest names, which the next start frees.
+//!
+//! An attached part has no entries in secondary indexes and search indexes. The caller creates the indexes of the table
+//! anew before the first part is attached.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tideline_archive::rows::RowsDescription;
+use tideline_backend::{ManifestKind, PartRef, RowChange};
+use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::part_name;
+use tideline_log::fail_points::around;
+use tideline_log::manifest::put_row;
+use tideline_log::{LogError, Manifest, Refusal};
+use tideline_model::{TableId, Tier};
+
+use super::form::RowForm;
+use super::write::{Written, unwritable};
+use super::{ArchivedFiles, stored_files};
+use crate::division::{ALL_PARTS, PARTS_MAX};
+use crate::error::Result;
+use crate::state::{Part, PartDetail, Place};
+use crate::store::WideStore;
+use crate::tables::{TableRules, Tables};
+
+/// Part of another database to be attached.
+#[derive(Debug)]
+pub struct PartToAttach<'a> {
+    /// Table of this database.
+    pub table: TableId,
+    /// Name or address of the target.
+    pub target: &'a str,
+    /// Object name of the description.
+    pub key: &'a str,
+    /// Description of the part.
+    pub described: &'a RowsDescription,
+}
+
+/// End of an attachment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttachEnd {
+    /// The rows can be read. Holds their number.
+    Attached(u64),
+    /// Nothing has changed. Holds the reason.
+    Refused(String),
+}
+
+/// Refuses writes to a part that is being attached, until the value is dropped.
+struct Closing<'s> {
+    store: &'s WideStore,
+    place: Place,
+}
+
+impl<'s> Closing<'s> {
+    /// Returns `None` if the part is being attached already.
+    fn begin(store: &'s WideStore, place: Place) -> Option<Self> {
+        let mut is_new = false;
+        store.change_state(|state| {
+            is_new = state.attaching.insert(place);
+            state.closings += 1;
+        });
+        is_new.then_some(Self { store, place })
+    }
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.store.change_state(|state| {
+            state.attaching.remove(&self.place);
+        });
+    }
+}
+
+impl WideStore {
+    /// Attaches a part. `flush` must write all rows of the row buffer that were committed before the call. The caller has
+    /// verified the files, and has compared the columns of the description with those of the table.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist, and the errors of `flush`, of the
+    /// backend and of the log. The part is then attached or not.
+    pub fn attach_part(
+        self: &Arc<Self>,
+        part: &PartToAttach<'_>,
+        flush: &dyn Fn() -> Result<()>,
+    ) -> Result<AttachEnd> {
+        let (table, number) = (part.table, part.described.number);
+        let refused = |reason: String| Ok(AttachEnd::Refused(reason));
+        let rules = self.rules(table)?;
+        if let Some(reason) = self.not_attachable(table, number, &rules) {
+            return refused(reason);
+        }
+        let (written, detail) = match written_of(part, &rules) {
+            Ok(written) => written,
+            Err(reason) => return refused(reason),
+        };
+        let at = PartRef {
+            part: self.log.next_part(),
+            table,
+            tier: Tier::Cold,
+        };
+        self.put_archived(at, &written)?;
+        let Some(_closing) = Closing::begin(self, (table, number)) else {
+            self.log.backend().reclaim_part(at)?;
+            return refused("another request is attaching the part".to_owned());
+        };
+        let is_flushed = self.flush_closed(table, number, flush)?;
+        if is_flushed && self.put_attached(Part { at, detail })? {
+            self.newest.fetch_max(detail.newest, Ordering::Relaxed);
+            return Ok(AttachEnd::Attached(described_rows(part.described)));
+        }
+        self.log.backend().reclaim_part(at)?;
+        refused(OCCUPIED.to_owned())
+    }
+
+    /// Returns the object names of the descriptions of the archived parts of a table.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, and [`WideError::Damaged`](crate::WideError::Damaged) if a list cannot be read.
+    pub fn archived_descriptions(&self, table: TableId) -> Result<Vec<String>> {
+        let state = self.state();
+        let archived = state.parts_of(table, ALL_PARTS).filter(|part| part.is_archived());
+        let key = |part: &Part| Ok(stored_files(self.log.backend().as_ref(), part.at)?.description);
+        archived.map(key).collect()
+    }
+
+    /// Returns the reason why a part cannot be attached, whatever its files; `None` if it can.
+    fn not_attachable(&self, table: TableId, number: i32, rules: &TableRules) -> Option<String> {
+        if !rules.keeps(number) {
+            return Some("the table has dropped this part".to_owned());
+        }
+        let state = self.state();
+        if state.parts.contains_key(&(table, number)) {
+            return Some(OCCUPIED.to_owned());
+        }
+        (state.parts_of(table, ALL_PARTS).count() >= PARTS_MAX)
+            .then(|| format!("the table has {PARTS_MAX} parts already"))
+    }
+
+    /// Publishes an attached part. Returns false if the table has a part with this number.
+    fn put_attached(self: &Arc<Self>, part: Part) -> Result<bool> {
+        let table = part.at.table;
+        let _ending = self.begin_end();
+        if self.state().parts.contains_key(&part.place()) {
+            return Ok(false);
+        }
+        let put = put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
+        let edit = |current: &Arc<Manifest>| match Tables::new(current, &self.tables())
+            .keeps(table, part.number())
+        {
+            true => Ok(self.edit_with_ids(current, vec![put.clone()])),
+            false => Err(LogError::Refused(Refusal::TableDropped(table))),
+        };
+        around("wide_attach", "edit", || {
+            self.log.edit(edit, |_| {
+                self.change_state(|state| {
+                    state.parts.insert(part.place(), part);
+                    state.closings += 1;
+                    state.flushes += 1;
+                });
+            })
+        })?;
+        Ok(true)
+    }
+}
+
+/// Reason why a part is not attached beside rows of the table.
+const OCCUPIED: &str =
+    "the table has rows in this part already; attach it under another name, or drop the part";
+
+fn described_rows(described: &RowsDescription) -> u64 {
+    described.files.iter().map(|file| file.rows).sum()
+}
+
+/// Returns what the engine stores of an attached part, and the content of its manifest row; on error, the reason why the
+/// description cannot be used.
+fn written_of(
+    part: &PartToAttach<'_>,
+    rules: &TableRules,
+) -> std::result::Result<(Written, PartDetail), String> {
+    let described = part.described;
+    let wide = described.spec.wide.as_deref();
+    let wide = wide.ok_or("its settings have no key")?;
+    let layout = KeyLayout::new(&wide.key, true).map_err(|error| error.to_string())?;
+    let form = RowForm::new(wide, &layout).map_err(|error| error.to_string())?;
+    if form.schema.columns() != described.columns {
+        return Err("its columns are not those of its settings".to_owned());
+    }
+    let mut detail: PartDetail = serde_json::from_value(described.detail.clone())
+        .map_err(|error| format!("the data of the store about the part cannot be read: {error}"))?;
+    detail.table = part.table.0;
+    detail.number = Some(described.number);
+    // The journal of this database has no change of the part.
+    detail.search_end = 0;
+    detail.set_archived();
+    let written = Written {
+        files: ArchivedFiles {
+            target: part.target.to_owned(),
+            description: part.key.to_owned(),
+            files: described.files.clone(),
+            columns: described.columns.clone(),
+            declared: form.declared().to_vec(),
+        },
+        groups: groups_of(described, rules)?,
+    };
+    Ok((written, detail))
+}
+
+/// Returns the stored locations of the row groups; on error, the reason why they are not valid.
+fn groups_of(described: &RowsDescription, rules: &TableRules) -> std::result::Result<Vec<RowChange>, String> {
+    let mut groups: Vec<RowChange> = Vec::with_capacity(described.groups.len());
+    let mut rows = 0;
+    for group in &described.groups {
+        let last = group.last_key().ok_or("the key of a row group is not valid")?;
+        let is_after = groups.last().is_none_or(|before| before.key[..] < last[..]);
+        if !is_after || rules.part_of(&last) != Ok(described.number) {
+            return Err("the row groups are not in order, or belong to another part".to_owned());
+        }
+        let place = &group.place;
+        let end = place.start.saturating_add(u64::from(place.bytes));
+        let file = described.files.get(place.file as usize);
+        if file.is_none_or(|file| end > file.bytes) {
+            return Err("a row group is outside of its file".to_owned());
+        }
+        rows += u64::from(place.rows);
+        let value = serde_json::to_vec(place).map_err(|error| unwritable(&error).to_string())?;
+        groups.push(RowChange {
+            key: last.into(),
+            value: Some(Bytes::from(value)),
+        });
+    }
+    match rows == described_rows(described) {
+        true => Ok(groups),
+        false => Err("the row groups are not complete".to_owned()),
+    }
+}
