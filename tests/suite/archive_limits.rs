@@ -228,6 +228,85 @@ fn settings(files: &Path) -> String {
 }
 
 #[test]
+fn an_archive_of_rows_that_makes_no_progress_is_reported() {
+    let folder = DataFolder::new();
+    let files = folder.beside("files");
+    let server = folder.start(&by_hand(&files));
+    let client = server.client();
+    let table = json!({"name": "readings", "model": "wide", "wide": {
+        "key": [{"name": "meter", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "month"}}});
+    client.post_json("/v1/tables", &table).expect_status(201);
+    let row = json!({"op": "put", "key": {"meter": "m", "at": "2024-01-07T00:00:00Z"}});
+    let written = client.post_json("/v1/tables/readings/rows", &json!({"rows": [row]}));
+    written.expect_status(200);
+    client
+        .post_json("/v1/jobs", &json!({"kind": "seal"}))
+        .expect_status(200);
+    // The path of the target is a file, so that archiving fails.
+    let _was_made = fs::remove_dir_all(&files);
+    fs::write(&files, "not a folder").expect("written");
+    let archived = json!({"wide": {"parts": {"archive": {"target": "default", "after": "30d"}}}});
+    patch(&client, "readings", &archived);
+    let reasons = || client.get("/ready").expect_status(200).json()["reasons"].clone();
+    for failed in 1..=3 {
+        let answer = job(&client, "archive", "readings");
+        assert!(!answer.is_success(), "{}", answer.text());
+        assert_eq!(
+            reasons().as_array().map_or(0, Vec::len),
+            usize::from(failed == 3),
+            "{failed}: {}",
+            reasons()
+        );
+    }
+    let said = reasons().to_string();
+    assert!(
+        said.contains("archive of table readings: no progress: its oldest part")
+            && said.contains("3 moves in a row"),
+        "{said}"
+    );
+    let overview = client.get("/v1/archive").json();
+    let table = &overview["wide_tables"][0];
+    assert_eq!(
+        (&table["table"], &table["failures"], &table["waiting"]),
+        (&json!("readings"), &json!(3), &json!(1)),
+        "{overview}"
+    );
+    assert!(
+        table["tried_again"].is_string() && table["last_job"]["error"].is_string(),
+        "{table}"
+    );
+    let of_target = &overview["targets"][0];
+    assert_eq!(of_target["failures"], 3, "{overview}");
+    assert!(of_target["error"].is_string(), "{overview}");
+    let metrics = client.get("/metrics").text();
+    for line in [
+        "tideline_archive_stalled_tables 1",
+        "tideline_archive_failures_in_a_row 3",
+        "tideline_row_archive_failures_in_a_row{table=\"readings\"} 3",
+        "tideline_row_archive_waiting_parts{table=\"readings\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+
+    fs::remove_file(&files).expect("removed");
+    assert!(job(&client, "archive", "readings").is_success());
+    assert_eq!(reasons(), json!([]));
+    let parts = client.get("/v1/tables/readings/parts").json();
+    assert_eq!(
+        (&parts["parts"][0]["tier"], &parts["parts"][0]["rows"]),
+        (&json!("archive"), &json!(1))
+    );
+}
+
+fn patch(client: &Client, table: &str, change: &Json) {
+    let headers = [("content-type", "application/json")];
+    let body = change.to_string();
+    let sent = client.send("PATCH", &format!("/v1/tables/{table}"), &headers, body.as_bytes());
+    sent.expect("an answer").expect_status(200);
+}
+
+#[test]
 fn an_archive_that_makes_no_progress_is_reported() {
     let folder = DataFolder::new();
     let files = folder.beside("files");

@@ -15,6 +15,8 @@ use tideline_tests::{Client, Launch, Response};
 
 /// Server address in the pages.
 const ADDRESS: &str = "localhost:8490";
+/// Archive target in the pages; the test replaces it by a folder.
+const TARGET: &str = "s3://bucket/tideline";
 
 /// Fenced code block of a page.
 struct Block {
@@ -66,7 +68,11 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
         return 0;
     }
     let folder = DataFolder::new();
-    let server = folder.start(&Launch::default());
+    let archive = folder.beside("archive");
+    fs::create_dir(&archive).expect("a folder");
+    let target = format!("file://{}", archive.display());
+    let launch = Launch::default().environment("TIDELINE__ARCHIVE__ALLOWED_TARGETS", &target);
+    let server = folder.start(&launch);
     let client = server.client();
     let files = folder.beside("files");
     fs::create_dir(&files).expect("a folder");
@@ -82,7 +88,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
         let place = format!("{name}:{}", block.line);
         match block.language.as_str() {
             "sh" => {
-                for command in commands_of(&block.text) {
+                for command in commands_of(&block.text.replace(TARGET, &target)) {
                     commands += 1;
                     settle(last.take(), None, &place);
                     last = run(&command, &client, &files, &place);

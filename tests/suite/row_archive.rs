@@ -1,5 +1,5 @@
 //! Parts of wide tables on their way through the tiers: kills before and after every step of a move to the cold tier, of an
-//! archiving and of a restoring; files that are damaged or missing; and `pyarrow` as another reader of the files.
+//! archiving and of a restoring; files that are damaged or missing; and other readers of the files.
 //!
 //! After each kill every row is there once, with its last values, and the same work succeeds when it is repeated. The
 //! offline check and `tideline archive verify` find no damage.
@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tideline_model::{Clock, SystemClock};
-use tideline_tests::python::Environment;
 use tideline_tests::server::{DataFolder, binary};
-use tideline_tests::{Client, Launch, skip};
+use tideline_tests::{Client, Launch};
+
+use crate::python_readers::{DUCKDB, PYARROW, PythonReader};
 
 /// Steps of the moves of parts.
-pub(super) const STEPS: [&str; 8] = [
+pub(super) const STEPS: [&str; 9] = [
     "wide_move.copy",
     "wide_move.sync",
     "wide_move.edit",
@@ -25,18 +26,19 @@ pub(super) const STEPS: [&str; 8] = [
     "wide_archive.describe",
     "wide_archive.index",
     "wide_restore.rows",
+    "wide_attach.edit",
 ];
 /// Time limit for the end of a killed process.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of old rows, in two parts.
-const ROWS: u64 = 3_000;
-/// Package that reads the files, and the script that does so.
-const PACKAGE: &str = "pyarrow==26.0.1";
-const SCRIPT: &str = include_str!("row_archive.py");
+pub(super) const ROWS: u64 = 3_000;
+/// Scripts of other tools that read the files.
+const PYARROW_SCRIPT: &str = include_str!("row_archive.py");
+const DUCKDB_SCRIPT: &str = include_str!("row_archive_duckdb.py");
 
 /// Kind of work on parts.
 #[derive(Clone, Copy, PartialEq)]
-enum Work {
+pub(super) enum Work {
     Migrate,
     Archive,
     Restore,
@@ -53,7 +55,7 @@ impl Work {
 
     /// Changes the settings of the table so that the work can be started. A server that starts with due work begins it
     /// before it listens.
-    fn prepare(self, client: &Client) {
+    pub(super) fn prepare(self, client: &Client) {
         let parts = match self {
             Self::Migrate => json!({"hot": "1d"}),
             Self::Archive | Self::Restore => json!({"archive": {"target": "default", "after": "30d"}}),
@@ -61,7 +63,7 @@ impl Work {
         alter(client, &json!({"wide": {"parts": parts}}));
     }
 
-    fn start(self, client: &Client) -> bool {
+    pub(super) fn start(self, client: &Client) -> bool {
         let headers = [("content-type", "application/json")];
         let (path, body) = match self {
             Self::Restore => (
@@ -83,13 +85,13 @@ impl Work {
 }
 
 /// Database with its archive.
-struct Lab {
-    folder: DataFolder,
-    files: PathBuf,
+pub(super) struct Lab {
+    pub(super) folder: DataFolder,
+    pub(super) files: PathBuf,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = DataFolder::new();
         let files = folder.beside("archive");
         fs::create_dir_all(&files).expect("a folder");
@@ -97,14 +99,14 @@ impl Lab {
     }
 
     /// Returns options under which moves start only on request: the scheduler searches for work once an hour.
-    fn launch(&self) -> Launch {
+    pub(super) fn launch(&self) -> Launch {
         let target = format!("file://{}", self.files.display());
         Launch::default()
             .environment("TIDELINE__ARCHIVE__TARGET", &target)
             .environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
     }
 
-    fn verify(&self) -> Value {
+    pub(super) fn verify(&self) -> Value {
         let verified = Command::new(binary())
             .args(["archive", "verify", "--json"])
             .arg(format!("file://{}", self.files.display()))
@@ -113,7 +115,7 @@ impl Lab {
         serde_json::from_slice(&verified.stdout).expect("a report")
     }
 
-    fn check(&self) -> Value {
+    pub(super) fn check(&self) -> Value {
         let checked = Command::new(binary())
             .args(["check", "--json"])
             .arg(self.folder.path())
@@ -124,7 +126,7 @@ impl Lab {
 }
 
 /// Creates a table with old rows in two parts, which are stored, and some new rows.
-fn create(client: &Client) {
+pub(super) fn create(client: &Client) {
     let table = json!({"name": "orders", "model": "wide", "wide": {
         "key": [{"name": "n", "type": "u64"}, {"name": "at", "type": "timestamp"}],
         "columns": [
@@ -155,7 +157,7 @@ fn create(client: &Client) {
         .expect_status(200);
 }
 
-fn alter(client: &Client, change: &Value) {
+pub(super) fn alter(client: &Client, change: &Value) {
     let headers = [("content-type", "application/json")];
     let body = change.to_string();
     let sent = client.send("PATCH", "/v1/tables/orders", &headers, body.as_bytes());
@@ -163,7 +165,7 @@ fn alter(client: &Client, change: &Value) {
 }
 
 /// Returns the write of an old row. Some rows have columns that are not declared, some are large.
-fn row(n: u64) -> Value {
+pub(super) fn row(n: u64) -> Value {
     let mut columns = json!({
         "state": (if n.is_multiple_of(3) { "open" } else { "done" }), "total": format!("{n}.05"), "rate": n as f64 / 4.0,
         "paid": n.is_multiple_of(2), "doc": {"n": [n]}, "raw": "AP8=",
@@ -179,7 +181,7 @@ fn row(n: u64) -> Value {
 }
 
 /// Checks all rows by scans in both directions, single reads, and the index.
-fn check_rows(client: &Client, context: &str) {
+pub(super) fn check_rows(client: &Client, context: &str) {
     let mut expected: Vec<Value> = (0..ROWS)
         .map(|n| {
             let row = row(n);
@@ -226,7 +228,7 @@ fn check_rows(client: &Client, context: &str) {
 }
 
 /// Returns the tiers of the old parts.
-fn tiers(client: &Client) -> Vec<String> {
+pub(super) fn tiers(client: &Client) -> Vec<String> {
     let parts = client.get("/v1/tables/orders/parts").expect_status(200).json();
     let old = parts["parts"].as_array().expect("a list").iter().take(2);
     old.map(|part| part["tier"].as_str().unwrap_or_default().to_owned())
@@ -309,7 +311,7 @@ fn every_row_is_there_whatever_step_of_a_restoring_is_cut() {
 }
 
 /// Returns all files below a folder whose names end with an extension.
-fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub(super) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -321,6 +323,76 @@ fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Checks that the state of the archive, the list of the parts, the metrics and the command line report the same as a
+/// verification of the files.
+fn check_status(client: &Client, verified: &Value) {
+    let overview = client.get("/v1/archive").expect_status(200).json();
+    let table = &overview["wide_tables"][0];
+    assert_eq!(
+        (
+            &table["table"],
+            &table["parts"],
+            &table["rows"],
+            &table["files"],
+            &table["file_bytes"]
+        ),
+        (
+            &json!("orders"),
+            &json!(2),
+            &json!(ROWS),
+            &verified["files"],
+            &verified["bytes"]
+        ),
+        "{overview}"
+    );
+    assert_eq!(table["targets"][0]["name"], "default", "{overview}");
+    assert_eq!(table["targets"][0]["rows"], ROWS, "{overview}");
+    assert_eq!(
+        (
+            &table["oldest"],
+            &table["newest"],
+            &table["waiting"],
+            &table["failures"]
+        ),
+        (
+            &json!("2024-01-01T00:00:00Z"),
+            &json!("2024-03-01T00:00:00Z"),
+            &json!(0),
+            &json!(0)
+        ),
+        "{overview}"
+    );
+    assert_eq!(overview["targets"][0]["tables"], json!(["orders"]), "{overview}");
+    let parts = client.get("/v1/tables/orders/parts").expect_status(200).json();
+    let sum = |name: &str| -> u64 {
+        let parts = parts["parts"].as_array().into_iter().flatten();
+        parts.filter_map(|part| part[name].as_u64()).sum()
+    };
+    assert_eq!(json!(sum("rows")), table["rows"], "{parts}");
+    assert_eq!(json!(sum("bytes")), table["file_bytes"], "{parts}");
+    let metrics = client.get("/metrics").text();
+    for (name, value) in [
+        ("row_archived_parts", &table["parts"]),
+        ("row_archived_rows", &table["rows"]),
+        ("row_archived_files", &table["files"]),
+        ("row_archived_bytes", &table["file_bytes"]),
+        ("row_archive_waiting_parts", &json!(0)),
+        ("row_archive_failures_in_a_row", &json!(0)),
+    ] {
+        let line = format!("tideline_{name}{{table=\"orders\"}} {value}");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    let server = format!("http://{}", client.address());
+    let status = Command::new(binary())
+        .args(["archive", "status", "--server", &server])
+        .output();
+    let status = String::from_utf8_lossy(&status.expect("the command runs").stdout).into_owned();
+    assert!(
+        status.contains("wide table") && status.contains("3,000"),
+        "{status}"
+    );
 }
 
 #[test]
@@ -341,6 +413,7 @@ fn archived_rows_are_read_and_restored_and_damage_is_found() {
     let verified = lab.verify();
     assert_eq!(verified["is_sound"], true, "{verified}");
     assert_eq!(verified["parts"], 2, "{verified}");
+    check_status(&client, &verified);
 
     // Rows in the archive can be neither written nor deleted.
     let refused = client.post_json("/v1/tables/orders/rows", &json!({"rows": [row(7)]}));
@@ -391,24 +464,20 @@ fn archived_rows_are_read_and_restored_and_damage_is_found() {
 }
 
 #[test]
-fn pyarrow_reads_the_files_of_archived_parts() {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyarrow");
-    let python = match Environment::with(&home, PACKAGE) {
-        Ok(python) => python,
-        Err(reason) => {
-            skip(&reason);
-            return;
-        }
-    };
+fn other_tools_read_the_files_of_archived_parts() {
+    let readers = [(PYARROW, PYARROW_SCRIPT), (DUCKDB, DUCKDB_SCRIPT)];
+    let readers = readers.map(|(package, script)| Some((PythonReader::install(package)?, script)));
+    if readers.iter().all(Option::is_none) {
+        return;
+    }
     let lab = Lab::new();
     let server = lab.folder.start(&lab.launch());
     create(&server.client());
     Work::Archive.prepare(&server.client());
     assert!(Work::Archive.start(&server.client()));
-    let script = lab.folder.beside("files.py");
-    fs::write(&script, SCRIPT).expect("the folder can be written");
     let files = lab.files.join("orders");
-    let ended = python.run("python", &[&script.to_string_lossy(), &files.to_string_lossy()]);
-    println!("{PACKAGE}: {}", ended.unwrap_or_else(|reason| panic!("{reason}")));
+    for (reader, script) in readers.into_iter().flatten() {
+        reader.run(&lab.folder, script, &files.to_string_lossy());
+    }
     assert!(server.terminate().status.success());
 }

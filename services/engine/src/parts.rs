@@ -85,12 +85,8 @@ impl Engine {
             return Ok(Vec::new());
         };
         let id = table.table().points().id();
-        // A part whose list of files is damaged can still be dropped.
-        let archived = self.rows.archived_parts(id).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the sizes of archived parts are not known");
-            Vec::new()
-        });
-        let archived = archived.into_iter().map(|part| (part.number, part));
+        let archived = self.archived_parts(id).into_iter();
+        let archived = archived.map(|part| (part.number, part));
         let mut archived: BTreeMap<i32, ArchivedPart> = archived.collect();
         let stored = self.rows.parts(id)?.into_iter();
         let parts = stored.map(|part| TablePart::new(every, &part, archived.remove(&part.number)));

@@ -4,7 +4,6 @@ use tideline_model::{PartPeriod, PartsArchive, TableId, TableName, Tier, Timesta
 pub use tideline_wide_table::ArchivedPart;
 
 use crate::engine::Engine;
-use crate::error::Result;
 use crate::tables::Table;
 
 /// Archive of a wide table.
@@ -37,11 +36,8 @@ impl RowArchive {
 
 impl Engine {
     /// Returns the archives of all wide tables that have parts in the archive, or whose parts move there, sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the list of the files of a part cannot be read.
-    pub fn row_archives(&self) -> Result<Vec<RowArchive>> {
+    /// The parts of a table are omitted, with a warning in the log, if the list of the files of one cannot be read.
+    pub fn row_archives(&self) -> Vec<RowArchive> {
         let mut tables = self.tables();
         tables.retain(|table| self.has_archived_parts(table));
         tables.sort_by(|one, other| one.name().cmp(other.name()));
@@ -58,8 +54,8 @@ impl Engine {
                 let due = due.iter();
                 due.filter(|part| part.table == id && part.tier == Tier::Archive)
             };
-            let parts = self.rows.archived_parts(id)?;
-            Ok(RowArchive {
+            let parts = self.archived_parts(id);
+            RowArchive {
                 table: id,
                 name: table.name().clone(),
                 created: table.created(),
@@ -68,9 +64,18 @@ impl Engine {
                 parts,
                 waiting: waiting().count() as u64,
                 waiting_since: waiting().map(|part| part.since).min(),
-            })
+            }
         };
         tables.iter().map(archive_of).collect()
+    }
+
+    /// Returns the archived parts of a table; none if a list of files cannot be read, so that damage hinders neither the
+    /// state of other tables nor a drop of the part. `tideline check` reports it.
+    pub(crate) fn archived_parts(&self, table: TableId) -> Vec<ArchivedPart> {
+        self.rows.archived_parts(table).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the sizes of archived parts are not known");
+            Vec::new()
+        })
     }
 }
 

@@ -55,10 +55,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Bytes of chunks read by moves between tiers",
         (KIND, &moved(|cost| cost.bytes_read)),
     )?;
-    let (archives, rows) = (
-        app.scheduler.archives(),
-        app.scheduler.row_archives().unwrap_or_default(),
-    );
+    let (archives, rows) = (app.scheduler.archives(), app.scheduler.row_archives());
     archived(figures, &archives, &rows)?;
     figures.gauge(
         "segments_retired",

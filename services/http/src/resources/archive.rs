@@ -58,7 +58,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     let scheduler = app.scheduler.clone();
     let overview = app.read(move |engine| {
         let states = scheduler.archives();
-        let rows = scheduler.row_archives()?;
+        let rows = scheduler.row_archives();
         let survey = engine.store().survey();
         let of_table = |state: &ArchiveState| {
             let found = survey

@@ -65,7 +65,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         // The data stays in its tier, so the service stays ready.
         let archives = engine.scheduler.archives().into_iter();
         let archives = archives.map(|archive| (archive.table, archive.moves));
-        let rows = engine.scheduler.row_archives().unwrap_or_default().into_iter();
+        let rows = engine.scheduler.row_archives().into_iter();
         let rows = rows.map(|state| (state.table(), state.moves));
         let stalled = archives.chain(rows).filter_map(|(table, moves)| {
             let reason = moves.stalled?;

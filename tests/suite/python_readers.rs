@@ -1,0 +1,59 @@
+//! Python packages from PyPI that read and write the files of row tables.
+//!
+//! The tests that use them need `python3` and a package index. Without them they are skipped, or fail under `CI=true`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use tideline_tests::python::Environment;
+use tideline_tests::server::DataFolder;
+use tideline_tests::skip;
+
+/// Arrow and Parquet library.
+pub(super) const PYARROW: &str = "pyarrow==26.0.1";
+/// Database that queries Parquet files.
+pub(super) const DUCKDB: &str = "duckdb==2.0.1";
+
+/// Held while an environment is prepared, because tests share environments.
+static PREPARING: Mutex<()> = Mutex::new(());
+
+/// Package in an environment of its own.
+pub(super) struct PythonReader {
+    package: &'static str,
+    environment: Environment,
+}
+
+impl PythonReader {
+    /// Installs a package. Returns `None` if the test is to be skipped.
+    pub(super) fn install(package: &'static str) -> Option<Self> {
+        let name = package.split("==").next().unwrap_or(package);
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _alone = PREPARING.lock().unwrap_or_else(PoisonError::into_inner);
+        match Environment::with(&home, package) {
+            Ok(environment) => Some(Self { package, environment }),
+            Err(reason) => {
+                skip(&reason);
+                None
+            }
+        }
+    }
+
+    /// Runs a script with one argument, and prints its output.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the script fails.
+    pub(super) fn run(&self, folder: &DataFolder, script: &str, argument: &str) {
+        let file = folder.beside("script.py");
+        fs::write(&file, script).expect("the folder can be written");
+        let ended = self
+            .environment
+            .run("python", &[&file.to_string_lossy(), argument]);
+        println!(
+            "{}: {}",
+            self.package,
+            ended.unwrap_or_else(|reason| panic!("{reason}"))
+        );
+    }
+}
