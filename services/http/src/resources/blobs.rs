@@ -315,7 +315,7 @@ async fn read(
     let version = query.version.as_deref().map(|version| {
         Timestamp::parse_rfc3339(version).ok_or_else(|| {
             Failure::invalid(format!(
-                "parameter version: expected a time in RFC 3339, found {version:?}"
+                "parameter version: expected a time in RFC 3339 between 1677-09-21 and 2262-04-11, found {version:?}"
             ))
         })
     });

@@ -222,7 +222,10 @@ fn time(member: &str, text: &str) -> Result<Timestamp> {
     Timestamp::parse_rfc3339(text).ok_or_else(|| {
         Failure::new(
             ErrorCode::Invalid,
-            format!("{member}: expected a time in RFC 3339 such as 2026-09-01T00:00:00Z, found {text:?}"),
+            format!(
+                "{member}: expected a time in RFC 3339 between 1677-09-21 and 2262-04-11, such as \
+                 2026-09-01T00:00:00Z, found {text:?}"
+            ),
         )
     })
 }
