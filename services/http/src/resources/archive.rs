@@ -31,7 +31,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::requested;
-use crate::resources::jobs::{done, view};
+use crate::resources::jobs::{awaited, view};
 use crate::resources::policies::amount;
 use crate::resources::{Failures, TablePath, instant, whole_seconds};
 
@@ -276,15 +276,12 @@ async fn restore(
             (begun, Some(until))
         }
     };
-    let job = match begun {
-        Some(job) if wait => done(&app, vec![job.id]).await?.pop(),
-        begun => begun,
-    };
-    let is_over = job.as_ref().is_none_or(|job| job.state.is_final());
-    let status = if is_over {
-        StatusCode::OK
-    } else {
-        StatusCode::ACCEPTED
+    let (status, job) = match begun {
+        Some(job) => {
+            let (status, job) = awaited(&app, job, wait).await?;
+            (status, Some(job))
+        }
+        None => (StatusCode::OK, None),
     };
     Ok((
         status,

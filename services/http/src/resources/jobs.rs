@@ -259,9 +259,22 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
     done(app, ids).await
 }
 
+/// Waits for the end of a requested job if its request says so. Returns the job, with the status of the response: 202 while
+/// it is running.
+pub(crate) async fn awaited(app: &App, mut job: Job, wait: bool) -> Result<(StatusCode, Job)> {
+    if wait && let Some(ended) = done(app, vec![job.id]).await?.pop() {
+        job = ended;
+    }
+    let status = match job.state.is_final() {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    Ok((status, job))
+}
+
 /// Waits for jobs and returns them, except jobs that are no longer kept. Does not wait after the service has begun to
 /// stop. Returns an error if a job failed.
-pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
+async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _permit = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for id in ids {
@@ -272,7 +285,8 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
         return Ok(jobs);
     };
     let then = match failed.kind {
-        JobKind::Restore => "(a repeated request restores the rest; restored points stay)",
+        JobKind::Restore => "(a repeated request restores the rest; restored points and rows stay)",
+        JobKind::Rekey => "(a repeated request copies the rest; copied rows stay)",
         _ => "(its work is planned again)",
     };
     Err(Failure::new(

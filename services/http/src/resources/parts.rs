@@ -28,7 +28,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::requested;
-use crate::resources::jobs::{done, view};
+use crate::resources::jobs::{awaited, view};
 use crate::resources::{Failures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -182,16 +182,7 @@ async fn restore_parts(
     let started = requested::in_background(permit, begin, shown, move |(job, table, parts)| {
         restore(&running, job, &table, (&parts, until));
     });
-    let mut job = started.await?;
-    if body.wait
-        && let Some(ended) = done(&app, vec![job.id]).await?.pop()
-    {
-        job = ended;
-    }
-    let status = match job.state.is_final() {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
+    let (status, job) = awaited(&app, started.await?, body.wait).await?;
     restored.until = Some(until.to_rfc3339());
     restored.job = Some(view(job));
     Ok((status, Json(restored)))

@@ -10,7 +10,6 @@ use tideline_openapi::ErrorBody;
 use tideline_openapi::job::JobDetail;
 use tideline_openapi::rekey::RekeyRows;
 use tideline_rows::rekey::{Rekey, RekeyProgress};
-use tideline_scheduler::Job;
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 
 use crate::app::App;
@@ -18,7 +17,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::requested;
-use crate::resources::jobs::{detail, done};
+use crate::resources::jobs::{awaited, detail};
 use crate::resources::{Failures, WideTablePath};
 
 /// Copy rows into a table with another key
@@ -61,14 +60,7 @@ pub(super) async fn rekey(
     let started = requested::in_background(permit, begin, shown, move |(job, rekey)| {
         perform(&running, job, &rekey);
     });
-    let mut job: Job = started.await?;
-    if wait && let Some(ended) = done(&app, vec![job.id]).await?.pop() {
-        job = ended;
-    }
-    let status = match job.state.is_final() {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
+    let (status, job) = awaited(&app, started.await?, wait).await?;
     Ok((status, detail(job, id)))
 }
 
