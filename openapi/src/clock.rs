@@ -44,6 +44,7 @@ pub struct ClockDoubt {
     pub reason: String,
     /// Time since the disagreement began.
     pub since: DurationText,
-    /// Time for which the difference has been constant. After one day the wall clock is trusted.
+    /// Time for which the difference has been constant. After one day the wall clock is trusted, unless it shows a
+    /// time before 2026.
     pub steady_for: DurationText,
 }

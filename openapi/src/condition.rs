@@ -1,8 +1,8 @@
 //! Condition trees on timelines, on values and on rows, with their OpenAPI schemas.
 //!
 //! [`tideline_condition`] defines the tree, its operators and its JSON form. [`Condition`], [`ValueCondition`] and
-//! [`RowFilter`] are separate types, because the OpenAPI document describes the members of each separately. Their schemas are generated
-//! from the members of the operators.
+//! [`RowFilter`] are separate types, because the OpenAPI document describes the members of each separately. Their
+//! schemas are generated from the members of the operators.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use tideline_condition::json::{self, Form, Shape};

@@ -22,10 +22,10 @@ pub struct ErrorBody {
     pub code: ErrorCode,
     /// Human-readable description: what is wrong, where, and what to do.
     pub message: String,
-    /// Limit that was exceeded.
+    /// Limit that was exceeded. Omitted if the error has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Actual value that exceeded the limit.
+    /// Actual value that exceeded the limit. Omitted if the error has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
     /// True if repeating the same request can succeed; the header `Retry-After` gives the time to wait. For
@@ -91,8 +91,8 @@ pub enum ErrorCode {
     Unavailable,
     /// A query needed more than its budget, such as time, memory, points or rows.
     OverBudget,
-    /// The job that the request waited for failed. The planner schedules the work again, unless the job is a
-    /// `restore`.
+    /// The job that the request waited for failed. The planner schedules the work again, unless the job was started
+    /// with parameters, such as a `restore` or a `rekey`.
     JobFailed,
     /// Fault of the service.
     Internal,

@@ -22,7 +22,7 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"kind": "migrate", "table": "default"}))]
 pub struct StartJobs {
-    /// Kind of job.
+    /// Kind of job. Kinds that need parameters, such as `restore`, have their own routes.
     #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
     /// Only jobs of this table. Default: all tables. Not allowed with `seal`, which applies to all tables.
@@ -154,17 +154,17 @@ pub struct JobView {
     pub span: Option<Span>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data.
+    /// Planned amount of data. If it is known only at the end of the job, it is then the actual amount.
     pub total: Amount,
     /// Progress.
     pub done: JobProgress,
-    /// Bytes read per second, averaged over the whole run.
+    /// Bytes read per second, averaged over the whole run; `null` = nothing was read yet.
     pub bytes_per_second: Option<u64>,
-    /// Estimated remaining time at the rate `bytes_per_second`.
+    /// Estimated remaining time; `null` = unknown, or the job has ended.
     pub time_left: Option<DurationText>,
-    /// Human-readable outcome.
+    /// Human-readable outcome; `null` = the job has not ended, or it failed.
     pub outcome: Option<String>,
-    /// Reason of the failure.
+    /// Reason of the failure; `null` = the job has not failed.
     pub error: Option<String>,
 }
 

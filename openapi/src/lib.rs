@@ -11,7 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`] on timelines, [`ValueCondition`](condition::ValueCondition) on points, [`RowFilter`](condition::RowFilter) on rows |
-//! | [`archive`] | archives: state, restore, unused objects |
+//! | [`archive`] | archives: state, restore, unused files |
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |
 //! | [`geo`] | geo points and areas |
@@ -20,13 +20,18 @@
 //! | [`table`] | tables and their settings |
 //! | [`wide`] | settings of wide tables |
 //! | [`row`] | rows of wide tables |
+//! | [`part`] | parts of wide tables that are divided by time |
+//! | [`index`] | secondary indexes of wide tables |
+//! | [`blob`] | large values of rows |
+//! | [`rekey`] | copies of rows into a table with another key |
+//! | [`row_aggregate`] | aggregates of rows |
 //! | [`row_explain`] | explanations of reads of rows |
 //! | [`row_search`] | search indexes, and searches over rows |
 //! | [`row_advice`] | advice on wide tables and queries |
 //! | [`row_statistics`] | stored rows and load of wide tables |
 //! | [`row_why`] | diagnosis of one key |
 //! | [`sql`] | SQL statements on wide tables |
-//! | [`policy`] | policies for aging points |
+//! | [`policy`] | policies for the aging of points |
 //! | [`preview`] | effects of a policy, without applying it |
 //! | [`statistics`] | stored points, hot key ranges and largest machines of a table |
 //! | [`points`] | writes in JSON, and the report of a write |
@@ -43,7 +48,7 @@
 //! | [`job`] | background jobs |
 //! | [`clock`] | the clock used for expiry |
 //! | [`operation`] | health and readiness |
-//! | [`plain`] | error messages for JSON bodies and parameters |
+//! | [`plain`] | parsing of JSON bodies with understandable error messages |
 //! | [`influx`] | response bodies of the InfluxDB routes |
 //! | [`prometheus`] | response bodies of the Prometheus routes |
 //! | [`otlp`] | response bodies of the OTLP routes |

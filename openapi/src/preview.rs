@@ -55,8 +55,8 @@ pub struct PolicyPreview {
     pub policy: Policy,
     /// Moves from the hot to the cold tier.
     pub migrate: PlannedMove,
-    /// Moves from the cold tier into files; `null` if the policy has no archive. Points that must first become cold
-    /// are also counted in `migrate`.
+    /// Moves into files; `null` if the policy has no archive. Points that must first become cold are also counted in
+    /// `migrate`.
     pub archive: Option<PlannedMove>,
     /// Points that the policy hides at once, for as long as the policy applies to the table. If only a part of a
     /// window is hidden, its points are estimated as if the points of the window were evenly distributed.

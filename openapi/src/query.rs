@@ -102,8 +102,8 @@ pub struct PointQuery {
     pub int64: IntegerForm,
 }
 
-/// Order of rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows
-/// with equal values are ordered by timeline and time. Rows without a value are omitted.
+/// Order of rows by the value of a field: numbers by their exact values, then booleans, texts, histograms and NaN.
+/// Rows with equal values are ordered by timeline and time. Rows without a value are omitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"field": "usage_user", "first": "highest"}))]

@@ -56,11 +56,11 @@ pub struct TableStatistics {
     pub sealed_points: u64,
     /// Field values of the sealed points.
     pub sealed_values: u64,
-    /// Bytes of the chunks and keys of the sealed points.
+    /// Bytes of the chunks and keys of the sealed points, and of the archive files.
     pub sealed_bytes: u64,
-    /// Oldest sealed timestamp, RFC 3339.
+    /// Oldest sealed timestamp, RFC 3339; `null` if nothing is sealed.
     pub sealed_from: Option<String>,
-    /// Newest sealed timestamp, RFC 3339.
+    /// Newest sealed timestamp, RFC 3339; `null` if nothing is sealed.
     pub sealed_to: Option<String>,
     /// Stored points per tier.
     pub tiers: TierStatistics,
@@ -99,13 +99,13 @@ pub struct UnsealedPoints {
     pub points: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// Oldest timestamp, RFC 3339.
+    /// Oldest timestamp, RFC 3339; `null` without points.
     pub oldest: Option<String>,
-    /// Newest timestamp, RFC 3339.
+    /// Newest timestamp, RFC 3339; `null` without points.
     pub newest: Option<String>,
 }
 
-/// Sealed points. Deleted and expired points are counted until their bytes are freed.
+/// Sealed points of a tier. Deleted and expired points are counted until their bytes are freed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldPoints {
     /// Published segments.
@@ -116,11 +116,11 @@ pub struct HeldPoints {
     pub points: u64,
     /// Field values.
     pub values: u64,
-    /// Bytes of chunks and keys.
+    /// Bytes of chunks and keys; in the archive tier, of files.
     pub bytes: u64,
-    /// Oldest timestamp, RFC 3339.
+    /// Oldest timestamp, RFC 3339; `null` without points.
     pub oldest: Option<String>,
-    /// Newest timestamp, RFC 3339.
+    /// Newest timestamp, RFC 3339; `null` without points.
     pub newest: Option<String>,
 }
 

@@ -174,7 +174,8 @@ pub struct TextSpan {
     pub end: usize,
 }
 
-/// Name that the table does not have. Exactly one of `measurement`, `tag`, `attribute` and `field` is present.
+/// Unknown name: a measurement, tag key or attribute key that the table does not have, or a field that none of the
+/// requested measurements has. Exactly one of `measurement`, `tag`, `attribute` and `field` is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"tag": "hots", "did_you_mean": ["host"]}))]
 pub struct Suggestion {
@@ -190,7 +191,7 @@ pub struct Suggestion {
     /// Field that none of the requested measurements has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Similar names that the table has, most similar first, at most 3.
+    /// Similar known names, most similar first, at most 3.
     pub did_you_mean: Vec<String>,
 }
 
@@ -210,7 +211,7 @@ pub struct TimelineView {
     pub id: String,
     /// Measurement.
     pub measurement: String,
-    /// Source (machine): value of the first source tag present.
+    /// Source (machine): value of the first source tag present; `null` without such a tag.
     pub source: Option<String>,
     /// Tags.
     pub tags: BTreeMap<String, String>,

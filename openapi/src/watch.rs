@@ -64,7 +64,8 @@ pub struct WatchQuery {
     pub sample_details: bool,
     /// Kinds of events (`points`, `timelines`, `deletes`), separated by commas. Default: all.
     pub tell: Option<String>,
-    /// Id of the last event received: the watch continues right after it. Same as the header `Last-Event-ID`.
+    /// Id of the last event received: the watch continues right after it. Same as the header `Last-Event-ID`, which
+    /// takes precedence.
     pub from: Option<String>,
     /// Duration after which the watch ends, at most `7d`. `0s`: send the pending events and end. Default: until the
     /// client disconnects.
@@ -126,7 +127,7 @@ pub struct WatchTimelines {
 }))]
 pub struct WatchDeleted {
     /// Ids of the timelines that were deleted, or whose points were deleted. Very many ids are split over several
-    /// events.
+    /// events. Ids of deleted timelines may include some that do not match the condition.
     pub timelines: Vec<String>,
     /// Deleted time range, if any points were deleted. A missing bound is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -75,12 +75,12 @@ pub struct PartsSettings {
     /// parts are kept until they are dropped on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<DurationText>,
-    /// Minimum time for which a part stays in the hot tier after its end. A job moves older parts to the cold tier, with
-    /// their entries in secondary indexes. Default: parts stay in the hot tier.
+    /// Minimum time for which a part stays in the hot tier after its end. A job moves older parts to the cold tier,
+    /// with their entries in secondary indexes. Default: parts stay in the hot tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<DurationText>,
-    /// Minimum time for which rows of a part can be written after its end. Later writes and deletes are refused. Default:
-    /// rows of every part can be written.
+    /// Minimum time for which rows of a part can be written after its end. Later writes and deletes are refused.
+    /// Default: rows of every part can be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<DurationText>,
     /// Archive that old parts move into. Default: parts stay in their tier.
@@ -88,20 +88,20 @@ pub struct PartsSettings {
     pub archive: Option<PartsArchive>,
 }
 
-/// Archive of the parts of a wide table: a job writes the rows of old parts to Parquet files on an object store. Reads of the
-/// table include them.
+/// Archive of the parts of a wide table: a job writes the rows of old parts to Parquet files on an object store. Reads
+/// of the table include these rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"target": "default", "after": "90d"}))]
 pub struct PartsArchive {
     /// Target: `default` for that of the server's configuration, or an address that the configuration allows.
     pub target: String,
-    /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only after they were
-    /// restored.
+    /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only in parts that
+    /// were restored.
     pub after: DurationText,
 }
 
-/// Changes of the division into parts. Members that are left out stay as they are.
+/// Changes of the division into parts. Missing members stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartsChanges {
@@ -114,8 +114,8 @@ pub struct PartsChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub keep: Option<Option<DurationText>>,
-    /// Minimum time for which a part stays in the hot tier after its end; `null` = for ever. Parts in the cold tier do not
-    /// move back.
+    /// Minimum time for which a part stays in the hot tier after its end; `null` = for ever. Parts in the cold tier do
+    /// not move back.
     #[serde(
         default,
         deserialize_with = "present",
@@ -229,7 +229,7 @@ pub struct KeyColumn {
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ColumnTypeSchema>)]
     pub column_type: Option<ColumnType>,
-    /// Column of type `i64` with strictly rising ids, which the server assigns to rows without an id.
+    /// Column of type `i64` with strictly rising ids. The server assigns an id to each row that is written without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<KeyGenerated>,
     /// Computed column that spreads load: the first hexadecimal digits of the MD5 of other key columns.

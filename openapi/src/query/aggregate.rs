@@ -51,8 +51,8 @@ pub struct Aggregate {
 }
 
 /// Order of series by an aggregate of a field over the whole range. In both directions, numbers come first,
-/// then booleans, texts, NaN and finally series without a value. Equal values are ordered by measurement and
-/// group, or by timeline id.
+/// then booleans, texts, histograms, NaN and finally series without a value. Equal values are ordered by
+/// measurement and group, or by timeline id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"by": "mean", "field": "usage_user", "first": "highest", "limit": 10}))]
@@ -117,7 +117,7 @@ impl Fill {
 pub enum Function {
     /// Number of values, of any type.
     Count,
-    /// Number of distinct values, of any type. Equal numbers of different types count once. Exact.
+    /// Number of distinct values, of any type except histograms. Equal numbers of different types count once. Exact.
     CountDistinct,
     /// Sum: exact for integers (`null` beyond 64 bits, see `overflowed` of the result), compensated for floats.
     Sum,
@@ -131,7 +131,7 @@ pub enum Function {
     Max,
     /// Highest minus lowest number; exact between integers.
     Spread,
-    /// Most frequent value, of any type. If several values are equally frequent, the lowest of them.
+    /// Most frequent value, of any type except histograms. If several values are equally frequent, the lowest of them.
     Mode,
     /// Value of the earliest point, of any type.
     First,

@@ -58,7 +58,7 @@ pub struct PointAnswer {
     /// values as floats, or use shorter windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflowed: Vec<String>,
-    /// Names in the query that the table does not have, with similar names. Omitted if empty.
+    /// Unknown names in the query, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
     /// Cost of the query.

@@ -33,7 +33,7 @@ pub struct Explanation {
     pub request_id: String,
     /// Columns of the result.
     pub columns: Vec<String>,
-    /// Names in the query that the table does not have, with similar names. Omitted if empty.
+    /// Unknown names in the query, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
     /// Query plan.
