@@ -1,4 +1,5 @@
-//! Analyzers of text attributes of timelines: checks of the settings.
+//! Checks of analyzers in table settings: those of text attributes of timelines, and those of columns of search
+//! indexes.
 
 use tideline_model::{SearchAnalyzer, TableModel, TableSpec};
 use tideline_timeline_catalog::attributes::ATTRIBUTE_KEY_BYTES_MAX;
@@ -12,8 +13,8 @@ const ATTRIBUTE_ANALYZERS_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// [`EngineError::OverLimit`] for too many analyzers or a key that is too long, [`EngineError::Invalid`] for an empty key, a
-/// length of n-grams that is not possible, and analyzers of a table without timelines.
+/// [`EngineError::OverLimit`] for too many analyzers or a key that is too long. [`EngineError::Invalid`] for an empty
+/// key, for n-grams of a length other than 2 to 4, and for analyzers of a table without timelines.
 pub(crate) fn check_attribute_analyzers(spec: &TableSpec) -> Result<()> {
     let analyzers = &spec.attribute_analyzers;
     if !analyzers.is_empty() && spec.model != TableModel::Series {
@@ -39,11 +40,11 @@ pub(crate) fn check_attribute_analyzers(spec: &TableSpec) -> Result<()> {
     Ok(())
 }
 
-/// Checks the analyzer of the column or attribute `name`.
+/// Checks the analyzer of the column or attribute `name`. `what` is the word for it in an error.
 ///
 /// # Errors
 ///
-/// [`EngineError::Invalid`] for a length of n-grams that is not possible.
+/// [`EngineError::Invalid`] for n-grams of a length other than 2 to 4.
 pub(crate) fn check_analyzer(what: &str, name: &str, analyzer: SearchAnalyzer) -> Result<()> {
     match analyzer {
         SearchAnalyzer::Ngram(length) if !(2..=4).contains(&length) => Err(EngineError::Invalid(format!(

@@ -19,7 +19,7 @@ use crate::write::WriteOptions;
 
 /// Number of timelines read from one snapshot. A snapshot keeps dropped segments alive until it is released.
 const TIMELINES_AT_ONCE: usize = 1_000;
-/// Number of collected rows at which they are written to the target table; far below the limit of a write.
+/// Number of buffered rows at which the buffer is written to the target table; far below the limit of a write.
 const ROWS_AT_ONCE: usize = 8_192;
 
 /// Progress of a copy.

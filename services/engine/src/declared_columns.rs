@@ -47,7 +47,7 @@ impl DeclaredColumns {
         &self.layout
     }
 
-    /// Returns the type of a key column or of a column that is declared by name.
+    /// Returns the type of a key column or of a column that is declared by name; `None` for other columns.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         let key = self.layout.logical().iter().find(|column| column.name == name);
         match key {
@@ -56,12 +56,13 @@ impl DeclaredColumns {
         }
     }
 
-    /// Returns the type of a key column, or of a column that is declared by name or by a pattern.
+    /// Returns the type of a key column, or of a column that is declared by name or by a pattern; `None` for other
+    /// columns.
     pub(crate) fn column_type(&self, name: &str) -> Option<ColumnType> {
         self.type_of(name).or_else(|| self.column(name).1)
     }
 
-    /// Returns the stored name of a column and its declared type.
+    /// Returns the stored name of a column and its declared type; the type of an undeclared column is `None`.
     pub(crate) fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {
         match self.declared.get(name) {
             Some((0, column_type)) => {

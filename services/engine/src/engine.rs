@@ -69,7 +69,8 @@ pub struct Engine {
 /// Settings of the engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Directory of the search index. The index is rebuilt if the directory is lost.
+    /// Directory of the search index of timelines; subdirectories hold the search indexes over rows. All of them are
+    /// rebuilt if the directory is lost.
     pub index_dir: PathBuf,
     /// Settings of the store.
     pub store: tideline_series_store::Settings,
@@ -82,9 +83,9 @@ pub struct Settings {
     /// True if the data is a copy of a database that stays in use. Archived files then belong to the original database
     /// and are not deleted.
     pub is_copy: bool,
-    /// Delay of the removal of timelines, so that a mistake can be corrected. After a policy change or a clock jump,
-    /// no timeline is removed because of its age until this delay has passed. An empty timeline is removed only if
-    /// its last point has been hidden for this delay.
+    /// Time for which expired rows and parts are kept after they were hidden, and timelines after their last point was
+    /// hidden, so that a mistake can be corrected. After a policy change or a clock jump, no timeline is removed
+    /// because of its age until this time has passed.
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
@@ -123,7 +124,7 @@ pub struct Readiness {
 /// Tier whose store has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedTier {
-    /// The tier. Rows and the journal are stored with the hot tier.
+    /// The tier. The journal, and rows outside of cold parts, are stored with the hot tier.
     pub tier: Tier,
     /// First error of the store.
     pub reason: String,
@@ -410,7 +411,8 @@ impl Engine {
         &self.settings.memory
     }
 
-    /// Seals all points written so far and brings the index up to date. Returns when both are done.
+    /// Seals all points written so far and brings the search index of timelines up to date. Returns when both are
+    /// done.
     ///
     /// # Errors
     ///
@@ -442,7 +444,7 @@ impl Engine {
         })
     }
 
-    /// Returns the state of a table; creates and indexes its catalog if it does not exist.
+    /// Returns the state of a table. If the table has no catalog, creates one and adds it to the search index.
     pub(crate) fn table_state(&self, table: &tideline_series_store::Table) -> TableState {
         let mut is_new = false;
         let table_state = self.catalogs.get_or_insert(table.id(), || {

@@ -53,13 +53,13 @@ pub enum ErrorKind {
 /// Error of an engine call.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The store failed.
+    /// Error of the store of points and tables, for example a table that does not exist.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The catalog failed.
+    /// Error of a catalog, for example an attribute that is not valid.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The index failed.
+    /// Error of a search or of a search index, for example a condition that is not valid.
     #[error(transparent)]
     Search(SearchError),
     /// Rows of a wide table could not be written or read.

@@ -289,7 +289,8 @@ impl Engine {
     }
 }
 
-/// Look-up of timeline spans in the store.
+/// Look-up of timeline spans in the store. If it fails, the error is logged, and the timelines count as timelines
+/// without points.
 struct StoreSeen<'a> {
     engine: &'a Engine,
     table: &'a Table,

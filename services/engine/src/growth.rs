@@ -136,9 +136,9 @@ impl Growth {
         state.taken() >= limit
     }
 
-    /// Returns true if the identities of a table have reached their limit. `measure` returns their number and bytes.
-    /// The cost of `measure` grows with that number. Therefore the first call measures, and a later call measures only
-    /// if 1/64 of that number, and at least 1,024 timelines, have been added since.
+    /// Returns true if the identities of a table have reached their limit. `measure` returns the number of timelines
+    /// and the bytes of their identities. Its cost grows with that number. Therefore the first call measures, and a
+    /// later call measures only if 1/64 of that number, and at least 1,024 timelines, have been added since.
     pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
         let is_due = self.identities.lock().left == 0;
         // The lock is released for the measurement, which takes other locks.
@@ -186,7 +186,7 @@ impl State {
         self.slots.iter().map(|slot| slot.taken).sum()
     }
 
-    /// Returns the slot with this number, or the newest slot if its number is higher. Drops slots that are not
+    /// Returns the slot with this number, or the newest slot if that has a higher number. Drops slots that are not
     /// counted any more.
     fn slot_at(&mut self, number: u64) -> &mut Slot {
         self.slots.retain(|slot| slot.number + SLOTS > number);

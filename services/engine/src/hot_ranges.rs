@@ -283,8 +283,8 @@ fn as_shares(totals: &[u64]) -> Vec<f64> {
     totals.iter().map(share).collect()
 }
 
-/// Heavy hitters among machines (Misra and Gries 1982). Apart from ageing, a count is never too high, and it is too low
-/// by at most the total weight subtracted for other machines.
+/// Heavy hitters among machines (Misra and Gries 1982). A count is never too high. Apart from ageing, it is too low by
+/// at most the total weight subtracted for other machines.
 #[derive(Debug, Clone, Default)]
 struct Machines {
     /// Weight of each machine, with one of its timelines as representative.

@@ -1,4 +1,5 @@
-//! The open database: joins store, catalogs and search index, and provides the operations that services use.
+//! The open database: joins the stores of points and rows, the catalogs and the search indexes, and provides the
+//! operations that services use.
 //!
 //! The store identifies timelines by id only, and the index holds no points. The engine connects both. A write resolves
 //! its timelines in the catalog and goes to the store. A search combines the index with the spans of timelines from the
@@ -11,10 +12,14 @@
 //! |---|---|
 //! | [`engine`] | open, close, readiness |
 //! | [`tables`] | create, alter, drop |
-//! | `models` | tables by model |
+//! | `models` | look-up of tables, restricted to a model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
+//! | [`row_values`] | values of rows in the form that conditions compare |
+//! | [`parts`] | parts of wide tables that are divided by time |
+//! | [`expired_rows`] | removal of expired rows and cells |
+//! | [`indexes`] | secondary indexes of wide tables |
 //! | [`row_search`] | search indexes over rows |
 //! | [`index_growth`] | growth of wide tables and their indexes |
 //! | [`row_load`] | busy key ranges of wide tables |
@@ -30,10 +35,11 @@
 //! | [`suggest`] | "did you mean" suggestions |
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attributes`] | attribute changes of many timelines |
+//! | `attribute_analyzers` | checks of the analyzers of text attributes |
 //! | [`cardinality`] | counts of distinct names, growth |
 //! | [`copying`] | copies of points into another table |
 //! | [`delete`] | deletion of points and timelines |
-//! | [`clean`] | removal of timelines without visible points, or silent for too long |
+//! | [`clean`] | removal of timelines that have no visible points, or no writes for too long |
 //! | [`watch`] | stream of writes after a cursor |
 //! | [`check`] | offline check of everything that a backend stores |
 //! | [`hot_ranges`], [`partitions`] | busy key ranges; machines with the most stored data |

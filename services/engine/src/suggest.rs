@@ -1,4 +1,7 @@
-//! "Did you mean" suggestions: names in a query that a table does not have, with similar names that it has.
+//! "Did you mean" suggestions: unknown names in a query, with similar known names.
+//!
+//! A measurement, tag or attribute is unknown if the table does not have it. A field is unknown if the table has it
+//! only in measurements that the query does not read.
 //!
 //! Names are compared without case, by Jaro-Winkler similarity.
 
@@ -35,14 +38,14 @@ pub enum NameKind {
     Field,
 }
 
-/// Name that a table does not have, with suggestions.
+/// Unknown name in a request, with suggestions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
     /// Kind of the name.
     pub kind: NameKind,
     /// Name in the request.
     pub name: String,
-    /// Similar names that the table has, most similar first. May be empty.
+    /// Similar known names, most similar first. May be empty.
     pub did_you_mean: Vec<String>,
 }
 
@@ -207,8 +210,8 @@ impl Table {
     }
 }
 
-/// Returns measurements such that every matching timeline has one of them; `None` if the condition does not restrict
-/// the measurement.
+/// Returns measurements such that every matching timeline has one of them; `None` if the condition does not list
+/// them, for example because it excludes measurements or tests a prefix.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
         Condition::All | Condition::Saved(_) | Condition::Not(_) => None,

@@ -19,8 +19,8 @@ const TABLE_BYTES_MAX: u64 = 1 << 30;
 const STEPS: usize = 8;
 
 impl Engine {
-    /// Sorts the names of each table, and reads tables of up to 1 GiB ahead, step by step. Ends when this is done, a
-    /// read fails or the engine is dropped. Run it in a thread of its own.
+    /// Sorts the names of each table, and reads the spans of tables of up to 1 GiB ahead, step by step. Ends when this
+    /// is done, a read fails or the engine is dropped. To be called in a separate thread.
     pub fn warm(engine: &Weak<Self>) {
         let tables = engine.upgrade().map(|engine| engine.tables()).unwrap_or_default();
         for table in tables {

@@ -108,7 +108,7 @@ pub enum WatchEvents {
     Points(Vec<WatchedSeries>),
     /// Timelines were introduced, or their attributes edited.
     Timelines(Vec<Timeline>),
-    /// Points were deleted.
+    /// Points were deleted, or timelines with all their points.
     Deleted(WatchedDelete),
 }
 
@@ -126,7 +126,7 @@ pub struct WatchedDelete {
 /// New points of one timeline.
 #[derive(Debug)]
 pub struct WatchedSeries {
-    /// Timeline of the points; its span is not filled in.
+    /// Timeline of the points, without the times when it was first and last seen.
     pub timeline: Timeline,
     /// Fields of the points.
     pub fields: Vec<Box<str>>,

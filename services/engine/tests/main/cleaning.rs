@@ -187,8 +187,8 @@ fn nothing_goes_by_a_clock_in_doubt() {
 }
 
 /// Timelines are emptied, written and cleaned concurrently. The last write is never lost.
-/// The writers go on until a clean-up has met an empty timeline: on a busy machine the
-/// cleaner may get its first turn late.
+/// The writers continue until a clean-up has removed a timeline: on a busy machine the first
+/// clean-up may run late.
 #[test]
 fn a_timeline_that_is_written_at_that_moment_stays() {
     let fixture = Fixture::new();

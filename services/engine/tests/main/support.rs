@@ -38,7 +38,7 @@ impl Fixture {
         Self::on(Character::Embedded)
     }
 
-    /// Uses a backend whose edits may have an unknown outcome.
+    /// Creates a fixture on a backend whose edits may have an unknown outcome.
     pub(crate) fn distributed() -> Self {
         Self::on(Character::Distributed)
     }
