@@ -1,6 +1,6 @@
 //! Sets of documents of a segment: construction and intersection.
 //!
-//! Long lists of documents are collected in an array of bits, which is filled faster than a compressed set.
+//! Long posting lists are collected in an array of bits, which is filled faster than a compressed set.
 
 use roaring::RoaringBitmap;
 
@@ -36,7 +36,8 @@ pub(crate) fn ascending(documents: Vec<u32>) -> RoaringBitmap {
     RoaringBitmap::from_sorted_iter(documents).expect("posting lists and their sorted unions rise strictly")
 }
 
-/// Intersects all sets; evaluates no further sets once the intersection is empty.
+/// Intersects all sets; evaluates no further sets once the intersection is empty. Returns the empty set if there are no
+/// sets.
 pub(crate) fn all_in(
     sets: impl Iterator<Item = tantivy::Result<RoaringBitmap>>,
 ) -> tantivy::Result<RoaringBitmap> {

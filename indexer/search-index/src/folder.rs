@@ -1,7 +1,7 @@
-//! Tantivy index in a folder of its own: opening with checks, creation, and the writer.
+//! Tantivy index in a dedicated folder: opening with checks, the offline check, creation, and the writer.
 //!
-//! Both indexes of this crate are disposable: their data is also stored elsewhere. An index that fails a check is
-//! therefore not repaired but created again, and filled from the original data.
+//! Both kinds of indexes of this crate are disposable: their data is also stored elsewhere. An index that fails a check
+//! is therefore not repaired but created again, and filled from the original data.
 
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,8 @@ pub(crate) fn open<P>(
     Ok((index, decoded))
 }
 
-/// Compares the files of an index with their checksums, and changes nothing. Returns a description of the damage; `None`
-/// if the index is sound, or if the folder has none. Reads all files of the last commit.
+/// Compares the files of an index with their checksums, and changes nothing. Returns a description of the damage;
+/// `None` if the index is sound, or if the folder holds no index. Reads all files of the last commit.
 pub fn check(folder: &Path) -> Option<String> {
     if !folder.join(META_FILE).exists() {
         return None;

@@ -21,8 +21,8 @@ pub struct Highlight {
     pub spans: Vec<Range<usize>>,
 }
 
-/// Returns the texts of a timeline that the text tests of a condition match, with the positions of the matches. Each text
-/// is returned once; tests below a `Not` do not count.
+/// Returns the texts of a timeline that the text tests of a condition match, with the positions of the matches. Each
+/// text is returned once per property; tests below a `Not` do not count.
 pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
     collect(root, |subject, take| {
         for (subject, text) in texts(subject, entry) {
@@ -32,7 +32,7 @@ pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
 }
 
 /// Returns the texts of a row that the text tests of a condition match, with the positions of the matches. Each text is
-/// returned once; tests below a `Not` do not count.
+/// returned once per column; tests below a `Not` do not count.
 pub fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight> {
     collect(root, |subject, take| {
         row.any_value(subject, |value| {

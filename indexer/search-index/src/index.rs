@@ -146,7 +146,8 @@ impl SearchIndex {
         self.shared.wake.notify_one();
     }
 
-    /// Signals that timelines became visible, or were edited or removed. Cheap; search results do not depend on it.
+    /// Signals that timelines became visible, or were edited or removed. The call is cheap, and search results do not
+    /// depend on it.
     pub fn notify(&self) {
         self.shared.control.lock().notified = true;
         self.shared.wake.notify_one();
@@ -169,8 +170,8 @@ impl SearchIndex {
         self.matching(catalog, &self.compile(catalog, condition, seen)?, seen)
     }
 
-    /// Checks a condition and compiles its patterns. Words on attributes are split by the analyzers of the catalog. Reserves
-    /// memory from the account in the options.
+    /// Checks a condition and compiles its patterns. Words on attributes are split by the analyzers of the catalog.
+    /// Reserves memory from the account in the options.
     ///
     /// # Errors
     ///
@@ -275,8 +276,8 @@ impl SearchIndex {
         }
     }
 
-    /// Stops the indexer thread and waits for it. Uncommitted timelines are indexed after the next start. Searches
-    /// still work. Idempotent.
+    /// Stops the indexer thread and waits for its end. Uncommitted timelines are indexed after the next start. Searches
+    /// still work. Further calls have no effect.
     pub fn close(&self) {
         self.shared.control.lock().closed = true;
         self.shared.wake.notify_one();

@@ -4,6 +4,8 @@
 //! folder is rebuilt from the catalogs while searches and writes continue. A search result never depends on the
 //! progress of the index. Timelines that were added or edited since the last commit are *fresh*: a search evaluates
 //! each of them on its catalog entry. Timelines that were removed since the last commit are excluded from the hits.
+//! The indexes over rows of wide tables, in the module [`rows`], are separate and share only modules such as `folder`
+//! and `terms` with this index.
 //!
 //! ```text
 //!  catalogs ──► indexer thread ──► tantivy commit ──► snapshot ──┐
@@ -29,6 +31,7 @@
 //! | [`rows`] | [`RowIndex`](rows::RowIndex): index over the rows of a wide table |
 //! | `folder` | tantivy index in a folder: opening with checks, the offline check, creation, and the writer |
 //! | `positions` | progress of the index per table, stored with each commit |
+//! | [`error`] | [`SearchError`] |
 //!
 //! # Examples
 //!

@@ -24,8 +24,9 @@
 //!
 //! The property of a word is a tag (1) or a text attribute (2). Words are in lower case. A word has a token only if
 //! it is not the whole value: a value that is a single lower-case word is found by the token of the value. An attribute
-//! with an analyzer of its own also has all words of this analyzer, as those of property 3. Numbers
-//! and times are encoded so that their bytes sort like the values. A point is encoded as its number on a
+//! with a configured analyzer also has a token for each word that the analyzer returns, with the property 3.
+//!
+//! Numbers and times are encoded so that their bytes sort like the values. A point is encoded as its number on a
 //! space-filling curve around the globe, followed by its latitude and longitude; neighbours on the globe mostly have
 //! adjacent numbers. Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of
 //! a single value.
@@ -109,7 +110,7 @@ pub(crate) fn ordinal_of(key: u64) -> u32 {
 pub(crate) enum Keyed<'a> {
     Tag(&'a str),
     Attribute(&'a str),
-    /// Attribute whose words are those of its own analyzer.
+    /// Attribute with the words of its configured analyzer.
     Analyzed(&'a str),
 }
 
@@ -388,7 +389,7 @@ pub(crate) fn ordered_time(nanos: i64) -> u64 {
     nanos as u64 ^ SIGN
 }
 
-/// Decodes the point of an attribute's token, from the bytes after its prefix.
+/// Decodes the point of an attribute's token, from the bytes after its prefix; `None` if they hold no valid point.
 pub(crate) fn point_of(value: &[u8]) -> Option<GeoPoint> {
     let (_, coordinates) = value.split_first_chunk::<8>()?;
     let (latitude, longitude) = coordinates.split_first_chunk::<8>()?;

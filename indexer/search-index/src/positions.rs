@@ -8,8 +8,8 @@
 //! portable form. The digits take at most two bits per assigned ordinal. `edits` is a settled edit counter of the
 //! catalog: the documents contain all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and
 //! ordinal over all indexed timelines. It detects that the catalog lost timelines in a power failure, because its
-//! journal was not synced, and then reused their ordinals. `analyzers` holds the analyzers of attributes that the documents
-//! were built with; it is omitted if it is empty. An index with another format is rebuilt from the catalog.
+//! journal was not synced, and then reused their ordinals. `analyzers` holds the analyzers of attributes that the
+//! documents were built with; it is omitted if it is empty. An index with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl Position {
         }
     }
 
-    /// Returns true if the documents hold the words that a condition tests. They do not if the analyzer of an attribute was
-    /// changed after they were built.
+    /// Returns true if the documents hold the words that a condition tests. They do not if the condition tests an
+    /// attribute whose analyzer was changed after the documents were built.
     pub(crate) fn serves(&self, root: &Node) -> bool {
         match root {
             Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| self.serves(node)),

@@ -1,4 +1,4 @@
-//! Relevance score of a timeline for the words of a condition.
+//! Relevance score of a timeline for the words of a condition, and the texts of a subject.
 
 use tideline_condition::text::{SearchedWords, TextTest};
 use tideline_condition::{Node, Subject};

@@ -8,6 +8,9 @@
 //!    exact and is large, also compute a lower bound.
 //! 4. Verify the timelines between the bounds, and all fresh ones, against the catalog entries.
 //!
+//! If a condition requires certain ids, only the timelines with these ids are verified. All timelines are verified if
+//! the index is not open yet, fails, or was built with other analyzers.
+//!
 //! The catalog is read after the snapshot is taken, so no timeline can be missed between the two.
 
 use std::collections::HashMap;

@@ -207,8 +207,8 @@ impl<'a> SegmentView<'a> {
         Ok(all)
     }
 
-    /// Estimates the number of documents in the posting lists of a node. Only the evaluation order of an `And` depends
-    /// on it.
+    /// Estimates the number of documents in the posting lists of a node. For a node without an estimate, returns a
+    /// number above that of all documents. Only the evaluation order of an `And` depends on the result.
     fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         Ok(match node {
@@ -247,7 +247,8 @@ impl<'a> SegmentView<'a> {
         })
     }
 
-    /// Estimates the number of documents with a value; for the empty value, all documents of the segment.
+    /// Estimates the number of documents with a value. Returns the number of all documents of the segment for the empty
+    /// value, which documents without the property match too.
     fn listed(&self, subject: &Subject, value: &str) -> tantivy::Result<u64> {
         let prefixes = match subject {
             _ if value.is_empty() => return Ok(u64::from(self.segment.max_doc())),

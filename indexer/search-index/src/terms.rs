@@ -1,8 +1,8 @@
 //! Terms of a field in one segment: lookups, scans of the term dictionary, and the documents in posting lists.
 //!
-//! Shared by the evaluations over timelines and over rows. The terms of timelines have one field, and begin with a prefix
-//! of their property; the terms of rows have a field per column. Both evaluations select terms, and then collect the
-//! documents of all selected terms.
+//! The evaluations over timelines and over rows share this module. The terms of timelines have one field, and begin with
+//! a prefix of their property; the terms of rows have a field per column. Both evaluations select terms, and then
+//! collect the documents of all selected terms.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<'a> Terms<'a> {
         })
     }
 
-    /// Looks up a term.
+    /// Looks up a term; `None` if it is not in the dictionary.
     pub(crate) fn get(&self, term: impl AsRef<[u8]>) -> tantivy::Result<Option<TermInfo>> {
         Ok(self.index.terms().get(term)?)
     }
@@ -80,7 +80,7 @@ impl<'a> Terms<'a> {
         Ok(range.into_stream()?)
     }
 
-    /// Returns the terms of a range that pass; tests each of them. The result is incomplete if the search is stopped.
+    /// Tests each term of a range, and returns those that pass. The result is incomplete if the search is stopped.
     pub(crate) fn in_range(
         &self,
         range: TermRange<'_>,

@@ -33,7 +33,7 @@ struct Share {
     gone: Vec<Ordinal>,
     edits: u64,
     edits_settled: u64,
-    /// Analyzers of the first documents of the table.
+    /// Current analyzers of the table, which become those of its position if the table has no documents yet.
     analyzers: Arc<Analyzers>,
 }
 

@@ -1,6 +1,7 @@
-//! Words, phrases and fuzzy texts on one segment: term lookups, and dictionary scans with an automaton.
+//! Text tests of tags and attributes on one segment. Words, phrases and fuzzy texts are evaluated by term lookups and
+//! by dictionary scans with an automaton.
 //!
-//! The evaluation does not read all distinct values of a tag or attribute, except for phrases of very common words.
+//! These evaluations do not read all distinct values of a tag or attribute, except for phrases of very common words.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
