@@ -1,7 +1,7 @@
 //! Parser of conditions.
 //!
-//! `NOT` is moved into the tests, by De Morgan's laws and by negating each test. A test and its negation are both false
-//! for a column without a value, as in SQL.
+//! `NOT` is moved into the tests, by De Morgan's laws and by negating each test. As in SQL, a test and its negation are
+//! both false for a column without a value, except for `IS NULL` and `IS NOT NULL`.
 
 use sqlparser::ast::{BinaryOperator, Expr, InTarget, Spanned, UnaryOperator, Value};
 
@@ -76,7 +76,7 @@ fn predicate(cursor: &Cursor<'_>, expression: Expr, negated: bool) -> Result<Pre
         } => like(cursor, &expr, &pattern, not != negated),
         Expr::Like { .. } => Err(SqlError::refused(
             expression.span(),
-            "LIKE with ANY or ESCAPE is not evaluated; a backslash precedes % or _ that stand for themselves",
+            "LIKE with ANY or ESCAPE is not evaluated; write a backslash before a literal % or _",
         )),
         Expr::Identifier(_) => test_truth(&expression, !negated),
         other => Err(refused(&other)),
@@ -219,7 +219,7 @@ fn test_truth(expression: &Expr, truth: bool) -> Result<Predicate> {
 }
 
 /// Converts `LIKE`. A pattern without wildcards becomes an equality, and a pattern with `%` only at its end becomes a
-/// prefix.
+/// prefix. Other patterns are refused.
 fn like(cursor: &Cursor<'_>, expression: &Expr, pattern: &Expr, negated: bool) -> Result<Predicate> {
     let value = compared(cursor, pattern)?;
     let LiteralValue::Text(pattern) = &value.value else {

@@ -122,7 +122,7 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Reads a name. `what` describes the name in error messages.
+    /// Reads a name, which must not be followed by a period. `what` describes the name in error messages.
     pub(super) fn name(&mut self, what: &str) -> Result<Name> {
         let at = self.at();
         match &self.peek().token {
@@ -133,7 +133,8 @@ impl<'p> Cursor<'p> {
                     return Err(SqlError::invalid(
                         at,
                         format!(
-                            "{text:?} is followed by a point; a name has one part, and other names are in backticks"
+                            "{text:?} is followed by a period; a name has one part, and a name that contains a period \
+                             is in backticks"
                         ),
                     ));
                 }
@@ -143,7 +144,7 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Reads a text in single quotes, if it is next.
+    /// Reads a text in single quotes; `None` if another token is next.
     pub(super) fn text(&mut self) -> Option<String> {
         let Token::SingleQuotedString(text) = &self.peek().token else {
             return None;
@@ -153,7 +154,7 @@ impl<'p> Cursor<'p> {
         Some(text)
     }
 
-    /// Reads a whole number, if it is next.
+    /// Reads a whole number; `None` if another token or a number above 64 bits is next.
     pub(super) fn whole_number(&mut self) -> Option<u64> {
         let Token::Number(digits, false) = &self.peek().token else {
             return None;
@@ -198,7 +199,7 @@ impl<'p> Cursor<'p> {
     }
 }
 
-/// Converts an error of the parser, whose message ends with the position.
+/// Converts an error of the parser. The position is the one at the end of its message, or `at` if it contains none.
 fn to_error(error: &ParserError, at: Position) -> SqlError {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
@@ -225,7 +226,7 @@ fn to_error(error: &ParserError, at: Position) -> SqlError {
     SqlError::invalid(place.unwrap_or(at), lower_first(message))
 }
 
-/// Converts a parser message to the wording of the other messages.
+/// Adapts a parser message to the wording of the other messages.
 fn lower_first(message: &str) -> String {
     message
         .replacen("Expected: ", "expected ", 1)

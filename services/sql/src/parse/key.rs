@@ -1,8 +1,8 @@
-//! Parser of the columns of a primary key.
+//! Parser of the columns of a primary key or of an index.
 //!
-//! The primary key lists columns, and modifiers in the syntax of functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
+//! A key lists columns, and modifiers in the syntax of functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
 //! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A computed column has the name after `AS`; without
-//! `AS`, it has the name of its function.
+//! `AS`, it has the name of its function, with a number appended if that name is taken.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::ColumnType;
@@ -34,7 +34,7 @@ enum Argument {
     Text(String),
 }
 
-/// Parses the columns of a primary key in parentheses.
+/// Parses the columns of a key in parentheses.
 pub(super) fn parts(cursor: &mut Cursor<'_>) -> Result<Vec<KeyPart>> {
     cursor.expect_token(&Token::LParen)?;
     let mut parts = Vec::new();

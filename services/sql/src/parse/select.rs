@@ -141,7 +141,7 @@ fn refuse_combinations(cursor: &Cursor<'_>) -> Result<()> {
         ),
         () if cursor.is_word("UNION") || cursor.is_word("INTERSECT") || cursor.is_word("EXCEPT") => (
             "a combination of several SELECT",
-            "send each in a request of its own",
+            "send each SELECT in a separate request",
         ),
         () if cursor.is_word("WINDOW") || cursor.is_word("QUALIFY") => {
             ("WINDOW", "compute it in the application")

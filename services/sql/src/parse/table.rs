@@ -126,8 +126,8 @@ fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) ->
     }
 }
 
-/// Returns the name of a computed column: the name after `AS`, or the name of its function, with a number appended if
-/// that name is taken.
+/// Returns the name of a computed column: the name after `AS`, or the name of its function. A number is appended to the
+/// name of the function if that name is taken.
 pub(super) fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
     if let Some(alias) = &part.alias {
         return alias.text.clone();
@@ -236,7 +236,7 @@ fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
     }
 }
 
-/// Returns the archive of the parts that the settings name; `None` if they name none.
+/// Returns the archive of the parts from the settings; `None` if the settings contain no archive.
 fn archive_of(options: &TableOptions, at: Position) -> Result<Option<PartsArchive>> {
     match (
         options.parts_archive.clone().flatten(),

@@ -162,7 +162,7 @@ pub(super) fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Removes the semicolon at the end, and refuses a second statement.
+/// Removes semicolons at the end, and refuses a second statement.
 pub(super) fn end_statement(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     tokens.retain(|token| token.token != Token::EOF);
     while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
@@ -172,7 +172,7 @@ pub(super) fn end_statement(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
         None => Ok(()),
         Some(token) => Err(SqlError::invalid(
             token.span,
-            "a request has one statement; send each statement in a request of its own",
+            "a request has one statement; send each statement in a separate request",
         )),
     }
 }

@@ -110,7 +110,8 @@ pub(super) fn refused(expression: &Expr) -> SqlError {
                 expression.span(),
                 format!(
                     "the function {short} is not evaluated; select the columns and compute it in the application, or \
-                     pass its value as a parameter. COUNT(*) is supported"
+                     pass its value as a parameter. Result columns can have COUNT, SUM, AVG, STDDEV_POP, MIN, MAX, \
+                     SPREAD, MODE, FIRST, LAST, PERCENTILE and TIME_WINDOW"
                 ),
             );
         }
@@ -133,7 +134,7 @@ pub(super) fn refused(expression: &Expr) -> SqlError {
         ),
         Expr::CompoundIdentifier(_) => (
             "a column name has one part",
-            "omit the name of the table; put a name with a point in backticks",
+            "omit the name of the table; put a name with a period in backticks",
         ),
         Expr::BinaryOp { .. } | Expr::UnaryOp { .. } => (
             "arithmetic is not evaluated here",

@@ -21,13 +21,13 @@ use crate::plan::{AccessPath, FoundKey, GroupResult, ReadPlan, SelectResult};
 use crate::projection::Projection;
 use crate::statement::quoted;
 
-/// Maximum number of rows of a page.
+/// Maximum number of rows of a page. Rows that are read by whole keys, and groups, have no pages.
 pub const PAGE_ROWS: u64 = 1_000;
 
 /// Amount of a result to return.
 #[derive(Debug, Clone, Copy)]
 pub enum Extent<'t> {
-    /// One page. Holds the token returned by the previous page; `None` for the first page.
+    /// One page. Holds the token of the previous page; `None` for the first page.
     Page(Option<&'t str>),
     /// All rows.
     All,
@@ -49,7 +49,7 @@ pub struct End {
 /// Function that receives each row as JSON.
 pub type TakeRow<'t> = dyn FnMut(&[u8]) -> tideline_rows::Result<()> + 't;
 
-/// Executes a plan.
+/// Executes a plan, and passes the rows of the result to `take`.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::definition::{create_table, key_columns, type_name};
 use crate::error::{Result, SqlError};
 use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
 
-/// Result of a statement on a table.
+/// Result of a statement on a table or index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableChange {
     /// The table or index was created.
@@ -34,7 +34,7 @@ pub enum TableChange {
 ///
 /// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`], [`Engine::drop_table`],
 /// [`Engine::create_index`] and [`Engine::drop_index`]; [`SqlError::Invalid`] for a column to drop that is not
-/// declared.
+/// declared, and for an index over such a column; [`SqlError::Refused`] for a change of the division into parts.
 pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange> {
     match statement {
         TableStatement::Create(statement) => create(engine, statement),
@@ -139,7 +139,7 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
     Ok(TableChange::Altered)
 }
 
-/// Changes the division into parts, of which only the ages are not fixed.
+/// Changes the ages and the archive of the parts. Refuses a change of the division itself, which is fixed.
 fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let Some(at) = settings.parts_at else {
         return Ok(());
