@@ -42,8 +42,8 @@ pub trait Maintenance: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns a text for users: the condition that holds until a failed job of this kind is retried. The error of the
-    /// job then contains the text and the time of the next attempt. `None` = no text.
+    /// Returns a text for users: the condition that holds until a failed job of this kind is retried. The error of such
+    /// a job contains the text and the time of the next attempt. `None` = the error contains neither.
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }

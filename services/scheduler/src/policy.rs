@@ -1,4 +1,4 @@
-//! Checks of a policy: contradictory ages, and schedules that never run.
+//! Checks of a policy: contradictory settings, and schedules that are invalid or never run.
 //!
 //! Each error names the member and an example of a valid value.
 
@@ -11,11 +11,11 @@ use crate::schedule::{ScheduleError, validate};
 /// Number of letters of a time zone name per tolerated spelling mistake.
 const LETTERS_PER_ERROR: usize = 3;
 
-/// Error of a contradictory policy.
+/// Error of a policy with a contradiction or an invalid schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("policy.{member}: {reason}")]
 pub struct ContradictoryPolicy {
-    /// Contradictory member of the policy.
+    /// Wrong member of the policy.
     pub member: &'static str,
     /// Reason, with an example of a valid value.
     pub reason: String,
@@ -28,8 +28,8 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 /// # Errors
 ///
 /// Returns an error if `cold_ttl` or an archive is set without a shorter `hot_ttl`, or if points would expire before
-/// they are archived or at the same age. Also returns an error if `archive` contradicts another setting, or if a
-/// schedule is invalid.
+/// they are archived or at the same age. Also returns an error if an archive is combined with `cold_ttl`, if it keeps
+/// points longer than `retention`, or if a schedule is invalid.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! Queue of jobs: planned work with job ids, requested work, and waits after failures and cancels.
 //!
 //! Each survey makes a new plan. Work that was in the previous plan keeps its id; work that is not planned any more
-//! disappears. Nothing here blocks or reads a clock.
+//! disappears. The functions of this module neither block nor read a clock.
 
 use std::collections::VecDeque;
 use std::time::Duration;

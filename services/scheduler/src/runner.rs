@@ -74,8 +74,8 @@ enum Ended {
     Overtaken(String),
     Failed {
         reason: String,
-        /// Condition that holds until the next attempt, for users. If set, the error includes it with the attempt's
-        /// time.
+        /// Condition that holds until the next attempt, for users. The error of the job then contains this condition
+        /// and the time of the next attempt.
         meanwhile: Option<&'static str>,
     },
 }
@@ -312,7 +312,7 @@ impl State {
         }
     }
 
-    /// Returns the read budget of a job's table, if the table has a rate.
+    /// Returns the read budget of a job's table; `None` if the table has no rate, or the job no table.
     fn budget(&mut self, entry: &Entry, overview: &Overview, now: Duration) -> Option<Budget> {
         let table = overview.table(entry.work.table?)?;
         let rate = table.bytes_per_second?;

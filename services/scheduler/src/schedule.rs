@@ -12,7 +12,7 @@ use croner::parser::{CronParser, Year};
 use tideline_engine::model::Schedule;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 
-/// Longest accepted expression, in bytes; a list of every minute of an hour fits.
+/// Length of the longest accepted expression, in bytes. A list of every minute of an hour is shorter.
 pub const EXPRESSION_CHARS_MAX: usize = 256;
 
 /// Schedule compiled for evaluation.
@@ -46,7 +46,7 @@ enum Kind {
 /// Error of an invalid schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// Not a cron expression.
+    /// The text is not a cron expression, or is too long.
     #[error("{expression:?} is not a cron expression: {reason}")]
     Expression {
         /// First 80 characters of the given expression.
@@ -57,7 +57,7 @@ pub enum ScheduleError {
     /// No time within the supported range matches.
     #[error("{0:?} names a date that never comes")]
     Never(String),
-    /// Not a time zone.
+    /// The text is not the name of a time zone.
     #[error("{0:?} is not a time zone of the IANA database, such as Europe/Berlin or UTC")]
     TimeZone(String),
 }

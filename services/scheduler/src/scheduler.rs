@@ -135,7 +135,8 @@ impl Scheduler {
             .count()
     }
 
-    /// Returns the running job, jobs run by requests, waiting jobs in their order, then past jobs, newest first.
+    /// Returns the jobs that pass the filter: the running job, jobs run by requests, waiting jobs in their order, then
+    /// past jobs, newest first.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
         self.shared.note_unplanned();
         self.shared.list(filter)
@@ -333,7 +334,7 @@ impl Scheduler {
     }
 
     /// Ends the running rewrite, the thread and the jobs run by requests. Waits for all of them, but at most 5 seconds
-    /// for the jobs run by requests. May be called again.
+    /// for the jobs run by requests. The scheduler can be stopped several times.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();

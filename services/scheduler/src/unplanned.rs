@@ -12,7 +12,7 @@ impl Shared {
     /// next, or at the stop.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
-        // Seals of the store that end during a seal job, or while a request waits for a seal, belong to that job. They
+        // Seals of the store that end during a seal job, or while a request waits for a seal, belong to that job. Seals
         // are the only unplanned work of series tables.
         let running = state.running.as_ref().map(|running| running.entry.work.kind);
         let are_seals_of_a_job = running == Some(JobKind::Seal) || state.seals_awaited > 0;

@@ -39,7 +39,7 @@ impl AttachJob {
     }
 
     /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress,
-    /// and false if the run was stopped.
+    /// and false if the run was stopped. If parts could not be attached, the job is recorded as failed.
     ///
     /// # Errors
     ///

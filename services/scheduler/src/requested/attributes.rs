@@ -11,7 +11,7 @@ use crate::scheduler::Scheduler;
 
 /// Started job that changes attributes.
 pub struct AttributesJob {
-    /// Job in the list.
+    /// Handle of the job in the scheduler's list of jobs.
     pub job: RequestedJob,
     table: Table,
     selected: RoaringBitmap,

@@ -8,7 +8,7 @@ use crate::scheduler::Scheduler;
 
 /// Started job that copies points.
 pub struct CopyJob {
-    /// Job in the list.
+    /// Handle of the job in the scheduler's list of jobs.
     pub job: RequestedJob,
     from: Table,
     into: Table,

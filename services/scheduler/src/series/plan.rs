@@ -1,4 +1,4 @@
-//! The planner: derives work from facts, without I/O, state or a clock of its own.
+//! The planner: derives work from facts, without I/O or state. The current time is one of the facts.
 //!
 //! Each kind of jobs has a file that plans it. [`plan`] calls the functions of these files in the order in which
 //! segments are claimed. So expired segments are not rewritten, and segments that migrate or are archived within an
