@@ -96,8 +96,8 @@ pub fn check_rows(
     Ok(checked)
 }
 
-/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows that `journal`
-/// changes are skipped, because an interrupted flush may have written only some of their changes. Entries and rows whose
+/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows and entries that
+/// `journal` changes are skipped, because an interrupted flush may have written only some of their changes. Entries and rows whose
 /// time has `expired` are skipped, because they are removed one after the other. Rows without an entry are not reported
 /// for an index that is being built. Reads one row per entry and one entry per row.
 ///
@@ -127,7 +127,8 @@ pub fn check_index(
             .as_ref()
             .is_ok_and(|value| codec::time_of(value).is_ok_and(expired));
         let is_compared = !is_expired && !parts.is_archived(table, &row_key);
-        if is_compared && !journal.changes(table, &row_key) {
+        let is_changed = journal.changes(table, &row_key) || journal.changes(index.id(), key);
+        if is_compared && !is_changed {
             let expected = entry_of(index, &row_key, parts.row(backend, table, &row_key)?);
             match (expected, value) {
                 (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
@@ -151,6 +152,7 @@ pub fn check_index(
         if let Ok(row) = row
             && let Ok(Some(entry)) = entry_of(index, key, Ok(Some(row)))
             && !codec::time_of(&entry.value).is_ok_and(expired)
+            && !journal.changes(index.id(), &entry.key)
             && !matches!(parts.row(backend, index.id(), &entry.key)?, Ok(Some(_)))
         {
             checked.find("row", key, &"the row has no entry");
@@ -174,7 +176,7 @@ fn entry_of(
     Ok(index.entry(&values, &columns).ok().flatten())
 }
 
-/// Keys and ranges of the rows that the journal changes.
+/// Keys and ranges of the rows and index entries that the journal changes.
 #[derive(Debug, Default)]
 pub struct JournalChanges {
     rows: HashSet<(TableId, Bytes)>,
@@ -182,35 +184,35 @@ pub struct JournalChanges {
 }
 
 impl JournalChanges {
-    /// Checks a journal entry of this model, and adds the rows that it changes.
+    /// Checks a journal entry of this model, and adds the rows and index entries that it changes.
     ///
     /// # Errors
     ///
     /// [`Damage`] if the entry or one of its mutations cannot be decoded.
     pub fn add(&mut self, entry: &Bytes) -> Result<(), Damage> {
         let entry = Entry::decode(entry)?;
-        let of_indexes = entry.index_changes.iter().flat_map(|(_, changes)| changes);
-        entry
-            .changes
-            .iter()
-            .chain(of_indexes)
-            .try_for_each(|change| match change {
-                Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
-                Change::DeleteRange(_) => Ok(()),
-            })?;
-        for change in entry.changes {
+        let of_indexes = entry.index_changes.into_iter();
+        let all = std::iter::once((entry.table, entry.changes)).chain(of_indexes);
+        let all: Vec<(TableId, Change)> = all
+            .flat_map(|(table, changes)| changes.into_iter().map(move |change| (table, change)))
+            .collect();
+        all.iter().try_for_each(|(_, change)| match change {
+            Change::Row { mutation, .. } => codec::decode(mutation).map(drop),
+            Change::DeleteRange(_) => Ok(()),
+        })?;
+        for (table, change) in all {
             match change {
                 // Copies the key, because a slice would keep the whole entry in memory.
                 Change::Row { key, .. } => {
-                    self.rows.insert((entry.table, Bytes::copy_from_slice(&key)));
+                    self.rows.insert((table, Bytes::copy_from_slice(&key)));
                 }
-                Change::DeleteRange(range) => self.ranges.push((entry.table, range)),
+                Change::DeleteRange(range) => self.ranges.push((table, range)),
             }
         }
         Ok(())
     }
 
-    /// Returns true if an entry of the journal changes the row.
+    /// Returns true if the journal changes the row or index entry.
     pub(crate) fn changes(&self, table: TableId, key: &[u8]) -> bool {
         let is_deleted = |(of, range): &(TableId, KeyRange)| *of == table && range.contains(key);
         self.rows.contains(&(table, Bytes::copy_from_slice(key))) || self.ranges.iter().any(is_deleted)
