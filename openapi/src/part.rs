@@ -1,4 +1,6 @@
 //! Parts of wide tables: lists, previews of their ages, drops of old parts, and restores of archived ones.
+//!
+//! The settings of the division are in `wide.parts` of the table.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

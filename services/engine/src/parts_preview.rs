@@ -1,4 +1,6 @@
 //! Preview of the ages of the parts of a wide table: their effects, without applying them.
+//!
+//! The effects follow from the settings and the list of the parts, so no row is read.
 
 use hashbrown::HashSet;
 use tideline_model::{PartsSpec, TableSpec, Tier, Timestamp};

@@ -99,7 +99,7 @@ fn standing(response: &Value) -> String {
     format!("{}\n{}{wide}{troubles}", targets.render(), tables.render())
 }
 
-/// Formats the archives of wide tables, and adds their troubles. Empty if there are none.
+/// Formats the archives of wide tables, and adds their troubles. Empty without wide tables.
 fn wide_tables(response: &Value, troubles: &mut String) -> String {
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut grid = Grid::new([
