@@ -29,7 +29,7 @@ count, total, rate, paid = rows(
 assert count == ROWS and paid == ROWS // 2, (count, paid)
 assert total == sum(decimal.Decimal(f"{n}.05") for n in range(ROWS)), total
 assert rate == sum(n / 4 for n in range(ROWS)), rate
-parts = rows("select part, count(*), min(at), max(at) from {files} group by part order by part")
+parts = rows('select part, count(*), min("at"), max("at") from {files} group by part order by part')
 assert [(str(part)[:7], count) for part, count, *_ in parts] == [("2024-01", 1500), ("2024-02", 1500)], parts
 for month, (_, _, first, last) in enumerate(parts, 1):
     expected = datetime.datetime(2024, month, 7, 8, tzinfo=datetime.timezone.utc)
