@@ -357,11 +357,12 @@ fn what_does_not_fit_the_table_is_refused() {
         );
         assert!(last["problems"].to_string().contains(says), "{name}: {last}");
     }
-    // A part of which the table has rows stays as it is, and the other one is attached beside it.
+    // A part of which the table has rows stays as it is, and so do the indexes.
     attach(
         &client,
         &json!({"target": "default", "table": "orders", "parts": ["2024-01"]}),
     );
+    build_indexes(&client);
     alter(&client, &json!({"wide": {"parts": {"archive": null}}}));
     client
         .post_json("/v1/tables/orders/rows", &json!({"rows": [row(1)]}))
@@ -380,6 +381,9 @@ fn what_does_not_fit_the_table_is_refused() {
     );
     let counted = client.post_json("/v1/tables/orders/rows/count", &json!({"allow_scan": true}));
     assert_eq!(counted.expect_status(200).json()["count"], ROWS / 2 + 1);
+    let count = json!({"index": "by_state", "prefix": {"state": "done"}});
+    let counted = client.post_json("/v1/tables/orders/rows/count", &count);
+    assert_eq!(counted.expect_status(200).json()["count"], ROWS / 3 + 1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! Each part becomes visible with one manifest edit, after its files were verified. Attached rows have no entries in
 //! secondary indexes and search indexes, so all indexes of the table are created anew before the first part is attached, and
-//! are built after the last one. A crash leaves indexes that are being built.
+//! are built after the last one. A crash leaves indexes that are being built. A request that attaches nothing leaves them as
+//! they are.
 
 use tideline_archive::rows::RowsDescription;
 use tideline_model::wide::IndexState;
@@ -14,6 +15,13 @@ use super::plan_rows::{PlannedPart, PlannedRows};
 use super::{AttachPlan, AttachProgress, AttachStop, Watch};
 use crate::engine::Engine;
 use crate::tables::Table;
+
+/// Table to attach to.
+struct TargetTable {
+    table: Table,
+    /// True if the indexes were created for this attachment, and have no entries yet.
+    has_new_indexes: bool,
+}
 
 /// Keeps the indexes of a table from being built, until the value is dropped.
 struct UnbuiltIndexes<'e> {
@@ -51,10 +59,10 @@ impl Engine {
             return Ok(());
         }
         let _unbuilt = UnbuiltIndexes::begin(self, &planned.name);
-        let table = self.row_table_for(plan, planned)?;
+        let mut target = self.row_table_for(plan, planned)?;
         let problems = progress.problem_count;
         for part in &planned.parts {
-            match self.attach_part(plan, (&table, part), progress, watch) {
+            match self.attach_part(plan, (&mut target, part), progress, watch) {
                 Ok(rows) => {
                     progress.parts_attached += 1;
                     progress.rows += rows;
@@ -70,7 +78,7 @@ impl Engine {
         }
         // Garbage collection deletes adopted files without a part, so files are adopted only after all parts are attached.
         if plan.own && problems == progress.problem_count && planned.is_whole {
-            self.store.adopt(&table.points, &planned.adopted)?;
+            self.store.adopt(&target.table.points, &planned.adopted)?;
         }
         Ok(())
     }
@@ -79,7 +87,7 @@ impl Engine {
     fn attach_part(
         &self,
         plan: &AttachPlan,
-        (table, part): (&Table, &PlannedPart),
+        (target, part): (&mut TargetTable, &PlannedPart),
         progress: &AttachProgress,
         watch: &mut Watch<'_>,
     ) -> std::result::Result<u64, AttachStop> {
@@ -87,13 +95,20 @@ impl Engine {
         let described = archive
             .rows_description(&plan.target, &part.key)
             .map_err(StoreError::from)?;
-        let spec = table.spec();
+        let (id, spec) = (target.table.points.id(), target.table.spec());
+        let refused = |reason: String| AttachStop::Problem(format!("{}: {reason}", part.key));
         if let Some(reason) = difference(spec.wide.as_deref(), described.spec.wide.as_deref()) {
-            return Err(AttachStop::Problem(format!("{}: {reason}", part.key)));
+            return Err(refused(reason));
+        }
+        if let Some(reason) = self.rows.not_attachable(id, described.number)? {
+            return Err(refused(reason));
         }
         self.verify_part(plan, &described, progress, watch)?;
+        if !std::mem::replace(&mut target.has_new_indexes, true) {
+            self.renew_indexes(target.table.name().as_str())?;
+        }
         let to_attach = PartToAttach {
-            table: table.points.id(),
+            table: id,
             target: &plan.target,
             key: &part.key,
             described: &described,
@@ -102,7 +117,7 @@ impl Engine {
         let flush = || -> std::result::Result<(), WideError> { Ok(threads.flush()?) };
         match self.rows.attach_part(&to_attach, &flush)? {
             AttachEnd::Attached(rows) => Ok(rows),
-            AttachEnd::Refused(reason) => Err(AttachStop::Problem(format!("{}: {reason}", part.key))),
+            AttachEnd::Refused(reason) => Err(refused(reason)),
         }
     }
 
@@ -136,15 +151,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the table to attach to. Creates it if it does not exist. Creates the indexes of an existing table anew.
+    /// Returns the table to attach to. Creates it if it does not exist.
     fn row_table_for(
         &self,
         plan: &AttachPlan,
         planned: &PlannedRows,
-    ) -> std::result::Result<Table, AttachStop> {
+    ) -> std::result::Result<TargetTable, AttachStop> {
         let Ok(table) = self.table_of_any_model(planned.name.as_str()) else {
             let spec = attached_settings(&planned.spec, &plan.target);
-            return Ok(self.create_attached_table(planned.name.clone(), spec)?);
+            return Ok(TargetTable {
+                table: self.create_attached_table(planned.name.clone(), spec)?,
+                has_new_indexes: true,
+            });
         };
         let spec = table.spec();
         if spec.model != TableModel::Wide {
@@ -156,10 +174,10 @@ impl Engine {
         if let Some(reason) = difference(spec.wide.as_deref(), planned.spec.wide.as_deref()) {
             return Err(AttachStop::Problem(reason));
         }
-        if !planned.parts.is_empty() {
-            self.renew_indexes(planned.name.as_str())?;
-        }
-        Ok(table)
+        Ok(TargetTable {
+            table,
+            has_new_indexes: false,
+        })
     }
 
     /// Replaces the indexes of a table by new ones without entries.

@@ -93,7 +93,7 @@ impl WideStore {
         let (table, number) = (part.table, part.described.number);
         let refused = |reason: String| Ok(AttachEnd::Refused(reason));
         let rules = self.rules(table)?;
-        if let Some(reason) = self.not_attachable(table, number, &rules) {
+        if let Some(reason) = self.not_attachable(table, number)? {
             return refused(reason);
         }
         let (written, detail) = match written_of(part, &rules) {
@@ -131,17 +131,22 @@ impl WideStore {
         archived.map(key).collect()
     }
 
-    /// Returns the reason why a part cannot be attached, whatever its files; `None` if it can.
-    fn not_attachable(&self, table: TableId, number: i32, rules: &TableRules) -> Option<String> {
-        if !rules.keeps(number) {
-            return Some("the table has dropped this part".to_owned());
+    /// Returns the reason why a part cannot be attached to a table, whatever its files; `None` if it can. Takes time linear in
+    /// the number of rows that are not flushed yet.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`parts`](Self::parts).
+    pub fn not_attachable(&self, table: TableId, number: i32) -> Result<Option<String>> {
+        if !self.rules(table)?.keeps(number) {
+            return Ok(Some("the table has dropped this part".to_owned()));
         }
-        let state = self.state();
-        if state.parts.contains_key(&(table, number)) {
-            return Some(OCCUPIED.to_owned());
+        let parts = self.parts(table)?;
+        if parts.iter().any(|part| part.number == number) {
+            return Ok(Some(OCCUPIED.to_owned()));
         }
-        (state.parts_of(table, ALL_PARTS).count() >= PARTS_MAX)
-            .then(|| format!("the table has {PARTS_MAX} parts already"))
+        let is_full = parts.len() >= PARTS_MAX;
+        Ok(is_full.then(|| format!("the table has {PARTS_MAX} parts already")))
     }
 
     /// Publishes an attached part. Returns false if the table has a part with this number.
