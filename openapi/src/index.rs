@@ -8,6 +8,7 @@ use tideline_model::wide::{IndexCover, IndexScope, IndexState};
 use tideline_model::{ColumnType, IndexSpec};
 use utoipa::ToSchema;
 
+use crate::tier::RowTiers;
 use crate::wide::KeyColumn;
 
 /// Definition of a secondary index.
@@ -32,6 +33,9 @@ pub struct CreateIndex {
     /// Scope of the order. Default `global`.
     #[serde(default)]
     pub scope: Scope,
+    /// Tiers of the parts whose rows have entries; only for tables that are divided into parts. Default `all`.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// True to accept a first column that rises with time, although all new entries then go to the end of the order.
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -97,6 +101,7 @@ pub enum IndexStatus {
     "key": [{"name": "total", "type": "decimal", "order": "desc"}],
     "covers": ["color"],
     "scope": "global",
+    "tier": "all",
     "status": "ready",
     "scans": 42,
     "entries_read": 1300,
@@ -111,6 +116,8 @@ pub struct IndexView {
     pub covers: IndexColumns,
     /// Scope of the order.
     pub scope: Scope,
+    /// Tiers of the parts whose rows have entries.
+    pub tier: RowTiers,
     /// State.
     pub status: IndexStatus,
     /// Number of scans of the index since the start of the server.
@@ -174,6 +181,7 @@ impl CreateIndex {
                 Scope::Local => IndexScope::Local,
             },
             allow_rising_key: self.allow_rising_key,
+            tier: self.tier.into(),
             state: IndexState::Ready,
         })
     }
@@ -193,6 +201,7 @@ impl IndexView {
                 IndexScope::Global => Scope::Global,
                 IndexScope::Local => Scope::Local,
             },
+            tier: spec.tier.into(),
             status: match spec.state {
                 IndexState::Building { .. } => IndexStatus::Building,
                 IndexState::Ready => IndexStatus::Ready,

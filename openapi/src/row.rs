@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use crate::condition::{RowFilter, TimeSpan};
 use crate::error::ErrorBody;
 use crate::row_explain::CountInterval;
+use crate::tier::RowTiers;
 use crate::time::TimeInput;
 
 /// Members of a JSON object in their order: names and unparsed values. No name occurs twice.
@@ -515,6 +516,9 @@ pub struct ScanRows {
     /// Token `next` of the previous page. The other members, except `limit`, must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
+    /// Tiers of the parts that are read. Default `all`.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// True to allow a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
@@ -613,6 +617,9 @@ pub struct CountRows {
     /// `interval`. Cannot be combined with `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
+    /// Tiers of the parts that are read. Default `all`.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,

@@ -12,6 +12,7 @@ use crate::condition::RowFilter;
 use crate::query::WindowWidth;
 use crate::row::{KeyBounds, Members};
 use crate::row_search::Metrics;
+use crate::tier::RowTiers;
 use crate::time::DurationText;
 
 /// Aggregates of rows. The rows are those of a key prefix and of bounds on the key column after it, as in a scan, or those
@@ -35,6 +36,9 @@ pub struct AggregateRows {
     /// Bounds of the next key column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
+    /// Tiers of the parts that are read. Cannot be combined with `keys`. Default `all`.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// True to read all rows of the table, without `prefix`, `range`, `keys` and `search`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
@@ -188,4 +192,7 @@ pub struct AggregateEnd {
     /// Time in milliseconds since the oldest of these changes; 0 without changes. Absent without `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<u64>,
+    /// Tiers that the search has seen. Absent without `search`, and if it has seen all tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<RowTiers>,
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::row::{CountRows, GetRows, ScanRows};
+use crate::tier::RowTiers;
 
 /// Interval of an estimated number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -101,6 +102,9 @@ pub struct RowsExplained {
     /// Omitted for the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_covered: Option<bool>,
+    /// Tiers that the index covers; omitted for the primary key, and for an index of all tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_tier: Option<RowTiers>,
     /// Parts of the table that are read; omitted for a table that is not divided into parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<ExplainedParts>,
@@ -110,7 +114,8 @@ pub struct RowsExplained {
     pub filter_columns: Vec<String>,
     /// True if all rows of the table are read.
     pub is_table_scan: bool,
-    /// False if the read is refused without `allow_scan`.
+    /// False if the read is refused: it needs `allow_scan`, or the index does not cover the tiers of its parts. `advice` has
+    /// the reason.
     pub is_allowed: bool,
     /// True if rows are returned in the order of the key columns; false if a hash or a reversed text determines the
     /// order.

@@ -12,6 +12,7 @@ use crate::condition::RowFilter;
 use crate::facet::FacetOrder;
 use crate::geo::Place;
 use crate::row::Row;
+use crate::tier::RowTiers;
 use crate::timeline::{SortOrder, TextSpan};
 
 /// Definition of a search index.
@@ -31,6 +32,9 @@ pub struct CreateSearchIndex {
     /// Indexed columns, 1 to 1,000: declared columns of the rows and columns of the key. A column can be listed with
     /// several forms.
     pub columns: Vec<SearchColumn>,
+    /// Tiers of the parts whose rows searches find; only for tables that are divided into parts. Default `all`.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// True to replace an index of the same name. The existing index serves searches until the new one is built. Default
     /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -96,6 +100,7 @@ pub enum SearchIndexState {
 #[schema(example = json!({
     "name": "all",
     "columns": [{"column": "title", "as": "text"}],
+    "tier": "all",
     "status": "ready",
     "documents": 10000,
     "rows_read": 10000,
@@ -108,6 +113,8 @@ pub struct SearchIndexView {
     pub name: String,
     /// Indexed columns.
     pub columns: Vec<SearchColumn>,
+    /// Tiers of the parts whose rows searches find.
+    pub tier: RowTiers,
     /// State.
     pub status: SearchIndexState,
     /// Number of rows in the index.
@@ -169,6 +176,9 @@ pub struct SearchRows {
     /// True to return the texts that matched, with the positions of the matches. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub highlight: bool,
+    /// Tiers of the parts whose rows are found. Default: the tiers that the index covers.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// `position` of a write. The search waits up to 10 seconds until it finds this write; after that, the response is
     /// 503 `unavailable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,6 +261,9 @@ pub struct SearchEnd {
     pub waiting: u64,
     /// Time in milliseconds since the oldest of these changes; 0 without changes.
     pub lag_ms: u64,
+    /// Tiers that the search has seen: those that the request names and the index covers. Absent if it has seen all tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<RowTiers>,
     /// Token of the next page; `null` at the end.
     pub next: Option<String>,
 }
@@ -285,6 +298,9 @@ pub struct FacetRows {
     /// Order of groups.
     #[serde(default)]
     pub order: FacetOrder,
+    /// Tiers of the parts whose rows are found. Default: the tiers that the index covers.
+    #[serde(default, skip_serializing_if = "RowTiers::is_all")]
+    pub tier: RowTiers,
     /// `position` of a write. The count waits up to 10 seconds until it includes this write; after that, the response is
     /// 503 `unavailable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -374,6 +390,9 @@ pub struct RowFacetList {
     pub waiting: u64,
     /// Time in milliseconds since the oldest of these changes; 0 without changes.
     pub lag_ms: u64,
+    /// Tiers that the count has seen: those that the request names and the index covers. Absent if it has seen all tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<RowTiers>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -428,6 +447,7 @@ impl From<CreateSearchIndex> for SearchIndexSpec {
             id: 0,
             name: index.name,
             columns: index.columns.into_iter().map(Into::into).collect(),
+            tier: index.tier.into(),
         }
     }
 }

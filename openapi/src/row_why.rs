@@ -65,6 +65,8 @@ pub enum WhyCode {
     IndexBehind,
     /// The index does not serve reads: it is being opened, or has failed and is built again.
     IndexNotReady,
+    /// The index does not cover the tier of the row.
+    OtherTier,
     /// The index cannot hold the value, because it is too long.
     TooLong,
     /// The row was changed while it was explained; repeat the request.

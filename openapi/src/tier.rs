@@ -2,7 +2,7 @@
 //! tier.
 
 use serde::{Deserialize, Serialize};
-use tideline_model::Tier as ModelTier;
+use tideline_model::{Tier as ModelTier, TierScope};
 use utoipa::ToSchema;
 
 /// Part of a table, by the age of its points.
@@ -49,6 +49,46 @@ impl From<TierChoice> for Option<ModelTier> {
             TierChoice::Hot => Some(ModelTier::Hot),
             TierChoice::Cold => Some(ModelTier::Cold),
             TierChoice::Archive => Some(ModelTier::Archive),
+        }
+    }
+}
+
+/// Tiers of the parts of a wide table that an index covers, or that a read reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowTiers {
+    /// All tiers.
+    #[default]
+    All,
+    /// Only parts in the hot tier, with rows that are not flushed yet.
+    Hot,
+    /// Only parts in the cold tier and in the archive.
+    Cold,
+}
+
+impl RowTiers {
+    /// Returns true for all tiers.
+    pub const fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+}
+
+impl From<RowTiers> for TierScope {
+    fn from(tiers: RowTiers) -> Self {
+        match tiers {
+            RowTiers::All => Self::All,
+            RowTiers::Hot => Self::Hot,
+            RowTiers::Cold => Self::Cold,
+        }
+    }
+}
+
+impl From<TierScope> for RowTiers {
+    fn from(scope: TierScope) -> Self {
+        match scope {
+            TierScope::All => Self::All,
+            TierScope::Hot => Self::Hot,
+            TierScope::Cold => Self::Cold,
         }
     }
 }

@@ -19,6 +19,7 @@
 //! The evaluation of a tree is exact: every test has a field that decides it. [`RowIndex::check`] refuses a tree with a
 //! test that the indexed forms of its column cannot decide.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,14 +132,35 @@ pub trait RowDocument {
     fn each_value(&self, column: usize, take: &mut dyn FnMut(ValueRef<'_>));
 }
 
+/// Parts whose rows searches can find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PartsShown {
+    /// The parts with these numbers.
+    Only(BTreeSet<i32>),
+    /// All parts except those with these numbers.
+    Except(BTreeSet<i32>),
+}
+
+impl PartsShown {
+    fn has(&self, part: i64) -> bool {
+        let is_listed = |parts: &BTreeSet<i32>| i32::try_from(part).is_ok_and(|part| parts.contains(&part));
+        match self {
+            Self::Only(parts) => is_listed(parts),
+            Self::Except(parts) => !is_listed(parts),
+        }
+    }
+}
+
 /// Rows that searches can find.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RowsShown {
+pub struct RowsShown<'p> {
     /// Rows whose time is at or before this one have expired, and so have the cells of an index with times of cells; `None`
     /// if rows do not expire.
     pub expired_at: Option<i64>,
     /// Rows of parts with a lower number are hidden; `None` if the table is not divided into parts.
     pub first_part: Option<i32>,
+    /// Parts whose rows are shown; `None` for all parts.
+    pub parts: Option<&'p PartsShown>,
 }
 
 /// Properties of a table that decide the fields of the documents.
@@ -339,6 +361,22 @@ impl RowIndex {
         })
     }
 
+    /// Removes the documents of all rows of a part. Does nothing if the table is not divided into parts.
+    ///
+    /// # Errors
+    ///
+    /// An error of the writer.
+    pub fn delete_part(&self, number: i32) -> Result<()> {
+        let Some(part) = self.fields.part else {
+            return Ok(());
+        };
+        let of_part = || Bound::Included(Term::from_field_i64(part, i64::from(number)));
+        self.with_writer(|writer| {
+            writer.delete_query(Box::new(RangeQuery::new(of_part(), of_part())))?;
+            Ok(())
+        })
+    }
+
     /// Makes all changes durable together with a position, and visible to searches.
     ///
     /// # Errors
@@ -404,7 +442,7 @@ impl RowIndex {
         &'a self,
         searcher: &'a Searcher,
         root: &'a Node,
-        shown: RowsShown,
+        shown: RowsShown<'a>,
         is_stopped: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = Result<(&'a SegmentReader, RoaringBitmap)>> {
         searcher.segment_readers().iter().map(move |reader| {

@@ -219,6 +219,7 @@ impl EngineError {
             Self::Search(error) => search_kind(error),
             Self::Rows(WideError::Contended { .. }) => ErrorKind::Overloaded,
             Self::Rows(WideError::PartClosed { .. } | WideError::PartArchived(_)) => ErrorKind::Invalid,
+            Self::Rows(WideError::TierNotCovered { .. }) => ErrorKind::Invalid,
             Self::Rows(WideError::NoArchive) => ErrorKind::Unavailable,
             Self::Rows(WideError::NotIndexable { .. } | WideError::NotText) => ErrorKind::Invalid,
             Self::Rows(WideError::LargeGone(_)) => ErrorKind::Gone,

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_model::wide::{IndexState, KeySource};
-use tideline_model::{IndexCover, IndexSpec, KeyColumnSpec, TableId, TableModel, TableName, WideSpec};
+use tideline_model::{
+    IndexCover, IndexSpec, KeyColumnSpec, TableId, TableModel, TableName, TierScope, WideSpec,
+};
 pub use tideline_wide_table::Index;
 use tideline_wide_table::WideError;
 
@@ -297,10 +299,22 @@ impl Engine {
                     actual: names.len() as u64,
                 });
             }
+            check_tier("index", &index.name, index.tier, wide)?;
             index.key.iter().try_for_each(check_not_generated)?;
         }
         Index::all_of(wide).map(drop).map_err(EngineError::Invalid)
     }
+}
+
+/// Refuses an index of one tier of a table that has no tiers.
+pub(crate) fn check_tier(what: &str, name: &str, tier: TierScope, wide: &WideSpec) -> Result<()> {
+    if tier.is_all() || wide.parts.is_some() {
+        return Ok(());
+    }
+    Err(EngineError::Invalid(format!(
+        "{what} {name:?}: tier is {tier}, and only tables that are divided into parts have tiers; omit it, or create the \
+         table with `parts`"
+    )))
 }
 
 /// Refuses a generated column: the server generates values for rows, but not for index entries.

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use tideline_key_codec::layout::Ranges;
 use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp};
 use tideline_wide_table::{
-    ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartNumbers, PartToArchive, StoredPart, WideError,
+    ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartSelection, PartToArchive, StoredPart, WideError,
 };
 
 use crate::engine::Engine;
@@ -104,7 +104,7 @@ impl Engine {
         table: &WideTable,
         path: &RowPath,
         ranges: &Ranges,
-        parts: &PartNumbers,
+        parts: &PartSelection,
     ) -> Result<Option<Vec<String>>> {
         let Some(PartsSpec { every, .. }) = table.settings().parts else {
             return Ok(None);
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Returns the parts that are old enough for the archive or for the cold tier, the oldest part of each table first. A part
-    /// is also due if only its entries in a secondary index are in the hot tier. `now` is the trusted time.
+    /// is also due if only its entries in a secondary index of all tiers are in the hot tier. `now` is the trusted time.
     pub fn due_parts(&self, now: i64) -> Vec<DuePart> {
         let mut due = Vec::new();
         for table in self.tables() {
@@ -209,7 +209,8 @@ impl Engine {
             }
             if let Some(hot) = parts.hot {
                 let first = parts.hot_from(now);
-                let ids = wide.indexes.iter().map(|index| TableId(index.id));
+                let indexes = wide.indexes.iter().filter(|index| index.tier.is_all());
+                let ids = indexes.map(|index| TableId(index.id));
                 let entries = ids.flat_map(|id| self.rows.parts_in_tiers(id));
                 let is_due = |part: &PartInTier| part.tier == Tier::Hot && part.number < first;
                 let numbers = entries.chain(rows).filter(is_due).map(|part| part.number);
@@ -247,6 +248,13 @@ impl Engine {
             )));
         };
         self.allow_target(&archive.target)?;
+        if spec.wide.as_ref().is_some_and(|wide| wide.has_tiered_indexes()) {
+            // In the archive, a part has the indexes of the cold tier.
+            match self.move_table_part(table, number, Tier::Cold, proceed)? {
+                MoveEnd::Moved(_) | MoveEnd::Gone => {}
+                end => return Ok(end),
+            }
+        }
         let part = PartToArchive {
             table,
             number,
@@ -288,7 +296,7 @@ impl Engine {
                     count += 1;
                     done = done.plus(&work);
                 }
-                MoveEnd::Gone | MoveEnd::Busy => {}
+                MoveEnd::Gone | MoveEnd::Busy | MoveEnd::Unready => {}
                 MoveEnd::Stopped => return Ok(None),
             }
         }
@@ -307,13 +315,14 @@ impl Engine {
         })
     }
 
-    /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Reads and
-    /// writes go on. Calls `proceed` after each some megabytes, with the work of the move so far.
+    /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Indexes that
+    /// cover only one of the tiers gain or lose the rows of the part. Reads and writes go on. Calls `proceed` after each some
+    /// megabytes, with the work of the move so far.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`WideStore::move_part`](tideline_wide_table::WideStore::move_part). The table or some of its
-    /// indexes may have moved; a repeated move continues with the others.
+    /// Returns the errors of [`WideStore::move_table_part`](tideline_wide_table::WideStore::move_table_part). The table or
+    /// some of its indexes may have moved; a repeated move continues with the others.
     pub fn move_table_part(
         &self,
         table: TableId,
@@ -321,25 +330,16 @@ impl Engine {
         tier: Tier,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
     ) -> Result<MoveEnd> {
-        let Some(found) = self.table_of(table) else {
-            return Ok(MoveEnd::Gone);
+        let mut build_documents = |search: TableId,
+                                   proceed: &mut dyn FnMut() -> ControlFlow<()>|
+         -> std::result::Result<_, WideError> {
+            Ok(self.index_part(search, number, proceed))
         };
-        let spec = found.spec();
-        let indexes = spec.wide.iter().flat_map(|wide| &wide.indexes);
-        let mut done = MoveProgress::default();
-        let mut end = MoveEnd::Gone;
-        for table in indexes.map(|index| TableId(index.id)).chain([table]) {
-            let mut step = |work: &MoveProgress| proceed(&done.plus(work));
-            match self.rows.move_part((table, number), tier, &mut step)? {
-                MoveEnd::Moved(work) => {
-                    done = done.plus(&work);
-                    end = MoveEnd::Moved(done);
-                }
-                MoveEnd::Gone => {}
-                MoveEnd::Stopped => return Ok(MoveEnd::Stopped),
-                MoveEnd::Busy => return Ok(MoveEnd::Busy),
-            }
-        }
+        let threads = self.store.threads();
+        let place = (table, number);
+        let end = self
+            .rows
+            .move_table_part(threads, place, tier, &mut build_documents, proceed)?;
         self.store.log().notify_flusher();
         Ok(end)
     }

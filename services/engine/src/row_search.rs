@@ -20,22 +20,24 @@ mod lifecycle;
 pub(crate) mod settings;
 mod trace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 use tideline_condition::Node;
-use tideline_model::{SearchIndexSpec, SequenceNumber, TableId};
+use tideline_model::{SearchIndexSpec, SequenceNumber, TableId, TierScope};
 pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
 pub use tideline_search_index::rows::{
-    FACET_GROUPS_MAX, RowColumn, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowHit, RowIndex,
-    RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowsShown, SortValue,
-    highlights,
+    FACET_GROUPS_MAX, PartsShown, RowColumn, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowHit,
+    RowIndex, RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowsShown,
+    SortValue, highlights,
 };
 pub use tideline_wide_table::SearchBacklog;
+use tideline_wide_table::{MoveEnd, WideError};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -50,14 +52,45 @@ pub const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time that a search waits for an index that is being opened after a start.
 const OPENING_MAX: Duration = Duration::from_secs(10);
 
+/// Time after which a move that waits for the documents of a part tests whether it must end.
+const PART_PATIENCE: Duration = Duration::from_millis(200);
+
 /// Search index that serves searches.
 #[derive(Debug, Clone)]
 pub struct IndexOfRows {
     state: Arc<IndexState>,
     index: Arc<RowIndex>,
+    /// Tiers whose rows the search finds.
+    tier: TierScope,
 }
 
 impl IndexOfRows {
+    /// Limits searches to the rows of these tiers.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::TierNotCovered`] if the index covers only another tier. `name` is the name of the index.
+    pub fn in_tier(mut self, tier: TierScope, name: &str) -> Result<Self> {
+        let covered = self.state.tier;
+        self.tier = match (tier, covered) {
+            (TierScope::All, covered) => covered,
+            (tier, covered) if covered.is_all() || covered == tier => tier,
+            _ => {
+                return Err(EngineError::Rows(WideError::TierNotCovered {
+                    index: name.to_owned(),
+                    covered: covered.name(),
+                    missing: tier.name(),
+                }));
+            }
+        };
+        Ok(self)
+    }
+
+    /// Returns the tiers whose rows searches find.
+    pub fn tier(&self) -> TierScope {
+        self.tier
+    }
+
     /// Returns the id.
     pub fn id(&self) -> TableId {
         self.state.id
@@ -124,6 +157,12 @@ impl SearchStatus {
 struct IndexState {
     id: TableId,
     table: TableId,
+    /// Tiers of the parts whose rows have documents.
+    tier: TierScope,
+    /// Numbers of the parts whose documents are built and committed.
+    parts: Mutex<BTreeSet<i32>>,
+    /// Signals a built part.
+    part_built: Condvar,
     /// Set when the indexer has opened the index.
     index: OnceLock<Arc<RowIndex>>,
     status: Mutex<SearchStatus>,
@@ -142,10 +181,13 @@ pub struct SearchUse {
 }
 
 impl IndexState {
-    fn new(id: TableId, table: TableId) -> Self {
+    fn new(id: TableId, table: TableId, tier: TierScope) -> Self {
         Self {
             id,
             table,
+            tier,
+            parts: Mutex::default(),
+            part_built: Condvar::new(),
             index: OnceLock::new(),
             status: Mutex::default(),
             changed: Condvar::new(),
@@ -182,7 +224,29 @@ impl IndexState {
     fn searchable(self: Arc<Self>, deadline: Instant) -> Option<IndexOfRows> {
         let phase = self.wait(deadline, |phase| phase != IndexPhase::Opening);
         let index = self.index.get().filter(|_| phase == IndexPhase::Built).cloned()?;
-        Some(IndexOfRows { state: self, index })
+        Some(IndexOfRows {
+            tier: self.tier,
+            state: self,
+            index,
+        })
+    }
+
+    /// Records that the documents of a part are committed.
+    fn set_part_built(&self, number: i32) {
+        self.parts.lock().insert(number);
+        self.part_built.notify_all();
+    }
+
+    /// Waits until the documents of a part are committed. Returns false if they are not after `patience`.
+    fn wait_part_built(&self, number: i32, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut parts = self.parts.lock();
+        while !parts.contains(&number) {
+            if self.part_built.wait_until(&mut parts, deadline).timed_out() {
+                return parts.contains(&number);
+            }
+        }
+        true
     }
 
     fn status(&self) -> SearchStatus {
@@ -297,13 +361,53 @@ impl Engine {
         specs.any(|spec| self.rows.is_search_behind(TableId(spec.id), LAG_MAX))
     }
 
-    fn rows_shown(&self, index: &IndexOfRows) -> Result<RowsShown> {
+    fn rows_shown<'p>(&self, index: &IndexOfRows, parts: Option<&'p PartsShown>) -> Result<RowsShown<'p>> {
         let table = index.state.table;
         let first = self.rows.first_parts(table)?;
         Ok(RowsShown {
             expired_at: self.rows.expired_at(table)?,
             first_part: first.map(|first| first.visible),
+            parts,
         })
+    }
+
+    /// Returns the parts whose rows a search finds; `None` for all parts. A part that moves is in one of the tiers at every
+    /// moment, so each of its rows is found by the indexes of one tier.
+    fn parts_shown(&self, index: &IndexOfRows) -> Option<PartsShown> {
+        let cold = || self.rows.cold_parts(index.state.table);
+        match index.tier {
+            TierScope::All => None,
+            TierScope::Hot => Some(PartsShown::Except(cold())),
+            TierScope::Cold => Some(PartsShown::Only(cold())),
+        }
+    }
+
+    /// Adds the documents of a part to a search index, and waits until they are committed. Returns an end of the move that
+    /// needs them if it is not to be continued.
+    pub(crate) fn index_part(
+        &self,
+        search: TableId,
+        number: i32,
+        proceed: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Option<MoveEnd> {
+        let Some(state) = self.row_searches.state(search) else {
+            return Some(MoveEnd::Unready);
+        };
+        state.parts.lock().remove(&number);
+        if !self.rows.index_part(search, number) {
+            return Some(MoveEnd::Unready);
+        }
+        while !state.wait_part_built(number, PART_PATIENCE) {
+            if proceed().is_break() {
+                return Some(MoveEnd::Stopped);
+            }
+            let running = self.row_searches.state(search);
+            let is_running = running.is_some_and(|running| Arc::ptr_eq(&running, &state));
+            if !is_running || state.phase() == IndexPhase::Failed {
+                return Some(MoveEnd::Unready);
+            }
+        }
+        None
     }
 
     /// Waits for search indexes of a table that are far behind, at most 10 seconds: writes must not be faster than the
@@ -326,7 +430,8 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowQuery<'_>,
     ) -> Result<RowPage> {
-        let page = index.index.search(query, self.rows_shown(index)?);
+        let parts = self.parts_shown(index);
+        let page = index.index.search(query, self.rows_shown(index, parts.as_ref())?);
         page.map_err(|error| self.damaged_search(table, index, &error))
     }
 
@@ -344,9 +449,9 @@ impl Engine {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<()> {
-        let passed = index
-            .index
-            .each_key(root, self.rows_shown(index)?, is_stopped, take);
+        let parts = self.parts_shown(index);
+        let shown = self.rows_shown(index, parts.as_ref())?;
+        let passed = index.index.each_key(root, shown, is_stopped, take);
         passed.map_err(|error| self.damaged_search(table, index, &error))
     }
 
@@ -362,7 +467,8 @@ impl Engine {
         index: &IndexOfRows,
         query: &RowFacetQuery<'_>,
     ) -> Result<RowFacets> {
-        let facets = index.index.facets(query, self.rows_shown(index)?);
+        let parts = self.parts_shown(index);
+        let facets = index.index.facets(query, self.rows_shown(index, parts.as_ref())?);
         facets.map_err(|error| match error {
             SearchError::Rows(error) => self.damaged_search(table, index, &error),
             error => error.into(),

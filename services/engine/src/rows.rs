@@ -16,8 +16,8 @@ use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
     Condition as RowCondition, Effect, Image, Increment, MoveEnd, MoveProgress, Mutation, PARTS_MAX,
-    PartNumbers, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
-    UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats, Written,
+    PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage,
+    RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 
@@ -285,6 +285,16 @@ impl Engine {
         Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
+    /// Returns an error if a scan of an index concerns parts of which the index has no entries, because it does not cover
+    /// their tier. A part can still move before the scan.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WideError::TierNotCovered`], and a store error if the index was dropped.
+    pub fn check_index_covers(&self, index: &Index, ranges: &Ranges, parts: &PartSelection) -> Result<()> {
+        Ok(self.rows.check_index_covers(index, parts, &ranges.ranges)?)
+    }
+
     /// Begins a scan of `ranges` in the order of `path`. To continue an earlier scan of the same ranges, `after` is the
     /// [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the last [position](ScannedRow::position) that
     /// the earlier scan returned; the row at this position and all rows before it are skipped. `wanted` is the number
@@ -328,7 +338,7 @@ impl Engine {
             engine: self,
             table,
             path,
-            parts: ALL_PARTS,
+            parts: PartSelection::default(),
             direction,
             cursors,
             scanned: 0,
@@ -384,8 +394,8 @@ pub struct RowScan<'e> {
     engine: &'e Engine,
     table: Arc<WideTable>,
     path: RowPath,
-    /// Numbers of the parts that are read.
-    parts: PartNumbers,
+    /// Parts that are read.
+    parts: PartSelection,
     direction: Direction,
     cursors: Vec<Cursor>,
     scanned: u64,
@@ -402,8 +412,8 @@ struct Cursor {
 }
 
 impl RowScan<'_> {
-    /// Limits the scan to the parts with these numbers. Other parts cost nothing.
-    pub fn in_parts(mut self, parts: PartNumbers) -> Self {
+    /// Limits the scan to a selection of parts. Other parts cost nothing.
+    pub fn in_parts(mut self, parts: PartSelection) -> Self {
         self.parts = parts;
         self
     }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::model::ColumnType;
 use tideline_engine::{Engine, WideTable};
@@ -293,7 +294,9 @@ fn choose(
         }
     }
     if !tests.is_free && tests.other.is_empty() {
-        for index in table.indexes().iter().filter(|index| index.is_ready()) {
+        // An index of one tier serves only some of the times.
+        let serves = |index: &&Arc<Index>| index.is_ready() && index.tier().is_all();
+        for index in table.indexes().iter().filter(serves) {
             if let Some((rows, used)) = range_of(engine, table, Some(index.name()), tests, is_stopped)?
                 && (is_sorted(index.layout()) || rows <= SMALL_ROWS)
                 && (used == tests.count() || rows <= SMALL_ROWS)

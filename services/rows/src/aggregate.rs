@@ -23,7 +23,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
-use tideline_engine::model::ColumnType;
+use tideline_engine::model::{ColumnType, TierScope};
 use tideline_engine::rows::{CellValue, StoredRow};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, WideTable};
@@ -144,6 +144,10 @@ impl Aggregation {
         let rows = match (&request.keys, &request.search) {
             (Some(_), Some(_)) => Err(several_selections()),
             (Some(_), None) | (None, Some(_)) if is_range || request.allow_scan => Err(several_selections()),
+            (Some(_), None) if !request.tier.is_all() => Err(RowsError::Invalid(
+                "keys select single rows, whatever their tier; omit tier, or aggregate a range or a search"
+                    .into(),
+            )),
             (Some(listed), None) => {
                 let listed = GetRows {
                     keys: Some(listed.clone()),
@@ -159,6 +163,7 @@ impl Aggregation {
                 search.index.as_deref(),
                 request.filter.as_ref(),
                 search.at_least.as_deref(),
+                request.tier,
             )?)),
             (None, None) => {
                 let names = columns.stored();
@@ -172,6 +177,7 @@ impl Aggregation {
                     range: request.range.as_ref(),
                     direction: Default::default(),
                     filter: request.filter.as_ref(),
+                    tier: request.tier,
                     page_token: None,
                     allow_scan: request.allow_scan,
                 };
@@ -208,6 +214,7 @@ impl Aggregation {
                     needed: NeededColumns::Named(&columns.stored()),
                     direction: Default::default(),
                     filter,
+                    tier: TierScope::All,
                     page_token: None,
                     encoder_terms: &[],
                 };
@@ -289,6 +296,7 @@ impl Aggregation {
                 }
                 let (waiting, lag_ms) = filter.backlog(engine);
                 (end.waiting, end.lag_ms) = (Some(waiting), Some(lag_ms));
+                end.tier = filter.seen_tier();
             }
         }
         if is_stopped() {

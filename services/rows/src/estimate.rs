@@ -82,6 +82,17 @@ pub struct Estimate {
     pub is_exact: bool,
 }
 
+impl Estimate {
+    /// Estimate of a read that is refused.
+    pub(crate) const NOTHING: Self = Self {
+        count: 0,
+        low: 0,
+        high: 0,
+        scanned: 0,
+        is_exact: true,
+    };
+}
+
 /// Part of the ranges that is estimated separately.
 struct Stratum {
     branches: Vec<KeyRange>,

@@ -17,7 +17,6 @@ use tideline_openapi::row_explain::{
 
 use crate::error::{Result, RowsError};
 use crate::estimate::{Estimate, EstimateEffort};
-use crate::parts::parts_of;
 use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
 use crate::selection::Selection;
 
@@ -62,6 +61,7 @@ pub fn explain(
                 range: scan.range.as_ref(),
                 direction: scan.direction,
                 filter: scan.filter.as_ref(),
+                tier: scan.tier,
                 page_token: None,
                 allow_scan: scan.allow_scan,
             };
@@ -74,6 +74,7 @@ pub fn explain(
                 range: count.range.as_ref(),
                 direction: Default::default(),
                 filter: count.filter.as_ref(),
+                tier: count.tier,
                 page_token: None,
                 allow_scan: count.allow_scan,
             };
@@ -146,27 +147,25 @@ fn explain_scan(
         (_, _, true) => AccessPath::Range,
         (_, _, false) => AccessPath::Prefix,
     };
-    let estimate = scan.estimate(engine, table, EstimateEffort::EXPLAIN, is_stopped)?;
-    let mut sizes = Sizes::default();
-    let limits = PageLimits {
-        rows: Some(MEASURED_ROWS),
-        scanned: Some(10 * MEASURED_ROWS),
-        bytes: None,
+    let refusal = scan.check_tiers(engine).err();
+    let (estimate, sizes) = match refusal {
+        None => measured(engine, table, &scan, is_stopped)?,
+        Some(_) => (Estimate::NOTHING, Sizes::default()),
     };
-    scan.stored_page(engine, table, limits, is_stopped, &mut |row| {
-        sizes.add(table, row);
-        Ok(0)
-    })?;
     let layout = scan.path.layout(table);
     let bounds = bounds_text(layout, terms.prefix, terms.range);
     let mut explained = explained(table, layout, access, bounds, &sizes, estimate);
     if let RowPath::Index { index, is_covered } = &scan.path {
         explained.index = Some(index.name().to_owned());
         explained.is_covered = Some(*is_covered);
+        explained.index_tier = (!index.tier().is_all()).then(|| index.tier().into());
     }
     explained.ranges = scan.ranges.ranges.len() as u64;
     explained.is_table_scan = is_table_scan;
-    explained.is_allowed = is_allowed || !is_table_scan;
+    explained.is_allowed = refusal.is_none() && (is_allowed || !is_table_scan);
+    explained
+        .advice
+        .extend(refusal.map(|refusal| refusal.to_string()));
     explained.is_ordered = scan.ranges.is_ordered;
     if let Some(matcher) = &scan.matcher {
         explained.filter_columns = matcher.columns();
@@ -186,10 +185,30 @@ fn explain_scan(
     Ok(explained)
 }
 
+/// Returns the estimated number of rows of a scan, and the sizes of its first rows.
+fn measured(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    scan: &Scan,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(Estimate, Sizes)> {
+    let estimate = scan.estimate(engine, table, EstimateEffort::EXPLAIN, is_stopped)?;
+    let mut sizes = Sizes::default();
+    let limits = PageLimits {
+        rows: Some(MEASURED_ROWS),
+        scanned: Some(10 * MEASURED_ROWS),
+        bytes: None,
+    };
+    scan.stored_page(engine, table, limits, is_stopped, &mut |row| {
+        sizes.add(table, row);
+        Ok(0)
+    })?;
+    Ok((estimate, sizes))
+}
+
 /// Returns the parts that a scan reads; `None` for a table that is not divided.
 fn explained_parts(engine: &Engine, table: &WideTable, scan: &Scan) -> Result<Option<ExplainedParts>> {
-    let numbers = parts_of(table, scan.matcher.as_ref());
-    let read = engine.parts_of_scan(table, &scan.path, &scan.ranges, &numbers)?;
+    let read = engine.parts_of_scan(table, &scan.path, &scan.ranges, &scan.parts)?;
     let Some(read) = read else { return Ok(None) };
     let visible = engine
         .table_parts(table)?
@@ -233,6 +252,7 @@ fn explained(
         buckets: layout.buckets(),
         index: None,
         is_covered: None,
+        index_tier: None,
         parts: None,
         bounds,
         filter_columns: Vec::new(),

@@ -71,6 +71,7 @@ impl Facets {
             request.index.as_deref(),
             request.filter.as_ref(),
             request.at_least.as_deref(),
+            request.tier,
         )?;
         if request.metrics.len() > METRICS_MAX {
             return Err(RowsError::over(
@@ -136,6 +137,7 @@ impl Facets {
             groups: self.groups(facets.groups, 0),
             waiting,
             lag_ms,
+            tier: self.filter.seen_tier(),
             request_id: String::new(),
         })
     }

@@ -11,9 +11,11 @@ use tideline_engine::row_search::{IndexOfRows, RowForm};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
+use tideline_openapi::tier::RowTiers;
 
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
+use crate::parts::check_tier;
 use crate::search::WAIT_MAX;
 
 /// Memory of a search per document of its index, in bytes: sets of documents of a few levels of the condition.
@@ -32,17 +34,25 @@ impl IndexFilter {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] for an invalid position, and the errors of [`RowMatcher::for_index`] and
-    /// [`Engine::search_index`].
+    /// [`RowsError::Invalid`] for an invalid position, and the errors of [`RowMatcher::for_index`],
+    /// [`Engine::search_index`] and [`IndexOfRows::in_tier`].
     pub(crate) fn new(
         engine: &Engine,
         table: &WideTable,
         index: Option<&str>,
         filter: Option<&RowFilter>,
         at_least: Option<&str>,
+        tier: RowTiers,
     ) -> Result<Self> {
         let at_least = at_least.map(parse_position).transpose()?;
         let index = engine.search_index(table, index)?;
+        let id = index.id().0;
+        let mut specs = table.settings().search_indexes.iter();
+        let name = specs
+            .find(|spec| spec.id == id)
+            .map_or("", |spec| spec.name.as_str());
+        check_tier(table, tier.into())?;
+        let index = index.in_tier(tier.into(), name)?;
         let matcher = filter.map(|filter| RowMatcher::for_index(engine, table, index.index(), filter));
         Ok(Self {
             matcher: matcher.transpose()?,
@@ -73,6 +83,12 @@ impl IndexFilter {
 
     pub(crate) fn index(&self) -> &IndexOfRows {
         &self.index
+    }
+
+    /// Returns the tiers that the search sees; `None` for all tiers.
+    pub(crate) fn seen_tier(&self) -> Option<RowTiers> {
+        let tier = RowTiers::from(self.index.tier());
+        (!tier.is_all()).then_some(tier)
     }
 
     /// Returns the compiled condition; `None` for all rows.

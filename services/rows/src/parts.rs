@@ -2,10 +2,12 @@
 
 use tideline_engine::WideTable;
 use tideline_engine::condition::{Node, Subject};
+use tideline_engine::model::TierScope;
 use tideline_engine::model::value::ValueKind;
 use tideline_engine::rows::{ALL_PARTS, PartNumbers};
 
 use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
 
 /// Returns bounds of the numbers of the parts whose rows can match a condition. All parts if the table is not divided, or
 /// if not all alternatives of the condition limit the time of the parts.
@@ -15,6 +17,16 @@ pub(crate) fn parts_of(table: &WideTable, matcher: Option<&RowMatcher>) -> PartN
     };
     let (first, last) = times_of(matcher.root(), &parts.by);
     parts.every.number_of(first)..=parts.every.number_of(last)
+}
+
+/// Refuses a read of one tier of a table that has no tiers.
+pub(crate) fn check_tier(table: &WideTable, tier: TierScope) -> Result<()> {
+    if tier.is_all() || table.settings().parts.is_some() {
+        return Ok(());
+    }
+    Err(RowsError::Invalid(format!(
+        "tier is {tier}, and only tables that are divided into parts have tiers; omit it"
+    )))
 }
 
 /// Returns the first and the last value of a column in rows that match a condition.

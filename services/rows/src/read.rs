@@ -12,15 +12,16 @@ use tideline_engine::backend::Direction;
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::Durability;
-use tideline_engine::rows::{RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
+use tideline_engine::model::{Durability, TierScope};
+use tideline_engine::rows::{PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
+use tideline_openapi::tier::RowTiers;
 
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
-use crate::parts::parts_of;
+use crate::parts::{check_tier, parts_of};
 use crate::selection::{RowEncoder, Selection};
 use crate::transaction::one_partition;
 use crate::{key, token, transaction};
@@ -158,6 +159,8 @@ pub struct Scan {
     pub(crate) ranges: Ranges,
     direction: Direction,
     pub(crate) matcher: Option<RowMatcher>,
+    /// Parts that are read.
+    pub(crate) parts: PartSelection,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
     pub(crate) terms: Vec<u8>,
@@ -176,6 +179,8 @@ pub struct ScanTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a RowFilter>,
+    /// Tiers of the parts that are read.
+    pub tier: RowTiers,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// True if all rows of the table may be read.
@@ -217,6 +222,8 @@ pub struct RangeTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a RowFilter>,
+    /// Tiers of the parts that are read.
+    pub tier: TierScope,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
     /// Bytes that identify the form of the rows in page tokens.
@@ -283,6 +290,7 @@ impl Scan {
             needed: selection.needed(),
             direction: terms.direction,
             filter: terms.filter,
+            tier: terms.tier.into(),
             page_token: terms.page_token,
             encoder_terms: selection.terms(),
         };
@@ -294,13 +302,15 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the token belongs to another request, and the errors of [`RowMatcher::new`].
+    /// [`RowsError::Invalid`] if the token belongs to another request, or if the table has no tiers and one is given, and the
+    /// errors of [`RowMatcher::new`].
     pub fn of_ranges(
         engine: &Engine,
         table: &WideTable,
         ranges: Ranges,
         terms: &RangeTerms<'_>,
     ) -> Result<Self> {
+        check_tier(table, terms.tier)?;
         let matcher = terms.filter.map(|filter| RowMatcher::new(engine, table, filter));
         let matcher = matcher.transpose()?;
         let path = match terms.index {
@@ -320,6 +330,9 @@ impl Scan {
             bytes.extend_from_slice(b"index");
             bytes.extend_from_slice(&index.id().0.to_le_bytes());
         }
+        if !terms.tier.is_all() {
+            bytes.extend_from_slice(terms.tier.name().as_bytes());
+        }
         for range in &ranges.ranges {
             for end in [Some(&range.start), range.end.as_ref()] {
                 bytes.push(u8::from(end.is_some()));
@@ -337,10 +350,28 @@ impl Scan {
             path,
             ranges,
             direction,
+            parts: PartSelection {
+                numbers: parts_of(table, matcher.as_ref()),
+                tier: terms.tier,
+            },
             matcher,
             after: after.transpose()?,
             terms: bytes,
         })
+    }
+
+    /// Returns an error if the index of the scan does not cover the tiers of the parts that are read.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::check_index_covers`].
+    pub fn check_tiers(&self, engine: &Engine) -> Result<()> {
+        match &self.path {
+            RowPath::Primary => Ok(()),
+            RowPath::Index { index, .. } => {
+                Ok(engine.check_index_covers(index, &self.ranges, &self.parts)?)
+            }
+        }
     }
 
     fn begin<'e>(&self, engine: &'e Engine, table: &Arc<WideTable>, wanted: Option<u64>) -> RowScan<'e> {
@@ -358,7 +389,7 @@ impl Scan {
             self.after.as_deref(),
             wanted,
         );
-        scan.in_parts(parts_of(table, self.matcher.as_ref()))
+        scan.in_parts(self.parts.clone())
     }
 
     /// Returns true if a row matches the condition.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use tideline_engine::model::TierScope;
 use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
@@ -71,10 +72,14 @@ impl Search {
             request.index.as_deref(),
             request.filter.as_ref(),
             request.at_least.as_deref(),
+            request.tier,
         )?;
         let sort = request.sort.iter().map(|key| sort_of(&filter, key));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
+        if !request.tier.is_all() {
+            terms.extend_from_slice(TierScope::from(request.tier).name().as_bytes());
+        }
         for part in [
             serde_json::to_vec(&request.filter).unwrap_or_default(),
             serde_json::to_vec(&request.sort).unwrap_or_default(),
@@ -148,6 +153,7 @@ impl Search {
             total: page.total,
             waiting,
             lag_ms,
+            tier: self.filter.seen_tier(),
             next: mark.map(|mark| token::encode(&self.terms, &mark)),
         })
     }

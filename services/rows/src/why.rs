@@ -11,7 +11,7 @@ mod words;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tideline_engine::model::{PartPeriod, Timestamp};
+use tideline_engine::model::{PartPeriod, Tier, TierScope, Timestamp};
 use tideline_engine::row_search::{IndexPhase, SearchTrace};
 use tideline_engine::rows::{ColumnName, Effect, StoredRow};
 use tideline_engine::why::{
@@ -242,6 +242,7 @@ fn secondary(trace: &IndexTrace, row: Option<&WhyHidden>) -> WhyIndex {
                  again with this type"
             ),
         )),
+        EntryTrace::OtherTier { tier, covered } => Some(other_tier(*tier, *covered)),
         EntryTrace::Refused(reason) => Some(plain(WhyCode::TooLong, reason.clone())),
         EntryTrace::Missing if !trace.is_ready => Some(plain(
             WhyCode::IndexBehind,
@@ -256,6 +257,13 @@ fn secondary(trace: &IndexTrace, row: Option<&WhyHidden>) -> WhyIndex {
         hidden,
         columns: Vec::new(),
     }
+}
+
+fn other_tier(tier: Tier, covered: TierScope) -> WhyHidden {
+    plain(
+        WhyCode::OtherTier,
+        format!("the row is in the tier {tier}, and the index covers only the tier {covered}"),
+    )
 }
 
 /// Returns the document of the row in a search index. `hidden` is the reason why reads do not return the row.
@@ -286,6 +294,7 @@ fn search(
             not_ready("the index has failed and is built again; searches are refused meanwhile")
         }
         (_, None) => Some(hidden.cloned().unwrap_or_else(changed_meanwhile)),
+        _ if trace.other_tier.is_some() => trace.other_tier.map(|(tier, covered)| other_tier(tier, covered)),
         (IndexPhase::Building, Some(time)) if trace.document != Some(time) => Some(plain(
             WhyCode::IndexBehind,
             "the index is being built and has not reached the row; searches are refused until it is built"

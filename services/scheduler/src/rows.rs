@@ -169,6 +169,9 @@ impl Rows {
             MoveEnd::Gone => Err(WorkError::Overtaken(
                 "the part was dropped, restored or moved already".to_owned(),
             )),
+            MoveEnd::Unready => Err(WorkError::Failed(
+                "a search index of the tier cold is not ready to take the rows of the part".to_owned(),
+            )),
             MoveEnd::Busy => Err(WorkError::Failed(
                 "the part is being written faster than it is copied".to_owned(),
             )),

@@ -163,7 +163,7 @@ impl ReadPlan {
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
         let table = engine.wide_table(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;
-        let access = index::choose(&table, primary, &select);
+        let access = index::choose(engine, &table, primary, &select);
         let path = access.path(&table, select.allow_scan, "SELECT")?;
         let order = order::of_path(&table, &access);
         let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)?;

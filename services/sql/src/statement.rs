@@ -6,7 +6,7 @@
 use std::fmt;
 
 use tideline_engine::model::{
-    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TtlScope, WideSpec,
+    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TierScope, TtlScope, WideSpec,
 };
 
 use tideline_openapi::query::WindowWidth;
@@ -256,6 +256,8 @@ pub struct CreateIndex {
     pub scope: IndexScope,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: bool,
+    /// `TIER`.
+    pub tier: TierScope,
 }
 
 /// `ALTER TABLE`.

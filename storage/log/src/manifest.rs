@@ -190,7 +190,8 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`] and [`FORMAT_ANALYZERS`]. This build reads formats 1 to 12.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`] and [`FORMAT_TIERS`]. This build reads
+/// formats 1 to 13.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -219,6 +220,9 @@ pub const FORMAT_LARGE: u8 = 11;
 /// Format number of the row of a table with analyzers of attributes, or with search indexes over rows whose cells
 /// expire one by one. A build of format 11 would find wrong timelines, and would find rows by expired values.
 pub const FORMAT_ANALYZERS: u8 = 12;
+/// Format number of the row of a wide table with an index that covers only some of the tiers. A build of format 12 would
+/// move its parts without building and dropping entries.
+pub const FORMAT_TIERS: u8 = 13;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -296,6 +300,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.has_tiered_indexes() => FORMAT_TIERS,
         _ if !table.spec.attribute_analyzers.is_empty() => FORMAT_ANALYZERS,
         Some(wide) if !wide.search_indexes.is_empty() && cells_expire(wide) => FORMAT_ANALYZERS,
         Some(wide) if wide.large_values.is_some() => FORMAT_LARGE,
@@ -344,7 +349,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_ANALYZERS).contains(&version.format) {
+    if !(1..=FORMAT_TIERS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -16,7 +16,7 @@
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
 //! | [`model_tag`] | [`ModelTag`]: model of a journal entry |
-//! | [`parts`] | [`PartsSpec`]: division of a wide table into parts by time |
+//! | [`parts`] | [`PartsSpec`], [`TierScope`]: division of a wide table into parts by time, and their tiers |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableName`], [`TableModel`], [`Tier`], [`Policy`], … |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
@@ -62,7 +62,7 @@ pub use job::JobKind;
 pub use measurements::Measurements;
 pub use model_tag::ModelTag;
 pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
-pub use parts::{PartPeriod, PartsArchive, PartsSpec};
+pub use parts::{PartPeriod, PartsArchive, PartsSpec, TierScope};
 pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};

@@ -9,6 +9,8 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::table::Tier;
+
 /// Division of a wide table into parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +94,53 @@ impl PartsSpec {
     /// Returns the number of the first part whose end is less than `age` ago; `i32::MIN` without an age.
     fn first_within(&self, age: Option<i64>, now: i64) -> i32 {
         age.map_or(i32::MIN, |age| self.every.number_of(now.saturating_sub(age)))
+    }
+}
+
+/// Tiers of the parts that an index covers, or that a read reads. A part in the archive counts as cold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierScope {
+    /// All tiers.
+    #[default]
+    All,
+    /// The hot tier, with the rows that were never flushed.
+    Hot,
+    /// The cold tier and the archive.
+    Cold,
+}
+
+impl TierScope {
+    /// All scopes.
+    pub const ALL: [Self; 3] = [Self::All, Self::Hot, Self::Cold];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Hot => "hot",
+            Self::Cold => "cold",
+        }
+    }
+
+    /// Returns true if the scope has the parts of a tier.
+    pub const fn has(self, tier: Tier) -> bool {
+        match self {
+            Self::All => true,
+            Self::Hot => matches!(tier, Tier::Hot),
+            Self::Cold => matches!(tier, Tier::Cold | Tier::Archive),
+        }
+    }
+
+    /// Returns true for the scope of all tiers.
+    pub const fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+}
+
+impl fmt::Display for TierScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

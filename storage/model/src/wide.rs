@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::parts::PartsSpec;
+use crate::parts::{PartsSpec, TierScope};
 
 /// Type of a column of a wide table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -266,6 +266,15 @@ pub struct WideSpec {
     pub large_values: Option<u32>,
 }
 
+impl WideSpec {
+    /// Returns true if an index of either kind covers only some of the tiers.
+    pub fn has_tiered_indexes(&self) -> bool {
+        let entries = self.indexes.iter().map(|index| index.tier);
+        let documents = self.search_indexes.iter().map(|index| index.tier);
+        entries.chain(documents).any(|tier| !tier.is_all())
+    }
+}
+
 /// Time-to-live of the data of a wide table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -310,6 +319,9 @@ pub struct IndexSpec {
     /// True to accept a first column that rises with time, although all new entries then go to the end of the order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_rising_key: bool,
+    /// Tiers of the parts whose rows have entries.
+    #[serde(default, skip_serializing_if = "TierScope::is_all")]
+    pub tier: TierScope,
     /// State of the entries.
     #[serde(default)]
     pub state: IndexState,
@@ -376,6 +388,9 @@ pub struct SearchIndexSpec {
     pub name: String,
     /// Indexed columns: columns of the rows that are declared, by name or by a pattern, and logical columns of the key.
     pub columns: Vec<SearchColumnSpec>,
+    /// Tiers of the parts whose rows have documents.
+    #[serde(default, skip_serializing_if = "TierScope::is_all")]
+    pub tier: TierScope,
 }
 
 /// Column of a search index.

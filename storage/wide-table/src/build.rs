@@ -11,6 +11,7 @@ use tideline_backend::Direction;
 use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
+use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
 use crate::index::Index;
@@ -49,13 +50,16 @@ impl WideStore {
                 changes: Vec::new(),
                 index_changes: Vec::new(),
             };
+            // A part that is being published without the index must be seen in its new tier.
+            self.wait_ending();
             // The committer checks entries in the order of their submission, so it checks this one after all earlier
             // ones.
             self.commit(threads, entry, Durability::Synced, seen)
         })
     }
 
-    /// Adds the entries of up to 500 rows, beginning with the key `from`. The entries are durable on return.
+    /// Adds the entries of up to 500 rows, beginning with the key `from`, in the parts that the index covers. The entries are
+    /// durable on return.
     ///
     /// # Errors
     ///
@@ -69,21 +73,39 @@ impl WideStore {
         index: TableId,
         from: &[u8],
     ) -> Result<BuildStep> {
+        self.build_parts(threads, table, (index, &ALL_PARTS), from)
+    }
+
+    /// Adds entries like [`build_index`](Self::build_index), of the rows of the parts with these numbers.
+    pub(crate) fn build_parts(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        (index, numbers): (TableId, &PartNumbers),
+        from: &[u8],
+    ) -> Result<BuildStep> {
         let rest = KeyRange {
             start: from.to_vec(),
             end: None,
         };
         until_current(|| {
-            let page = self.page_with_hidden(table, &rest, Direction::Ascending, STEP_PAGE)?;
+            let page = self.page_with_hidden_of(table, numbers, &rest, Direction::Ascending, STEP_PAGE)?;
             let rules = self.rules(table)?;
             rules.check(table)?;
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;
             let mut step = BuildStep::done();
             let mut seen = Seen::of_indexes(self, rules.index_ids().collect());
+            // A part that moves after this makes the entry outdated.
+            let state = self.state();
             let mut puts = Vec::with_capacity(page.rows.len());
             for row in page.rows {
                 step.rows += 1;
                 step.bytes_read += row.bytes() as u64;
+                let number = rules.part_of(&row.key);
+                let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
+                if !rules.maintains(&state, (table, number), compiled) {
+                    continue;
+                }
                 if let Some(put) = self.entry_now(table, (&rules, compiled), &row.key, &mut seen)? {
                     step.bytes_written += put.bytes() as u64;
                     puts.push(put);

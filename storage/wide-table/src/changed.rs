@@ -29,6 +29,9 @@ pub enum SearchChange {
     Row(Bytes),
     /// All rows whose stored keys are in the range were deleted. Some may have been written again since.
     Range(KeyRange),
+    /// The index must have the documents of all rows of the part with this number. Not stored: after a restart, the move
+    /// that needs them adds this change again.
+    Part(i32),
 }
 
 /// Changes that an indexer has taken.
@@ -248,6 +251,21 @@ impl WideStore {
             is_current: position.is_some(),
             position: SequenceNumber(queue.confirmed),
         })
+    }
+
+    /// Requests the documents of all rows of a part from the indexer of an open index. Returns false if the index is not open.
+    pub fn index_part(&self, index: TableId, number: i32) -> bool {
+        let mut queues = self.searches.queues.lock();
+        let queue = queues.get_mut(&index);
+        let Some(queue) = queue.filter(|queue| queue.phase == Phase::Open && !queue.is_abandoned) else {
+            return false;
+        };
+        let sequence = SequenceNumber(queue.pushed.max(queue.confirmed).saturating_sub(1));
+        let change = SearchChange::Part(number);
+        queue.waiting.push_back((sequence, Instant::now(), change));
+        drop(queues);
+        self.searches.changed.notify_all();
+        true
     }
 
     /// Ends the passing of changes.

@@ -7,7 +7,7 @@
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::fmt::Display;
 
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use crate::error::{Damage, WideError};
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
 use crate::index::{Index, IndexEntry};
 use crate::read::{ROWS_BUCKET, STEP_PAGE};
-use crate::state::{Part, Place};
+use crate::state::{Part, State};
 use crate::store::read_parts;
 use crate::tables::Tables;
 
@@ -47,7 +47,8 @@ pub struct CheckedRows {
 /// Parts of all wide tables, read from the manifest once for the checks of all tables.
 #[derive(Debug)]
 pub struct StoredParts {
-    parts: BTreeMap<Place, Part>,
+    /// State without rows in memory.
+    state: State,
     tables: Tables,
 }
 
@@ -61,7 +62,10 @@ impl StoredParts {
         let stored = backend.manifest(SHARD)?;
         let tables = Tables::new(&Manifest::read(&stored)?, &Tables::default());
         Ok(Self {
-            parts: read_parts(&tables, &stored.rows)?,
+            state: State {
+                parts: read_parts(&tables, &stored.rows)?,
+                ..State::default()
+            },
             tables,
         })
     }
@@ -96,10 +100,11 @@ pub fn check_rows(
     Ok(checked)
 }
 
-/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. Rows and entries that
-/// `journal` changes are skipped, because an interrupted flush may have written only some of their changes. Entries and rows whose
-/// time has `expired` are skipped, because they are removed one after the other. Rows without an entry are not reported
-/// for an index that is being built. Reads one row per entry and one entry per row.
+/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. An entry of a row whose
+/// part the index does not cover is damage. Rows and entries that `journal` changes are skipped, because an interrupted flush
+/// may have written only some of their changes; so are rows whose entry the journal has, because a build writes entries
+/// without their rows. Entries and rows whose time has `expired` are skipped, because they are removed one after the other.
+/// Rows without an entry are not reported for an index that is being built. Reads one row per entry and one entry per row.
 ///
 /// # Errors
 ///
@@ -131,6 +136,9 @@ pub fn check_index(
         if is_compared && !is_changed {
             let expected = entry_of(index, &row_key, parts.row(backend, table, &row_key)?);
             match (expected, value) {
+                _ if !parts.maintains(table, &row_key, index) => {
+                    checked.find("entry", key, &"the index does not cover the tier of the row");
+                }
                 (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
                 (Ok(Some(entry)), Ok(_)) if entry.key == key => {
                     checked.find("entry", key, &"the entry holds other values than its row");
@@ -150,6 +158,7 @@ pub fn check_index(
         }
         // Damage of the row itself is reported by the check of the rows.
         if let Ok(row) = row
+            && parts.covers(table, key, index)
             && let Ok(Some(entry)) = entry_of(index, key, Ok(Some(row)))
             && !codec::time_of(&entry.value).is_ok_and(expired)
             && !journal.changes(index.id(), &entry.key)
@@ -247,7 +256,23 @@ impl StoredParts {
         let Some(Ok(number)) = number else {
             return false;
         };
-        self.parts.get(&(table, number)).is_some_and(Part::is_archived)
+        self.state
+            .parts
+            .get(&(table, number))
+            .is_some_and(Part::is_archived)
+    }
+
+    /// Returns true if an index has the entry of a row, or may have it because the part of the row is about to move. A damaged
+    /// key is reported by the check of the rows.
+    fn maintains(&self, table: TableId, key: &[u8], index: &Index) -> bool {
+        let number = self.tables.get(table).and_then(|rules| rules.part_of(key).ok());
+        number.is_none_or(|number| self.state.maintains(table, number, index.tier()))
+    }
+
+    /// Returns true if an index must have the entry of a row.
+    fn covers(&self, table: TableId, key: &[u8], index: &Index) -> bool {
+        let number = self.tables.get(table).and_then(|rules| rules.part_of(key).ok());
+        number.is_none_or(|number| index.tier().has(self.state.tier_of(table, number)))
     }
 
     /// Checks the stored lists of the parts of a table that are in the archive.
@@ -257,7 +282,7 @@ impl StoredParts {
         table: TableId,
         checked: &mut CheckedRows,
     ) -> Result<(), LogError> {
-        let parts = self.parts.range((table, i32::MIN)..=(table, i32::MAX));
+        let parts = self.state.parts.range((table, i32::MIN)..=(table, i32::MAX));
         for (_, part) in parts.filter(|(_, part)| part.is_archived()) {
             match archived_rows(backend, part.at) {
                 Ok(rows) => checked.rows += rows,
@@ -277,6 +302,7 @@ impl StoredParts {
     ) -> Result<(), LogError> {
         let rules = self.tables.get(table);
         for part in self
+            .state
             .parts
             .range((table, i32::MIN)..=(table, i32::MAX))
             .map(|(_, part)| part)
@@ -306,7 +332,9 @@ impl StoredParts {
     /// Returns the part that holds the pieces of the large values of a row; `None` if there is no such part.
     pub(crate) fn large_part(&self, table: TableId, key: &[u8]) -> Option<&Part> {
         let rules = self.tables.get(table)?;
-        self.parts.get(&(rules.large_values?, rules.part_of(key).ok()?))
+        self.state
+            .parts
+            .get(&(rules.large_values?, rules.part_of(key).ok()?))
     }
 
     /// Returns a row of a table or index; `None` if there is no such row.
@@ -321,7 +349,7 @@ impl StoredParts {
             Some(Ok(number)) => number,
             Some(Err(damage)) => return Ok(Err(damage)),
         };
-        let Some(part) = self.parts.get(&(table, number)) else {
+        let Some(part) = self.state.parts.get(&(table, number)) else {
             return Ok(Ok(None));
         };
         match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {

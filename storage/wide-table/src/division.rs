@@ -9,7 +9,7 @@
 use std::ops::RangeInclusive;
 
 use tideline_key_codec::layout::KeyLayout;
-use tideline_model::{KeyRange, PartsSpec};
+use tideline_model::{KeyRange, PartsSpec, TierScope};
 
 use crate::error::Damage;
 
@@ -18,6 +18,24 @@ pub type PartNumbers = RangeInclusive<i32>;
 
 /// All parts of a table.
 pub const ALL_PARTS: PartNumbers = i32::MIN..=i32::MAX;
+
+/// Parts that a read concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartSelection {
+    /// Bounds of the numbers of the parts.
+    pub numbers: PartNumbers,
+    /// Tiers of the parts.
+    pub tier: TierScope,
+}
+
+impl Default for PartSelection {
+    fn default() -> Self {
+        Self {
+            numbers: ALL_PARTS,
+            tier: TierScope::All,
+        }
+    }
+}
 
 /// Maximum number of parts of a table.
 pub const PARTS_MAX: usize = 1_000;

@@ -61,6 +61,19 @@ pub enum WideError {
         "table {0}: the delete reaches into parts in the archive; restore them first, or limit its range"
     )]
     PartArchived(TableId),
+    /// The read of an index concerns parts of a tier that the index does not cover.
+    #[error(
+        "index {index:?} covers only the tier {covered}, and the read reaches into parts of the tier {missing}; give \
+         `tier` {covered:?}, limit the time to parts of this tier, or use another index"
+    )]
+    TierNotCovered {
+        /// Name of the index.
+        index: String,
+        /// Tier that the index covers.
+        covered: &'static str,
+        /// Tier of the parts without entries.
+        missing: &'static str,
+    },
     /// The archive is switched off.
     #[error("the archive is switched off, so rows in it can be neither read nor written")]
     NoArchive,

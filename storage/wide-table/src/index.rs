@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
-use tideline_model::{ColumnType, IndexCover, IndexScope, IndexSpec, TableId, TtlScope, WideSpec};
+use tideline_model::{ColumnType, IndexCover, IndexScope, IndexSpec, TableId, TierScope, TtlScope, WideSpec};
 
 use crate::codec;
 use crate::entry::Change;
@@ -28,6 +28,7 @@ pub struct Index {
     pub(crate) id: TableId,
     name: String,
     is_ready: bool,
+    tier: TierScope,
     layout: KeyLayout,
     primary: Arc<KeyLayout>,
     /// Origin of each logical column of the index key.
@@ -139,6 +140,7 @@ impl Index {
             id: TableId(spec.id),
             name: spec.name.clone(),
             is_ready: spec.is_ready(),
+            tier: spec.tier,
             primary_numbers: primary_numbers.collect(),
             primary: Arc::clone(primary),
             layout,
@@ -161,6 +163,11 @@ impl Index {
     /// Returns the layout of the keys of the entries.
     pub fn layout(&self) -> &KeyLayout {
         &self.layout
+    }
+
+    /// Returns the tiers of the parts whose rows have entries.
+    pub fn tier(&self) -> TierScope {
+        self.tier
     }
 
     /// Returns true if the index is completely built, so that no entry is missing.
@@ -338,7 +345,7 @@ impl Index {
 ///
 /// A message if the stored key is damaged, or if the new row cannot have an entry in an index.
 pub(crate) fn changes_of(
-    indexes: &[Arc<Index>],
+    indexes: &[&Index],
     key: &[u8],
     before: Option<&Mutation<'_>>,
     after: Option<&Mutation<'_>>,

@@ -59,6 +59,7 @@ pub mod stats;
 pub mod store;
 pub mod survey;
 mod tables;
+mod tiers;
 pub mod unchanged;
 pub mod value;
 pub mod why;
@@ -68,7 +69,7 @@ pub use archived::{ArchivedObjects, ArchivedPart, AttachEnd, PartToArchive, Part
 pub use build::BuildStep;
 pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
 pub use columns::{ColumnPage, ColumnSpan};
-pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers};
+pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection};
 pub use error::{Damage, Result, WideError};
 pub use index::Index;
 pub use large::check::check_large;
@@ -84,6 +85,7 @@ pub use read::{RowPage, StoredRow};
 pub use remove_expired::RemovalStep;
 pub use stats::{WideStats, WideTableStats};
 pub use store::{Settings, WideReplay, WideStore};
+pub use tiers::BuildDocuments;
 pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;
 pub use write::{

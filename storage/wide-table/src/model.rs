@@ -18,9 +18,12 @@ use crate::division::{ALL_PARTS, RECORD, WHOLE};
 use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
 use crate::moves::Flushing;
-use crate::state::{PART_FORMAT_BLOCKS, PART_FORMAT_DIVIDED, Part, PartDetail, Place, State};
+use crate::state::{
+    PART_FORMAT_BLOCKS, PART_FORMAT_COLD, PART_FORMAT_DIVIDED, Part, PartDetail, Place, State,
+};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
+use crate::tiers::removal_of;
 
 /// Maximum number of parts that one edit of the manifest publishes or removes. An edit has at most 1,000 changes.
 const PARTS_PER_EDIT: usize = 400;
@@ -45,14 +48,10 @@ impl WideStore {
             return Ok(());
         }
         let heirs = self.heirs_of(&state, &tables, &dropped);
-        let remove = |part: &Part| {
-            let name = Bytes::copy_from_slice(&part_name(part.at.part));
-            ManifestChange::Remove(ManifestKind::Part, name)
-        };
         let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         self.log.edit::<LogError>(
             |current| {
-                let changes = dropped.iter().map(remove).chain(heirs.iter().map(put));
+                let changes = dropped.iter().map(removal_of).chain(heirs.iter().map(put));
                 Ok(self.edit_with_ids(current, changes.collect()))
             },
             |_| {
@@ -247,6 +246,8 @@ impl LogModel for WideModel {
         let parts = read_parts(&self.0.tables.of(manifest), rows)?;
         self.0.change_state(|state| {
             state.parts = parts;
+            // The edit whose outcome was unknown may have closed or moved a part.
+            state.closings += 1;
             state.drop_flushed(manifest.cursor.sealed_to);
         });
         Ok(())
@@ -261,20 +262,23 @@ impl WideStore {
     /// Returns the part for the first flush of a part of a table. The next manifest edit publishes the part. A repeated
     /// flush uses the same part.
     pub(crate) fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
-        let mut parts = self.new_parts.lock();
         let place = (table, number.unwrap_or(WHOLE));
+        let tier = self.first_tier(place);
+        let mut parts = self.new_parts.lock();
         let at = parts.entry(place).or_insert_with(|| PartRef {
             part: self.log.next_part(),
             table,
-            tier: Tier::Hot,
+            tier,
         });
+        let format = match (number, at.tier) {
+            (None, _) => PART_FORMAT_BLOCKS,
+            (Some(_), Tier::Hot) => PART_FORMAT_DIVIDED,
+            (Some(_), Tier::Cold | Tier::Archive) => PART_FORMAT_COLD,
+        };
         Part {
             at: *at,
             detail: PartDetail {
-                format: match number {
-                    Some(_) => PART_FORMAT_DIVIDED,
-                    None => PART_FORMAT_BLOCKS,
-                },
+                format,
                 table: table.0,
                 buckets: 3,
                 row_bytes_max: 0,
@@ -283,9 +287,10 @@ impl WideStore {
                 fragments: false,
                 search_end: 0,
                 number,
-                tier: Tier::Hot,
+                tier: at.tier,
                 closed: false,
                 held_until: None,
+                moves_to: None,
             },
         }
     }
@@ -307,6 +312,8 @@ fn changed_parts(
     }
     let rows = rows_by_part(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
     let mut parts: BTreeMap<i32, PartRows> = rows;
+    // Entries that were committed before their part moved to a tier that the index does not cover.
+    parts.retain(|number, _| rules.keeps_entries(state, *number));
     if !buffer.deleted_ranges().is_empty() {
         // Deletes of ranges do not reach into the archive.
         let stored = state

@@ -32,6 +32,7 @@ use crate::fragments::FRAGMENTS_BUCKET;
 use crate::read::ROWS_BUCKET;
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
+use crate::tiers::removal_of;
 
 /// Buckets of a part. Heads are copied after the fragments that they name.
 const BUCKETS: [u16; 3] = [FRAGMENTS_BUCKET, ROWS_BUCKET, BLOCKS_BUCKET];
@@ -95,6 +96,8 @@ pub enum MoveEnd {
     Gone,
     /// The part was changed faster than it was copied, or another move runs; nothing has changed.
     Busy,
+    /// A search index that covers only the other tier cannot take the documents of the part; the part has not moved.
+    Unready,
 }
 
 /// Moves of parts, and the flushes that they exclude.
@@ -102,8 +105,8 @@ pub enum MoveEnd {
 pub(crate) struct Moves {
     state: Mutex<MovesState>,
     changed: Condvar,
-    /// Parts that were replaced, with what the states share that have them; oldest first.
-    replaced: Mutex<VecDeque<(PartRef, Arc<()>)>>,
+    /// Parts that were replaced together, with what the states share that have them; oldest first.
+    replaced: Mutex<VecDeque<(Vec<PartRef>, Arc<()>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -238,13 +241,13 @@ impl WideStore {
         parts.map(in_tier).collect()
     }
 
-    /// Moves a part of a table or index into the hot or the cold tier. Calls `proceed` after each some megabytes. Takes
+    /// Moves a part of a table or index alone into the hot or the cold tier. Calls `proceed` after each some megabytes. Takes
     /// time linear in the bytes of the part; writers wait for a part of a second at its end.
     ///
     /// # Errors
     ///
     /// The errors of the backend and of the log; the part is then in one of the tiers. A repeated move begins anew.
-    pub fn move_part(
+    pub(crate) fn move_part(
         self: &Arc<Self>,
         (table, number): (TableId, i32),
         tier: Tier,
@@ -395,21 +398,32 @@ impl WideStore {
         progress: &mut MoveProgress,
     ) -> Result<MoveEnd> {
         let mut is_busy = false;
-        let mut copy_last = |_: &Part| {
+        let change = |detail: &mut PartDetail| detail.set_tier(to.tier);
+        let mut copy_last = |part: &Part| {
             let changed = self.moves.take_changes();
-            is_busy = changed.len() > CHANGES_MAX;
+            let mut moved = part.detail;
+            change(&mut moved);
+            // An index that was created meanwhile is built before a repeated move.
+            is_busy = changed.len() > CHANGES_MAX || !self.is_prepared(part, &moved);
             if !is_busy {
                 self.copy_values(from, to, &changed, progress)?;
             }
             Ok(!is_busy)
         };
-        let change = |detail: &mut PartDetail| detail.set_tier(to.tier);
         let is_moved = self.put_instead(number, (from, to), &mut copy_last, &change)?;
         Ok(match is_moved {
             true => MoveEnd::Moved(*progress),
             false if is_busy => MoveEnd::Busy,
             false => MoveEnd::Gone,
         })
+    }
+
+    /// Waits for the end of a move that is being published. A later one sees the settings of this moment.
+    pub fn wait_ending(&self) {
+        let mut state = self.moves.state.lock();
+        while state.is_ending {
+            self.moves.changed.wait(&mut state);
+        }
     }
 
     /// Waits until no flush and no packing runs, and excludes further ones until the guard is dropped.
@@ -426,8 +440,9 @@ impl WideStore {
         }
     }
 
-    /// Publishes the part `to` instead of the part `from`, while no flush runs. `prepare` is called before, with the part
-    /// that is replaced. Returns false if `prepare` does, or if the part was dropped or replaced meanwhile.
+    /// Publishes the part `to` instead of the part `from`, while no flush runs, and removes the parts of the indexes that do
+    /// not cover its tier. `prepare` is called before, with the part that is replaced. Returns false if `prepare` does, if
+    /// the part was dropped or replaced meanwhile, or if an index of the new tier lacks the entries.
     pub(crate) fn put_instead(
         self: &Arc<Self>,
         number: i32,
@@ -436,7 +451,8 @@ impl WideStore {
         change: &dyn Fn(&mut PartDetail),
     ) -> Result<bool> {
         let _ending = self.begin_end();
-        let part = self.state().parts.get(&(from.table, number)).copied();
+        let state = self.state();
+        let part = state.parts.get(&(from.table, number)).copied();
         let is_kept = self.tables().keeps(from.table, number);
         let Some(mut part) = part.filter(|part| part.at == from && is_kept) else {
             return Ok(false);
@@ -447,23 +463,30 @@ impl WideStore {
         around("wide_move", "sync", || {
             Ok::<_, WideError>(self.log.backend().sync_rows(SHARD)?)
         })?;
+        let before = part;
         part.at = to;
         change(&mut part.detail);
-        let old = Bytes::copy_from_slice(&part_name(from.part));
-        let changes = vec![
-            ManifestChange::Remove(ManifestKind::Part, old),
-            put_row(ManifestKind::Part, &part_name(to.part), &part.detail),
-        ];
+        if !self.is_prepared(&before, &part.detail) {
+            return Ok(false);
+        }
+        let mut replaced = self.lost_parts(&state, &before, part.detail.tier);
+        replaced.push(before);
+        // The newest version of the store stays recorded.
+        let newest = replaced.iter().map(|part| part.detail.newest).max();
+        part.detail.newest = part.detail.newest.max(newest.unwrap_or(i64::MIN));
+        let mut changes: Vec<ManifestChange> = replaced.iter().map(removal_of).collect();
+        changes.push(put_row(ManifestKind::Part, &part_name(to.part), &part.detail));
+        drop(state);
         let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
         around("wide_move", "edit", || {
-            self.log.edit(edit, |_| self.replace_part(from, part))
+            self.log.edit(edit, |_| self.replace_parts(&replaced, Some(part)))
         })?;
         Ok(true)
     }
 
     /// Changes what the manifest records about a stored part, while no flush runs. Returns false if the part does not exist,
     /// or `change` returns false.
-    fn change_detail(
+    pub(crate) fn change_detail(
         &self,
         table: TableId,
         number: i32,
@@ -539,16 +562,22 @@ impl WideStore {
         Ok(())
     }
 
-    /// Makes a moved part visible to readers, and keeps the old one until the readers of earlier states have ended.
-    fn replace_part(&self, from: PartRef, moved: Part) {
+    /// Makes a moved part visible to readers instead of others, and keeps these until the readers of earlier states have
+    /// ended. Writes that were decided before are decided again, because the indexes of the part may be others now.
+    pub(crate) fn replace_parts(&self, replaced: &[Part], moved: Option<Part>) {
+        let old: Vec<PartRef> = replaced.iter().map(|part| part.at).collect();
+        // They are not those of an unpublished flush any more.
+        self.new_parts.lock().retain(|_, at| !old.contains(at));
         self.change_state(|state| {
-            state.parts.insert(moved.place(), moved);
+            for part in replaced {
+                state.parts.remove(&part.place());
+            }
+            state.parts.extend(moved.map(|part| (part.place(), part)));
             state.flushes += 1;
+            state.closings += 1;
             let readers = std::mem::take(&mut state.readers);
-            self.moves.replaced.lock().push_back((from, readers));
+            self.moves.replaced.lock().push_back((old, readers));
         });
-        // Its part is not the one of an unpublished flush any more.
-        self.new_parts.lock().retain(|_, at| *at != from);
     }
 
     /// Frees the replaced parts that no reader has any more.
@@ -558,13 +587,15 @@ impl WideStore {
             let is_free = replaced
                 .front()
                 .is_some_and(|(_, readers)| Arc::strong_count(readers) == 1);
-            let Some((part, _)) = replaced.front().filter(|_| is_free) else {
+            let Some((parts, _)) = replaced.front().filter(|_| is_free) else {
                 return Ok(());
             };
-            let part = *part;
+            let parts = parts.clone();
             drop(replaced);
-            self.archived.forget(part.part);
-            self.log.backend().reclaim_part(part)?;
+            for part in parts {
+                self.archived.forget(part.part);
+                self.log.backend().reclaim_part(part)?;
+            }
             self.moves.replaced.lock().pop_front();
         }
     }

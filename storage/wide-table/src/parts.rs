@@ -8,9 +8,9 @@ use std::collections::btree_map::Entry;
 use tideline_model::{KeyRange, TableId, Tier, Timestamp};
 
 use crate::buffer::TableBuffer;
-use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, RECORD};
+use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection, RECORD};
 use crate::error::{Damage, Result, WideError};
-use crate::state::Part;
+use crate::state::{Part, Place};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
@@ -103,13 +103,20 @@ impl WideStore {
     /// # Errors
     ///
     /// The errors of [`parts`](Self::parts).
-    pub fn parts_read(&self, table: TableId, numbers: &PartNumbers, ranges: &[KeyRange]) -> Result<Vec<i32>> {
+    pub fn parts_read(
+        &self,
+        table: TableId,
+        selected: &PartSelection,
+        ranges: &[KeyRange],
+    ) -> Result<Vec<i32>> {
         let rules = self.rules(table)?;
         let reached: Vec<PartNumbers> = ranges
             .iter()
-            .map(|range| rules.kept_parts(range, numbers))
+            .map(|range| rules.kept_parts(range, &selected.numbers))
             .collect();
+        let state = self.state();
         let parts = self.parts(table)?.into_iter().filter(|part| part.is_visible);
+        let parts = parts.filter(|part| rules.is_read(&state, (table, part.number), selected.tier));
         let read = parts.filter(|part| reached.iter().any(|numbers| numbers.contains(&part.number)));
         Ok(read.map(|part| part.number).collect())
     }
@@ -152,6 +159,26 @@ impl WideStore {
 
     /// Returns false if a row of a part would exceed the number of parts of its table.
     pub(crate) fn open_part(&self, table: TableId, rules: &TableRules, number: i32) -> Result<bool> {
+        self.with_written_parts(table, |numbers| {
+            if numbers.contains(&number) {
+                return true;
+            }
+            numbers.retain(|number| rules.keeps(*number));
+            let is_open = numbers.len() < PARTS_MAX;
+            if is_open {
+                numbers.insert(number);
+            }
+            is_open
+        })
+    }
+
+    /// Calls `take` with the numbers of the parts that rows were written to. They include parts to which all writes were
+    /// refused. The first call of a table takes time linear in the number of buffered rows.
+    pub(crate) fn with_written_parts<T>(
+        &self,
+        table: TableId,
+        take: impl FnOnce(&mut BTreeSet<i32>) -> T,
+    ) -> Result<T> {
         let mut written = self.written_parts.lock();
         if !written.contains_key(&table) {
             let tables = self.tables();
@@ -164,15 +191,18 @@ impl WideStore {
                 unknown.insert(parts.iter().map(|part| part.number).collect())
             }
         };
-        if numbers.contains(&number) {
-            return Ok(true);
+        Ok(take(numbers))
+    }
+
+    /// Returns true if the row buffer has changes of a part of a table or index.
+    pub(crate) fn is_buffered(&self, (table, number): Place) -> Result<bool> {
+        let rules = self.rules(table)?;
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let mut is_found = false;
+        for buffer in self.state().buffers(table) {
+            is_found |= numbers_in(&buffer, &rules).map_err(damaged)?.contains(&number);
         }
-        numbers.retain(|number| rules.keeps(*number));
-        let is_open = numbers.len() < PARTS_MAX;
-        if is_open {
-            numbers.insert(number);
-        }
-        Ok(is_open)
+        Ok(is_found)
     }
 }
 

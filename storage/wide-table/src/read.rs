@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tideline_backend::{Direction, PageLimit, Partition};
-use tideline_model::{KeyRange, TableId};
+use tideline_model::{KeyRange, TableId, TierScope};
 
 use crate::blocks::{Blocks, PackedRows};
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
-use crate::division::{ALL_PARTS, PartNumbers};
+use crate::division::{ALL_PARTS, PartNumbers, PartSelection, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
 use crate::mutation::{Effect, Mutation};
@@ -47,12 +47,8 @@ pub(crate) enum Scope {
     All,
     /// Parts whose rows can be written.
     Open,
-}
-
-impl Scope {
-    fn has(self, part: &Part) -> bool {
-        self == Self::All || !part.is_closed()
-    }
+    /// Parts of these tiers. Of an index, those that it covers.
+    Tier(TierScope),
 }
 
 /// Stored row: its key and its encoded columns.
@@ -262,27 +258,29 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
-        self.page_of_parts(table, &ALL_PARTS, range, direction, limit)
+        self.page_of_parts(table, &PartSelection::default(), range, direction, limit)
     }
 
-    /// Returns a page of rows like [`page`](Self::page), from the visible parts with these numbers. Parts with other
-    /// numbers cost nothing.
+    /// Returns a page of rows like [`page`](Self::page), from the visible parts of a selection. Other parts cost nothing.
     ///
     /// # Errors
     ///
-    /// The errors of [`row`](Self::row).
+    /// The errors of [`row`](Self::row), and [`WideError::TierNotCovered`] if the read of an index concerns a part of which
+    /// the index has no entries.
     pub fn page_of_parts(
         &self,
         table: TableId,
-        parts: &PartNumbers,
+        parts: &PartSelection,
         range: &KeyRange,
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
         let rules = self.rules(table)?;
         let visible = self.visible_parts(&rules);
-        let parts = *visible.start().max(parts.start())..=*visible.end().min(parts.end());
-        self.unexpired_page(table, &rules, &parts, (range, direction, limit))
+        let numbers = &parts.numbers;
+        let numbers = *visible.start().max(numbers.start())..=*visible.end().min(numbers.end());
+        let scope = Scope::Tier(parts.tier);
+        self.unexpired_page(table, &rules, (&numbers, scope), (range, direction, limit))
     }
 
     /// Returns a page like [`page`](Self::page), also with the rows of hidden parts. The build of an index reads them,
@@ -298,19 +296,35 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
+        self.page_with_hidden_of(table, &ALL_PARTS, range, direction, limit)
+    }
+
+    /// Returns a page like [`page_with_hidden`](Self::page_with_hidden), from the parts with these numbers.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`row`](Self::row).
+    pub fn page_with_hidden_of(
+        &self,
+        table: TableId,
+        numbers: &PartNumbers,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
         let rules = self.rules(table)?;
-        self.unexpired_page(table, &rules, &ALL_PARTS, (range, direction, limit))
+        self.unexpired_page(table, &rules, (numbers, Scope::All), (range, direction, limit))
     }
 
     fn unexpired_page(
         &self,
         table: TableId,
         rules: &TableRules,
-        parts: &PartNumbers,
+        (parts, scope): (&PartNumbers, Scope),
         wanted: Wanted<'_>,
     ) -> Result<RowPage> {
         let expiry = self.expiry(rules);
-        let page = self.stored_page(table, rules, parts, Scope::All, wanted)?;
+        let page = self.stored_page(table, rules, parts, scope, wanted)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let row = expiry.visible_stored(row);
@@ -333,6 +347,9 @@ impl WideStore {
         self.log.check_lease()?;
         let merge = loop {
             let state = self.state();
+            if let Scope::Tier(tier) = scope {
+                self.check_covered(&state, rules, &numbers, tier)?;
+            }
             let merge = self.merged(&state, table, rules, (&numbers, scope), wanted)?;
             if !self.was_flushed_since(&state) {
                 break merge;
@@ -363,19 +380,29 @@ impl WideStore {
         (range, direction, limit): Wanted<'_>,
     ) -> Result<Merge> {
         let damaged = |reason| WideError::Damaged { table, reason };
+        let is_read = |number: i32| match scope {
+            Scope::All | Scope::Open => true,
+            Scope::Tier(tier) => rules.is_read(state, (table, number), tier),
+        };
         let buffers = state.buffers(table);
         let mut sources = Vec::with_capacity(buffers.len() + 2);
         for buffer in buffers {
             let rows = buffer.page(range, direction, limit.rows_max);
             let mut source = Source::of_buffer(buffer, rows, limit.rows_max);
-            if rules.division.is_some() {
-                let is_in = |key: &[u8]| rules.part_of(key).is_ok_and(|number| numbers.contains(&number));
+            if rules.division.is_some() || !is_read(WHOLE) {
+                let is_in = |key: &[u8]| {
+                    let number = rules.part_of(key);
+                    number.is_ok_and(|number| numbers.contains(&number) && is_read(number))
+                };
                 source.rows.retain(|(key, _)| is_in(key));
             }
             sources.push(source);
         }
         let parts = state.parts_of(table, numbers.clone());
-        let parts: Vec<&Part> = parts.filter(|part| scope.has(part)).collect();
+        let is_open = |part: &Part| scope != Scope::Open || !part.is_closed();
+        let parts: Vec<&Part> = parts
+            .filter(|part| is_open(part) && is_read(part.number()))
+            .collect();
         // Of several parts, most have no or few rows of a page, so their first rows are read first.
         let first = match parts.len() {
             0 | 1 => limit,

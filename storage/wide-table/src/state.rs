@@ -16,7 +16,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_backend::PartRef;
-use tideline_model::{KeyRange, SequenceNumber, TableId, Tier};
+use tideline_model::{KeyRange, SequenceNumber, TableId, Tier, TierScope};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
@@ -35,9 +35,9 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 6 for a part that is closed, archived or restored; otherwise 5 for a part in the cold
-    /// tier; otherwise 4 for one of several parts of a table; otherwise 3 if the part can hold blocks; otherwise 2 if it
-    /// can hold fragments of large rows; otherwise 1.
+    /// Format of the manifest row: 7 for a part that is about to move to a tier with other indexes; otherwise 6 for a part
+    /// that is closed, archived or restored; otherwise 5 for a part in the cold tier; otherwise 4 for one of several parts of
+    /// a table; otherwise 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows; otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
@@ -71,6 +71,10 @@ pub(crate) struct PartDetail {
     /// part was never restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held_until: Option<i64>,
+    /// Tier that the part is about to move to: writes maintain the entries of indexes that cover only this tier, before it
+    /// moves. `None` unless such an index was built for the part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moves_to: Option<Tier>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -94,10 +98,14 @@ pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
 pub(crate) const PART_FORMAT_DIVIDED: u8 = 4;
 
 /// Format of the [`PartDetail`] of a part in the cold tier. Older builds refuse this format.
-const PART_FORMAT_COLD: u8 = 5;
+pub(crate) const PART_FORMAT_COLD: u8 = 5;
 
 /// Format of the [`PartDetail`] of a part that is closed, archived or restored. Older builds refuse this format.
-pub(crate) const PART_FORMAT_ARCHIVED: u8 = 6;
+const PART_FORMAT_ARCHIVED: u8 = 6;
+
+/// Format of the [`PartDetail`] of a part that is about to move to a tier with other indexes. Older builds refuse this
+/// format.
+pub(crate) const PART_FORMAT_MOVING: u8 = 7;
 
 impl Part {
     /// Returns the number of the part in its table.
@@ -160,13 +168,14 @@ impl PartDetail {
 
     /// Records the tier that stores the part: hot or cold.
     pub(crate) fn set_tier(&mut self, tier: Tier) {
-        self.tier = tier;
+        (self.tier, self.moves_to) = (tier, None);
         self.set_format();
     }
 
     /// Records that the rows are in the archive.
     pub(crate) fn set_archived(&mut self) {
         (self.tier, self.closed, self.held_until) = (Tier::Archive, true, None);
+        self.moves_to = None;
         self.set_format();
     }
 
@@ -189,9 +198,16 @@ impl PartDetail {
         self.set_format();
     }
 
+    /// Records that writes maintain the indexes of another tier, which the part is about to move to.
+    pub(crate) fn set_moving(&mut self, tier: Tier) {
+        self.moves_to = Some(tier);
+        self.set_format();
+    }
+
     /// Chooses the format of a part of a divided table that has blocks.
     fn set_format(&mut self) {
         self.format = match self.tier {
+            _ if self.moves_to.is_some() => PART_FORMAT_MOVING,
             _ if self.closed || self.held_until.is_some() => PART_FORMAT_ARCHIVED,
             Tier::Hot => PART_FORMAT_DIVIDED,
             Tier::Cold | Tier::Archive => PART_FORMAT_COLD,
@@ -229,6 +245,23 @@ impl State {
         // An empty range has no valid bounds.
         let parts = (!numbers.is_empty()).then(|| self.parts.range(bounds));
         parts.into_iter().flatten().map(|(_, part)| part)
+    }
+
+    /// Returns the tier of a part of a table. Rows that were never flushed are in the hot tier.
+    pub(crate) fn tier_of(&self, table: TableId, number: i32) -> Tier {
+        let part = self.parts.get(&(table, number));
+        part.map_or(Tier::Hot, |part| part.detail.tier)
+    }
+
+    /// Returns true if writes maintain an index with this scope in a part of its table: the index covers the tier of the
+    /// part, or the tier that the part is about to move to.
+    pub(crate) fn maintains(&self, table: TableId, number: i32, scope: TierScope) -> bool {
+        if scope.is_all() {
+            return true;
+        }
+        let part = self.parts.get(&(table, number));
+        let moves_to = part.and_then(|part| part.detail.moves_to);
+        scope.has(self.tier_of(table, number)) || moves_to.is_some_and(|tier| scope.has(tier))
     }
 
     /// Returns the position that every search index of a table must have reached.
@@ -409,5 +442,25 @@ fn end(counts: &mut Counts, hash: u64) {
             }
             _ => *count.get_mut() -= 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_about_to_move_has_a_later_format() {
+        let mut detail: PartDetail = serde_json::from_str(
+            r#"{"format":4,"table":1,"buckets":3,"row_bytes_max":9,"column_bytes_max":8,"newest":7,"number":-2}"#,
+        )
+        .expect("a row of an earlier build");
+        detail.set_moving(Tier::Cold);
+        assert_eq!(
+            serde_json::to_string(&detail).expect("JSON"),
+            r#"{"format":7,"table":1,"buckets":3,"row_bytes_max":9,"column_bytes_max":8,"newest":7,"number":-2,"moves_to":"cold"}"#
+        );
+        detail.set_tier(Tier::Cold);
+        assert_eq!((detail.format, detail.moves_to), (PART_FORMAT_COLD, None));
     }
 }

@@ -25,7 +25,7 @@ use crate::fragments::FRAGMENT_BYTES;
 use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_ARCHIVED, Part, PartDetail, PendingRows, Place, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_MOVING, Part, PartDetail, PendingRows, Place, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -297,7 +297,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             continue;
         }
         let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_ARCHIVED).contains(&detail.format));
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_MOVING).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(

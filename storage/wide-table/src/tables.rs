@@ -10,11 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::Manifest;
-use tideline_model::{KeyRange, PartsSpec, RowTtl, TableId, TableModel, WideSpec};
+use tideline_model::{KeyRange, PartsSpec, RowTtl, TableId, TableModel, TierScope, WideSpec};
 
 use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::index::Index;
+use crate::state::{Place, State};
 
 /// Rules of a wide table, or of the entries of an index.
 #[derive(Debug)]
@@ -27,13 +28,25 @@ pub(crate) struct TableRules {
     pub(crate) indexes: Vec<Arc<Index>>,
     /// Ids of the search indexes of the table.
     pub(crate) searches: Vec<TableId>,
+    /// Tiers that each of the search indexes covers.
+    pub(crate) search_tiers: Vec<TierScope>,
     /// Id of the parts with the pieces of large values; `None` until the table gets its first large value.
     pub(crate) large_values: Option<TableId>,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
+    /// Table and index of the entries, if these rules are those of entries.
+    pub(crate) entries: Option<EntriesOf>,
     /// Reason why the settings of the table cannot be compiled; `None` unless they are damaged.
     damage: Option<String>,
     spec: Option<Box<WideSpec>>,
+}
+
+/// Origin of index entries.
+#[derive(Debug)]
+pub(crate) struct EntriesOf {
+    /// Table of the rows, whose parts decide the tiers.
+    pub(crate) table: TableId,
+    pub(crate) index: Arc<Index>,
 }
 
 impl TableRules {
@@ -55,15 +68,19 @@ impl TableRules {
                     .map(|index| TableId(index.id))
                     .collect()
             }),
+            search_tiers: spec.map_or(Vec::new(), |spec| {
+                spec.search_indexes.iter().map(|index| index.tier).collect()
+            }),
             large_values: spec.and_then(|spec| spec.large_values).map(TableId),
             division,
+            entries: None,
             damage,
             spec: spec.map(|spec| Box::new(spec.clone())),
         }
     }
 
     /// Returns the rules of the entries of an index of a table with these rules.
-    fn of_index(&self, index: &Index) -> Self {
+    fn of_index(&self, table: TableId, index: &Arc<Index>) -> Self {
         let division = self.division.as_ref();
         let division = division.map(|division| Division::new(&division.spec, index.layout().clone()));
         let (division, damage) = match division.transpose() {
@@ -73,6 +90,10 @@ impl TableRules {
         Self {
             ttl: self.ttl,
             division,
+            entries: Some(EntriesOf {
+                table,
+                index: Arc::clone(index),
+            }),
             damage,
             ..Self::new(None)
         }
@@ -140,6 +161,30 @@ impl TableRules {
         }
     }
 
+    /// Returns true if writes of rows of a part change the entries of an index.
+    pub(crate) fn maintains(&self, state: &State, (table, number): Place, index: &Index) -> bool {
+        self.division.is_none() || state.maintains(table, number, index.tier())
+    }
+
+    /// Returns true if flushes write the index entries of a part, and reads return them. Always true for rows.
+    pub(crate) fn keeps_entries(&self, state: &State, number: i32) -> bool {
+        let entries = self.entries.as_ref();
+        entries.is_none_or(|of| self.maintains(state, (of.table, number), &of.index))
+    }
+
+    /// Returns true if a read of these tiers returns the rows or index entries of a part.
+    pub(crate) fn is_read(&self, state: &State, (id, number): Place, tier: TierScope) -> bool {
+        let (table, covered) = match &self.entries {
+            Some(of) => (of.table, of.index.tier()),
+            None => (id, TierScope::All),
+        };
+        if tier.is_all() && covered.is_all() {
+            return true;
+        }
+        let stored = state.tier_of(table, number);
+        tier.has(stored) && covered.has(stored)
+    }
+
     /// Returns the ids of the indexes, ascending.
     pub(crate) fn index_ids(&self) -> impl Iterator<Item = TableId> {
         self.indexes.iter().map(|index| index.id)
@@ -188,7 +233,7 @@ impl Tables {
                     .filter(|known| known.ttl == rules.ttl && known.parts() == rules.parts());
                 let of_entries = match known {
                     Some(known) => Arc::clone(known),
-                    None => Arc::new(rules.of_index(index)),
+                    None => Arc::new(rules.of_index(row.id, index)),
                 };
                 tables.rules.insert(index.id, of_entries);
             }

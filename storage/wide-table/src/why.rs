@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tideline_backend::Partition;
 use tideline_key_codec::tuple::KeyKind;
-use tideline_model::{ColumnType, RowTtl, SequenceNumber, TableId};
+use tideline_model::{ColumnType, RowTtl, SequenceNumber, TableId, Tier, TierScope};
 
 use crate::blocks::Blocks;
 use crate::buffer::{Found, TableBuffer};
@@ -217,6 +217,13 @@ pub enum EntryTrace {
         /// Type of the column in the index.
         expected: KeyKind,
     },
+    /// The index does not cover the tier of the part of the row.
+    OtherTier {
+        /// Tier of the part.
+        tier: Tier,
+        /// Tiers that the index covers.
+        covered: TierScope,
+    },
     /// The index cannot hold the row, for example because the key of the entry is too long.
     Refused(String),
     /// The entry should exist and does not: the build has not reached the row, or a write changed it meanwhile.
@@ -383,6 +390,11 @@ impl WideStore {
 
     fn entry_of(&self, table: TableId, index: &Index, key: &[u8], row: &Mutation<'_>) -> Result<EntryTrace> {
         let damaged = |reason| WideError::Damaged { table, reason };
+        let tier = self.tier_of(table, key)?;
+        if !index.tier().has(tier) {
+            let covered = index.tier();
+            return Ok(EntryTrace::OtherTier { tier, covered });
+        }
         let values = index.primary_values(key).map_err(damaged)?;
         if let Some(lack) = index.lack(row) {
             return Ok(match lack {

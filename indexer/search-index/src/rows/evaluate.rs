@@ -134,7 +134,7 @@ pub(super) struct Segment<'a> {
     reader: &'a SegmentReader,
     fields: &'a Fields,
     columns: &'a [RowColumn],
-    shown: RowsShown,
+    shown: RowsShown<'a>,
     is_stopped: &'a dyn Fn() -> bool,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Segment<'a> {
         reader: &'a SegmentReader,
         fields: &'a Fields,
         columns: &'a [RowColumn],
-        shown: RowsShown,
+        shown: RowsShown<'a>,
         is_stopped: &'a dyn Fn() -> bool,
     ) -> Self {
         Self {
@@ -172,6 +172,11 @@ impl<'a> Segment<'a> {
         }
         if let (Some(first), Some(_)) = (self.shown.first_part, self.fields.part) {
             self.hide(&mut found, PART, i64::from(first) - 1)?;
+        }
+        if let (Some(parts), Some(_)) = (self.shown.parts, self.fields.part) {
+            let numbers = self.reader.fast_fields().i64(PART)?;
+            let hidden = with_value(&found, &numbers, |number| !parts.has(number));
+            found -= hidden;
         }
         Ok(found)
     }

@@ -20,7 +20,7 @@ impl CellExpiry {
     pub(super) fn open(
         reader: &SegmentReader,
         column: &ColumnFields,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
     ) -> tantivy::Result<Option<Self>> {
         let (Some(times), Some(expired_at)) = (&column.times, shown.expired_at) else {
             return Ok(None);

@@ -195,7 +195,7 @@ impl RowIndex {
     /// [`SearchError::OverLimit`] for too many keys or groups, [`SearchError::EmptyFacet`] for a limit of 0,
     /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and must
     /// be built again.
-    pub fn facets(&self, query: &RowFacetQuery<'_>, shown: RowsShown) -> crate::Result<RowFacets> {
+    pub fn facets(&self, query: &RowFacetQuery<'_>, shown: RowsShown<'_>) -> crate::Result<RowFacets> {
         limit("number of keys", FACET_KEYS_MAX, query.by.len())?;
         limit("number of groups in a list", FACET_GROUPS_MAX, query.limit)?;
         if query.limit == 0 {
@@ -257,7 +257,7 @@ impl<'q> Count<'q> {
         reader: &SegmentReader,
         columns: &[ColumnFields],
         query: &'q RowFacetQuery<'q>,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
         empty: &'q Counted,
     ) -> tantivy::Result<Self> {
         let keys = query.by.iter().map(|key| Key::open(reader, columns, key, shown));
@@ -407,7 +407,7 @@ impl Key {
         reader: &SegmentReader,
         columns: &[ColumnFields],
         key: &RowFacetKey,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
     ) -> tantivy::Result<Self> {
         let (RowFacetKey::Value(column)
         | RowFacetKey::Interval(column, _)

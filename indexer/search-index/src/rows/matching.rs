@@ -22,7 +22,7 @@ impl RowIndex {
     pub fn each_key(
         &self,
         root: &Node,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> super::Result<()> {

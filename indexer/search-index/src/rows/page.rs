@@ -100,7 +100,7 @@ impl RowIndex {
     /// # Errors
     ///
     /// An error of reading the index, which must then be built again.
-    pub fn search(&self, query: &RowQuery<'_>, shown: RowsShown) -> super::Result<RowPage> {
+    pub fn search(&self, query: &RowQuery<'_>, shown: RowsShown<'_>) -> super::Result<RowPage> {
         let searcher = self.reader.searcher();
         let mut page = RowPage::default();
         for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
@@ -122,7 +122,7 @@ impl RowIndex {
         &self,
         reader: &SegmentReader,
         query: &RowQuery<'_>,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
         found: &RoaringBitmap,
     ) -> tantivy::Result<(Vec<RowHit>, bool)> {
         if found.is_empty() {
@@ -225,7 +225,7 @@ impl Source {
         reader: &SegmentReader,
         columns: &[ColumnFields],
         sort: RowSort,
-        shown: RowsShown,
+        shown: RowsShown<'_>,
     ) -> tantivy::Result<Self> {
         let (RowSortBy::Column(number) | RowSortBy::Distance(number, _)) = sort.by;
         let values = match sort.by {

@@ -2,8 +2,9 @@
 //!
 //! Random changes, commits and reopenings precede the searches; the condition matcher is tested by its own crate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -17,8 +18,8 @@ use tideline_condition::{Condition, ConditionError, Literal, Matcher, Record, Su
 use tideline_model::{GeoPoint, KeyRange, SearchAnalyzer, SearchLanguage};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::rows::{
-    RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort, RowSortBy, RowTraits,
-    RowsShown,
+    PartsShown, RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort,
+    RowSortBy, RowTraits, RowsShown,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
@@ -98,7 +99,7 @@ impl Row {
     }
 
     /// Returns the row without its expired cells.
-    fn without_expired(&self, shown: RowsShown) -> Self {
+    fn without_expired(&self, shown: RowsShown<'_>) -> Self {
         let mut row = self.clone();
         for (column, cells) in row.cells.iter_mut().enumerate() {
             let has_expired = |time: i64| shown.expired_at.is_some_and(|expired_at| time <= expired_at);
@@ -196,17 +197,32 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn shown() -> impl Strategy<Value = RowsShown> {
+/// Selections of parts.
+static PARTS: LazyLock<[PartsShown; 3]> = LazyLock::new(|| {
+    [
+        PartsShown::Only([-1, 1].into()),
+        PartsShown::Except([0, 2].into()),
+        PartsShown::Only(BTreeSet::new()),
+    ]
+});
+
+fn shown() -> impl Strategy<Value = RowsShown<'static>> {
     let (expired, first) = (prop::option::of(0..100_i64), prop::option::of(-2..3_i32));
-    (expired, first).prop_map(|(expired_at, first_part)| RowsShown {
+    let parts = prop::option::of(0..PARTS.len());
+    (expired, first, parts).prop_map(|(expired_at, first_part, parts)| RowsShown {
         expired_at,
         first_part,
+        parts: parts.map(|parts| &PARTS[parts]),
     })
 }
 
-fn is_shown(row: &Row, shown: RowsShown) -> bool {
+fn is_shown(row: &Row, shown: RowsShown<'_>) -> bool {
     shown.expired_at.is_none_or(|expired| row.time > expired)
         && shown.first_part.is_none_or(|first| part_of(&row.key) >= first)
+        && shown.parts.is_none_or(|parts| match parts {
+            PartsShown::Only(numbers) => numbers.contains(&part_of(&row.key)),
+            PartsShown::Except(numbers) => !numbers.contains(&part_of(&row.key)),
+        })
 }
 
 fn number() -> impl Strategy<Value = Literal> {
@@ -405,7 +421,7 @@ fn all_pages(
     matcher: &Matcher,
     sort: &[RowSort],
     limit: usize,
-    shown: RowsShown,
+    shown: RowsShown<'_>,
 ) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut after: Option<RowMark> = None;

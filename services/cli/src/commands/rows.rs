@@ -154,6 +154,23 @@ impl RowsTable {
     }
 }
 
+/// Tiers that a read reads, or that an index covers.
+#[derive(Debug, Clone, Args)]
+struct TierArgument {
+    /// Tiers of the parts of the table: hot, or cold with the archive
+    #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold"])]
+    tier: Option<String>,
+}
+
+impl TierArgument {
+    /// Adds the member `tier` to a request.
+    fn add_to(&self, body: &mut Map<String, Value>) {
+        if let Some(tier) = &self.tier {
+            body.insert("tier".into(), tier.as_str().into());
+        }
+    }
+}
+
 /// Arguments that select the rows of a scan.
 #[derive(Debug, Clone, Args)]
 struct RowSelection {
@@ -169,6 +186,8 @@ struct RowSelection {
     /// Condition on a column, such as total>5, state!=open, note^=re or note=~r.*, or a JSON tree; rows must match all
     #[arg(long = "where", short = 'w', value_name = "CONDITION")]
     conditions: Vec<String>,
+    #[command(flatten)]
+    tier: TierArgument,
     /// Allow a scan of the whole table
     #[arg(long)]
     allow_scan: bool,
@@ -189,6 +208,7 @@ impl RowSelection {
         if let Some(tree) = tree(&self.conditions)? {
             body.insert("where".into(), tree);
         }
+        self.tier.add_to(&mut body);
         if self.allow_scan {
             body.insert("allow_scan".into(), true.into());
         }

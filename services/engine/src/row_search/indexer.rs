@@ -5,6 +5,7 @@
 //! reflects a row that was read after the change, so the order of changes and pages does not matter. A commit stores the
 //! position in the journal and the position of the build, so that a restart continues there.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_backend::{Direction, PageLimit};
-use tideline_model::{KeyRange, SequenceNumber};
+use tideline_model::{KeyRange, SequenceNumber, TierScope};
 use tideline_search_index::rows::{Document, RowColumn, RowIndex, RowIndexError, RowPosition};
-use tideline_wide_table::{QueueState, SearchChange, StoredRow, WideError, WideStore};
+use tideline_wide_table::{QueueState, RowPage, SearchChange, StoredRow, WideError, WideStore};
 
 use super::document::Sources;
 use super::{IndexPhase, IndexState};
@@ -77,6 +78,10 @@ struct Indexer {
     index: Arc<RowIndex>,
     /// Number of the first part whose documents are kept.
     first_part: i32,
+    /// Parts whose documents were removed because the index does not cover their tier.
+    left: BTreeSet<i32>,
+    /// Parts whose documents are being built, with the key at which the next page begins.
+    parts: VecDeque<(i32, KeyRange)>,
     /// True if the index must be built from no document.
     is_fresh: bool,
     /// Position of the changes that were taken, and of the build.
@@ -125,6 +130,8 @@ impl Indexer {
             purge_delay: task.purge_delay,
             index,
             first_part: i32::MIN,
+            left: BTreeSet::new(),
+            parts: VecDeque::new(),
             is_fresh,
             position,
             count: 0,
@@ -142,6 +149,8 @@ impl Indexer {
     /// Follows the changes until the queue is closed or the index fails.
     fn follow(&mut self) -> Result<(), Failure> {
         if self.is_fresh {
+            // A part that is being published without the index must be seen in its new tier.
+            self.rows.wait_ending();
             self.index.clear()?;
             self.commit()?;
         }
@@ -149,6 +158,7 @@ impl Indexer {
         loop {
             let patience = match (&self.position.build, self.count) {
                 (Some(_), _) => Duration::ZERO,
+                _ if !self.parts.is_empty() => Duration::ZERO,
                 (None, 0) => IDLE_AFTER,
                 (None, _) => COMMIT_DELAY.saturating_sub(self.since.elapsed()),
             };
@@ -166,6 +176,7 @@ impl Indexer {
             if self.position.build.is_some() {
                 self.build_page()?;
             }
+            self.build_part()?;
             if expired.elapsed() >= EXPIRY_INTERVAL {
                 expired = Instant::now();
                 self.remove_expired()?;
@@ -197,6 +208,11 @@ impl Indexer {
                     self.index_rows(std::mem::take(&mut keys))?;
                     self.index.delete_range(range)?;
                 }
+                SearchChange::Part(number) => {
+                    self.index_rows(std::mem::take(&mut keys))?;
+                    self.index.delete_part(*number)?;
+                    self.parts.push_back((*number, KeyRange::ALL));
+                }
             }
         }
         self.index_rows(keys)?;
@@ -217,7 +233,7 @@ impl Indexer {
         let mut documents = Vec::with_capacity(keys.len());
         for key in &keys {
             match self.rows.row_with_hidden(self.state.table, key) {
-                Ok(Some(row)) => documents.push(self.document(&row)?),
+                Ok(Some(row)) => documents.extend(self.document(&row)?),
                 Ok(None) | Err(WideError::NoTable(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -226,13 +242,60 @@ impl Indexer {
         Ok(self.index.replace(keys, documents)?)
     }
 
-    fn document(&self, row: &StoredRow) -> Result<Document, Failure> {
+    /// Returns the document of a row; `None` if the index does not cover the tier of its part.
+    fn document(&self, row: &StoredRow) -> Result<Option<Document>, Failure> {
+        let (table, tier) = (self.state.table, self.state.tier);
+        match self.rows.maintains_document(table, &row.key, tier) {
+            Ok(true) => {}
+            Ok(false) | Err(WideError::NoTable(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
         let damaged = |reason| WideError::Damaged {
             table: self.state.table,
             reason,
         };
         let document = self.sources.row(row).map_err(damaged)?;
-        Ok(self.index.document(&document))
+        Ok(Some(self.index.document(&document)))
+    }
+
+    /// Indexes the rows of a page. Returns the rest of its range.
+    fn index_page(&mut self, page: RowPage) -> Result<Option<KeyRange>, Failure> {
+        let documents = page
+            .rows
+            .iter()
+            .map(|row| self.document(row))
+            .flat_map(Result::transpose);
+        let documents = documents.collect::<Result<Vec<_>, _>>()?;
+        let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
+        self.index.replace(keys, documents)?;
+        self.add_count(page.rows.len());
+        self.state.status.lock().rows_read += page.rows.len() as u64;
+        Ok(page.next)
+    }
+
+    /// Indexes the next page of rows of a part whose documents are requested.
+    fn build_part(&mut self) -> Result<(), Failure> {
+        let Some((number, range)) = self.parts.pop_front() else {
+            return Ok(());
+        };
+        let (table, numbers) = (self.state.table, number..=number);
+        let page = self
+            .rows
+            .page_with_hidden_of(table, &numbers, &range, Direction::Ascending, BUILD_PAGE);
+        let page = match page {
+            // The queue of a dropped table is closed soon.
+            Err(WideError::NoTable(_)) => return Ok(()),
+            page => page?,
+        };
+        match self.index_page(page)? {
+            Some(rest) => self.parts.push_front((number, rest)),
+            None => {
+                self.left.remove(&number);
+                self.commit()?;
+                self.state.set_part_built(number);
+            }
+        }
+        Ok(())
     }
 
     /// Indexes the next page of rows of a build.
@@ -251,13 +314,7 @@ impl Indexer {
                 Err(WideError::NoTable(_)) => return Ok(()),
                 page => page?,
             };
-        let documents = page.rows.iter().map(|row| self.document(row));
-        let documents = documents.collect::<Result<Vec<_>, _>>()?;
-        let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
-        self.index.replace(keys, documents)?;
-        self.add_count(page.rows.len());
-        self.state.status.lock().rows_read += page.rows.len() as u64;
-        match page.next {
+        match self.index_page(page)? {
             Some(next) => self.position.build = Some(hex(&next.start)),
             None => {
                 self.position.build = None;
@@ -269,9 +326,20 @@ impl Indexer {
         Ok(())
     }
 
-    /// Removes the documents of rows that have expired long ago, and of dropped parts. They are hidden from searches
-    /// already.
+    /// Removes the documents of rows that have expired long ago, of dropped parts, and of parts that have moved to a tier
+    /// that the index does not cover. They are hidden from searches already.
     fn remove_expired(&mut self) -> Result<(), Failure> {
+        let left = match self.state.tier {
+            TierScope::All => BTreeSet::new(),
+            tier => self.rows.parts_without_documents(self.state.table, tier),
+        };
+        for number in left.difference(&self.left) {
+            self.index.delete_part(*number)?;
+        }
+        if left != self.left {
+            self.left = left;
+            self.add_count(1);
+        }
         if let Ok(Some(first)) = self.rows.first_parts(self.state.table)
             && first.kept > self.first_part
         {

@@ -253,7 +253,7 @@ impl Engine {
             .settings
             .memory
             .reserve("search index of rows", indexer::HEAP_BYTES as u64)?;
-        let state = Arc::new(IndexState::new(id, table.table().points().id()));
+        let state = Arc::new(IndexState::new(id, table.table().points().id(), spec.tier));
         state.status.lock().last_error = last_error;
         let task = Task {
             rows: Arc::clone(&self.rows),

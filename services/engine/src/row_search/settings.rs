@@ -9,7 +9,7 @@ use tideline_search_index::rows::{RowColumn, RowForm};
 use crate::attribute_analyzers::check_analyzer;
 use crate::declared_columns::DeclaredColumns;
 use crate::error::{EngineError, Result};
-use crate::indexes::INDEX_NAME_BYTES_MAX;
+use crate::indexes::{INDEX_NAME_BYTES_MAX, check_tier};
 
 /// Maximum number of columns of a search index.
 const SEARCH_COLUMNS_MAX: usize = 1_000;
@@ -36,6 +36,7 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
                 index.name.len()
             )));
         }
+        check_tier("search index", &index.name, index.tier, wide)?;
         if index.columns.is_empty() {
             return Err(EngineError::Invalid(format!(
                 "search index {:?} has no columns; list at least one",

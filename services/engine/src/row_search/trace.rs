@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tideline_condition::ValueRef;
-use tideline_model::{SearchColumnSpec, SearchForm, TableId};
+use tideline_model::{SearchColumnSpec, SearchForm, TableId, Tier, TierScope};
 use tideline_search_index::rows::{KEYWORD_BYTES_MAX, RowDocument, RowForm};
 use tideline_wide_table::{SearchBacklog, StoredRow, WideError};
 
@@ -26,6 +26,8 @@ pub struct SearchTrace {
     pub backlog: SearchBacklog,
     /// Time of the row in its document as of the last commit; `None` without a document, or if the index is not open.
     pub document: Option<i64>,
+    /// Tier of the row, and the tiers that the index covers, if it does not cover this one; `None` otherwise.
+    pub other_tier: Option<(Tier, TierScope)>,
     /// Indexed columns with a value that the index does not hold.
     pub left_out: Vec<LeftOut>,
 }
@@ -57,6 +59,7 @@ impl Engine {
     ) -> Result<Vec<SearchTrace>> {
         let specs = &table.settings().search_indexes;
         let states = self.row_searches.states(specs);
+        let tier = self.rows.tier_of(table.table().points().id(), key)?;
         let mut traces = Vec::with_capacity(specs.len());
         for (spec, state) in specs.iter().zip(states) {
             let sources = Sources::new(Arc::clone(table), &spec.columns);
@@ -66,6 +69,7 @@ impl Engine {
                 phase: state.as_ref().map_or(IndexPhase::Opening, |state| state.phase()),
                 backlog: backlog.unwrap_or_default(),
                 document: None,
+                other_tier: (!spec.tier.has(tier)).then_some((tier, spec.tier)),
                 left_out: Vec::new(),
             };
             if let Some(state) = state {
@@ -86,6 +90,7 @@ impl Engine {
         };
         index.time_of(key).map_err(|error| {
             let index = super::IndexOfRows {
+                tier: state.tier,
                 state: Arc::clone(state),
                 index: Arc::clone(index),
             };

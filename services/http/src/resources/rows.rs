@@ -586,6 +586,7 @@ fn scan_terms(request: &ScanRows) -> ScanTerms<'_> {
         range: request.range.as_ref(),
         direction: request.direction,
         filter: request.filter.as_ref(),
+        tier: request.tier,
         page_token: request.page_token.as_deref(),
         allow_scan: request.allow_scan,
     }
@@ -637,6 +638,7 @@ async fn count(
             range: request.range.as_ref(),
             direction: Default::default(),
             filter: request.filter.as_ref(),
+            tier: request.tier,
             page_token: request.page_token.as_deref(),
             allow_scan: request.allow_scan,
         };

@@ -267,6 +267,7 @@ fn views(engine: &Engine, table: &WideTable) -> Vec<SearchIndexView> {
         SearchIndexView {
             name: spec.name.clone(),
             columns: spec.columns.iter().map(Into::into).collect(),
+            tier: spec.tier.into(),
             status: match status.is_built() {
                 true => SearchIndexState::Ready,
                 false => SearchIndexState::Building,

@@ -12,6 +12,7 @@ use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_engine::archive::{Archive, ArchiveSettings};
 use tideline_engine::backend::Backend;
 use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::check::check_database;
 use tideline_engine::model::{
     ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
 };
@@ -114,6 +115,14 @@ impl Database {
         }
     }
 
+    /// Checks everything that is stored of a closed database.
+    pub(crate) fn check_stored(&self) {
+        let backend = (self.open_backend)();
+        let report = check_database(backend.as_ref());
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        backend.close().expect("it closes");
+    }
+
     /// Deletes the files of the index, which may be deleted already.
     pub(crate) fn remove_index(&self) {
         use std::io::ErrorKind;
@@ -128,7 +137,14 @@ impl Database {
     }
 
     pub(crate) fn create_index(&self, columns: &Value, replace: bool) {
-        let index = json!({"name": "all", "columns": columns, "replace": replace});
+        self.create_search_index(
+            &json!({"name": "all", "columns": columns, "replace": replace}),
+            replace,
+        );
+    }
+
+    pub(crate) fn create_search_index(&self, index: &Value, replace: bool) {
+        let index = index.clone();
         let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
         let created = self.engine().create_search_index(TABLE, index.into(), replace);
         created.expect("it is created");
@@ -173,6 +189,7 @@ impl Database {
             range: None,
             direction: Default::default(),
             filter: filter.as_ref(),
+            tier: Default::default(),
             page_token: None,
             allow_scan: true,
         };

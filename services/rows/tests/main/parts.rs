@@ -1,8 +1,10 @@
 //! Tables that are divided into parts by time, compared with a naive model.
 //!
 //! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, move between the
-//! tiers while they are written, and into and out of the archive; the row buffer is flushed, and the database is reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, a
-//! secondary index, and searches. The archive is then attached to an empty database, where the steps go on.
+//! tiers while they are written, and into and out of the archive; the row buffer is flushed, and the database is checked and
+//! reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, reads of one tier,
+//! secondary indexes and searches, each with an index of all tiers and with one of each tier. The archive is then attached
+//! to an empty database, where the steps go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -16,10 +18,11 @@ use tideline_engine::parts::TablePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
 use tideline_openapi::row_explain::ExplainRows;
+use tideline_openapi::row_search::CreateSearchIndex;
 use tideline_rows::explain::explain;
 use tideline_rows::read::{ScanTerms, delete};
 use tideline_rows::write::write;
-use tideline_rows::{PageLimits, Scan, Selection, WriteSettings};
+use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
 use tideline_testkit::{Random, rounds, seeds};
 
 use crate::database::{Database, OpenBackend, SECOND, START, TABLE, fjall, memory};
@@ -31,6 +34,8 @@ const SPAN: i64 = 300 * DAY;
 const PURGE_DELAY: i64 = DAY;
 const HOSTS: [&str; 3] = ["a", "b", "web-1"];
 const STATES: [&str; 3] = ["new", "open", "done"];
+/// Tiers of the indexes, which have these names.
+const TIERS: [&str; 3] = ["all", "hot", "cold"];
 
 /// Key of a row: host and time.
 type Key = (&'static str, i64);
@@ -44,6 +49,8 @@ struct Model {
     parts: PartsSpec,
     /// Numbers of the parts in the archive.
     archived: BTreeSet<i32>,
+    /// Numbers of the parts in the cold tier and in the archive.
+    cold: BTreeSet<i32>,
     /// Times until which parts are restored.
     held: BTreeMap<i32, i64>,
     /// Rows in the newest files of each part, and the number of the first part when they were written.
@@ -59,6 +66,14 @@ impl Model {
         self.parts.every.number_of(at) >= self.first(now)
     }
 
+    /// Returns true if a read of a tier returns the rows of a time.
+    fn is_in(&self, tier: &str, at: i64) -> bool {
+        match tier {
+            "all" => true,
+            tier => (tier == "cold") == self.cold.contains(&self.parts.every.number_of(at)),
+        }
+    }
+
     fn is_writable(&self, at: i64, now: i64) -> bool {
         let number = self.parts.every.number_of(at);
         let is_held = self.held.get(&number).is_some_and(|until| now < *until);
@@ -71,6 +86,7 @@ impl Model {
         let (every, first) = (self.parts.every, self.parts.first);
         self.rows.retain(|(_, at), _| every.number_of(*at) >= first);
         self.archived.retain(|number| *number >= first);
+        self.cold.retain(|number| *number >= first);
         self.held.retain(|number, _| *number >= first);
     }
 }
@@ -129,6 +145,7 @@ impl Lab {
             rows: BTreeMap::new(),
             parts,
             archived: BTreeSet::new(),
+            cold: BTreeSet::new(),
             held: BTreeMap::new(),
             files: BTreeMap::new(),
         };
@@ -225,6 +242,7 @@ impl Lab {
             1 | 2 => self.database.engine().seal().expect("it is flushed"),
             3 => {
                 self.database.close();
+                self.database.check_stored();
                 self.database.open();
             }
             4 => {
@@ -373,6 +391,11 @@ impl Lab {
             self.model.rows.extend(rows);
         }
         if matches!(end, MoveEnd::Moved(_)) {
+            match tier {
+                Tier::Hot if !self.model.archived.contains(&number) => drop(self.model.cold.remove(&number)),
+                Tier::Hot => {}
+                _ => drop(self.model.cold.insert(number)),
+            }
             let parts = database.engine().table_parts(&database.table()).expect("parts");
             let mut parts = parts.into_iter();
             let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
@@ -408,7 +431,12 @@ impl Lab {
         let parts = engine.table_parts(&self.database.table()).expect("parts");
         let mut parts = parts.into_iter();
         let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
-        let is_archived = part.is_some_and(|part| part.tier == Some(Tier::Archive));
+        let tier = part.and_then(|part| part.tier);
+        let is_archived = tier == Some(Tier::Archive);
+        // A part moves to the cold tier first, and stays there if its archiving is ended.
+        if tier == Some(Tier::Cold) || is_archived {
+            self.model.cold.insert(number);
+        }
         assert_eq!(
             is_archived,
             matches!(end, MoveEnd::Moved(_)) || self.model.archived.contains(&number)
@@ -515,6 +543,11 @@ impl Lab {
 
     /// Returns the rows of a scan, read in pages, and the number of rows that were read.
     fn scan(&self, request: &Value, page_rows: u64) -> (Vec<Key>, u64) {
+        let found = self.try_scan(request, page_rows);
+        found.unwrap_or_else(|error| panic!("{request}: {error}"))
+    }
+
+    fn try_scan(&self, request: &Value, page_rows: u64) -> Result<(Vec<Key>, u64), RowsError> {
         let request: ScanRows = serde_json::from_value(request.clone()).expect("a request");
         let (engine, table, selection) = (
             self.database.engine(),
@@ -529,10 +562,11 @@ impl Lab {
                 range: request.range.as_ref(),
                 direction: request.direction,
                 filter: request.filter.as_ref(),
+                tier: request.tier,
                 page_token: token.as_deref(),
                 allow_scan: request.allow_scan,
             };
-            let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
+            let scan = Scan::new(engine, &table, &terms, &selection)?;
             let limits = PageLimits {
                 rows: Some(page_rows),
                 scanned: None,
@@ -542,11 +576,11 @@ impl Lab {
                 keys.push(self.check_row(row));
                 Ok(())
             });
-            let page = page.expect("a page");
+            let page = page?;
             scanned += page.scanned;
             token = page.next;
             if token.is_none() {
-                return (keys, scanned);
+                return Ok((keys, scanned));
             }
         }
     }
@@ -621,22 +655,7 @@ impl Lab {
                 );
             }
         }
-        let state = random.of(&STATES);
-        let (mut found, _) = self.scan(
-            &json!({"index": "by_state", "prefix": {"state": state}}),
-            page_rows,
-        );
-        let mut expected = self.expected(|_, of| of == Some(state));
-        found.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(found, expected, "by the index");
-
-        self.database.settle();
-        let request = json!({"where": {"column": "state", "equals": state}, "limit": 50});
-        let (rows, total) = self.database.search(&request);
-        assert_eq!(rows.len(), expected.len(), "by a search");
-        assert_eq!(total as usize, expected.len(), "the total of a search");
-
+        self.check_tiers(random, page_rows);
         let parts = self
             .database
             .engine()
@@ -656,17 +675,109 @@ impl Lab {
         }
     }
 
-    /// Creates a secondary index and a search index, and builds the first.
+    /// Checks reads of each tier, through each index, and without one.
+    fn check_tiers(&self, random: &mut Random, page_rows: u64) {
+        self.database.settle();
+        let state = random.of(&STATES);
+        let from = self.time(random);
+        let to = from + (1 + random.below(60) as i64) * DAY;
+        for tier in ["all", "hot", "cold"] {
+            let (found, _) = self.scan(&json!({"allow_scan": true, "tier": tier}), page_rows);
+            assert_eq!(
+                found,
+                self.expected(|(_, at), _| self.model.is_in(tier, *at)),
+                "{tier}"
+            );
+            for covered in TIERS {
+                let context = format!("tier {tier} by the index of {covered}");
+                for span in [i64::MIN..i64::MAX, from..to] {
+                    let is_found = |(_, at): &Key, of: Option<&str>| {
+                        of == Some(state) && span.contains(at) && self.model.is_in(tier, *at)
+                    };
+                    let mut expected = self.expected(is_found);
+                    expected.sort_unstable();
+                    let mut request = json!({"index": covered, "prefix": {"state": state}, "tier": tier});
+                    if span.start != i64::MIN {
+                        request["where"] =
+                            json!({"column": "at", "gte": text(span.start), "lt": text(span.end)});
+                    }
+                    match self.try_scan(&request, page_rows) {
+                        Ok((mut found, _)) => {
+                            found.sort_unstable();
+                            assert_eq!(found, expected, "{context}, {request}");
+                        }
+                        Err(error) => {
+                            let error = error.to_string();
+                            assert!(
+                                error.contains(&format!("covers only the tier {covered}")),
+                                "{error}"
+                            );
+                            assert_ne!(covered, tier, "{error}");
+                            assert!(
+                                self.has_part_without(covered, tier, &span),
+                                "{context}, {request}"
+                            );
+                        }
+                    }
+                }
+                self.check_search(covered, tier, state);
+            }
+        }
+    }
+
+    /// Returns true if a time has a visible part in one of the given tiers that an index does not cover.
+    fn has_part_without(&self, covered: &str, tier: &str, span: &std::ops::Range<i64>) -> bool {
+        let parts = self.database.engine().table_parts(&self.database.table());
+        let parts = parts.expect("parts").into_iter().filter(|part| part.is_visible);
+        let every = self.model.parts.every;
+        let numbers = every.number_of(span.start)..=every.number_of(span.end);
+        let mut starts = parts.map(|part| part.start.nanos());
+        starts.any(|start| {
+            let is_in = |tier| self.model.is_in(tier, start);
+            numbers.contains(&every.number_of(start)) && is_in(tier) && !is_in(covered)
+        })
+    }
+
+    /// Checks a search of a tier in the index of a tier.
+    fn check_search(&self, covered: &str, tier: &str, state: &str) {
+        let seen = match tier {
+            "all" => covered,
+            tier => tier,
+        };
+        let request = json!({"index": covered, "where": {"column": "state", "equals": state}, "limit": 50, "tier": tier});
+        if covered != "all" && seen != covered {
+            let error = self
+                .database
+                .page(&request)
+                .expect_err("it is refused")
+                .to_string();
+            assert!(error.contains("covers only the tier"), "{error}");
+            return;
+        }
+        let expected = self.expected(|(_, at), of| of == Some(state) && self.model.is_in(seen, *at));
+        let (rows, total) = self.database.search(&request);
+        let context = format!("a search of {tier} in the index of {covered}");
+        assert_eq!(rows.len(), expected.len(), "{context}");
+        assert_eq!(total as usize, expected.len(), "the total of {context}");
+        let (_, end) = self.database.page(&request).expect("a page");
+        let seen = serde_json::from_value(json!(seen)).expect("tiers");
+        assert_eq!(end.tier.unwrap_or_default(), seen, "{context}");
+    }
+
+    /// Creates a secondary index and a search index of all tiers, and of each tier, and builds the first.
     fn create_indexes(&self) {
         let engine = self.database.engine();
-        let index = json!({"name": "by_state", "key": [{"name": "state", "type": "string"}]});
-        let index = serde_json::from_value(index).expect("an index");
-        engine.create_index(TABLE, index).expect("it is created");
+        for tier in TIERS {
+            let index = json!({"name": tier, "key": [{"name": "state", "type": "string"}], "tier": tier});
+            let index = serde_json::from_value(index).expect("an index");
+            engine.create_index(TABLE, index).expect("it is created");
+        }
         self.build_indexes();
-        self.database.create_index(
-            &json!([{"column": "state", "as": "keyword"}, {"column": "at", "as": "time"}]),
-            false,
-        );
+        let columns = json!([{"column": "state", "as": "keyword"}, {"column": "at", "as": "time"}]);
+        for tier in TIERS {
+            let index = json!({"name": tier, "columns": columns, "tier": tier});
+            self.database.create_search_index(&index, false);
+        }
     }
 
     fn build_indexes(&self) {
@@ -714,7 +825,8 @@ impl Lab {
         let lab = Self {
             model: Model {
                 rows: files.clone().flat_map(|(_, (rows, _))| rows.clone()).collect(),
-                archived: files.map(|(number, _)| *number).collect(),
+                archived: files.clone().map(|(number, _)| *number).collect(),
+                cold: files.map(|(number, _)| *number).collect(),
                 held: BTreeMap::new(),
                 files: BTreeMap::new(),
                 parts,
@@ -768,6 +880,7 @@ fn run_and_attach(open: OpenBackend, elsewhere: OpenBackend, seed: u64) {
     attached.check(&mut random);
     attached.database.close();
     lab.database.close();
+    lab.database.check_stored();
 }
 
 #[test]
@@ -876,6 +989,88 @@ fn divisions_that_do_not_fit_the_table_are_refused() {
             .to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn only_divided_tables_have_tiers() {
+    let mut database = Database::new(
+        memory(Character::Embedded),
+        &json!({
+            "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+            "columns": [{"name": "state", "type": "string", "number": 1}],
+        }),
+    );
+    database
+        .write(&json!([{"op": "put", "key": {"host": "a", "at": text(START)}, "columns": {"state": "new"}}]));
+    let engine = database.engine();
+    let index = json!({"name": "by_state", "key": [{"name": "state", "type": "string"}], "tier": "cold"});
+    let index = serde_json::from_value(index).expect("an index");
+    let refused = engine.create_index(TABLE, index).expect_err("it is refused");
+    assert!(refused.to_string().contains("divided into parts"), "{refused}");
+    let search = json!({"name": "all", "columns": [{"column": "state", "as": "keyword"}], "tier": "hot"});
+    let search: CreateSearchIndex = serde_json::from_value(search).expect("an index");
+    let refused = engine.create_search_index(TABLE, search.into(), false);
+    let refused = refused.expect_err("it is refused").to_string();
+    assert!(refused.contains("divided into parts"), "{refused}");
+    let scan: ScanRows =
+        serde_json::from_value(json!({"allow_scan": true, "tier": "hot"})).expect("a request");
+    let explained: ExplainRows = serde_json::from_value(json!({"scan": scan})).expect("a request");
+    let refused = explain(engine, &database.table(), &explained, &|| false);
+    let refused = refused.expect_err("it is refused").to_string();
+    assert!(refused.contains("divided into parts"), "{refused}");
+    database.close();
+}
+
+#[test]
+fn an_index_of_one_tier_is_explained() {
+    let mut random = Random::new(7);
+    let mut lab = Lab::new(memory(Character::Embedded), &mut random);
+    while lab.database.table().layout().buckets().is_some() || lab.model.parts.keep.is_some() {
+        lab = Lab::new(memory(Character::Embedded), &mut random);
+    }
+    let row = |days: i64| json!({"op": "put", "key": {"host": "a", "at": text(START - days * DAY)}, "columns": {"state": "new", "size": 1}});
+    lab.database.write(&json!([row(0), row(100)]));
+    lab.database.engine().seal().expect("it is flushed");
+    lab.create_indexes();
+    let table = lab.database.table();
+    let number = lab.model.parts.every.number_of(START - 100 * DAY);
+    let id = table.table().points().id();
+    let moved = lab
+        .database
+        .engine()
+        .move_table_part(id, number, Tier::Cold, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(moved, Ok(MoveEnd::Moved(_))), "{moved:?}");
+    let explained = |scan: Value| {
+        let read: ExplainRows = serde_json::from_value(json!({"scan": scan})).expect("a request");
+        explain(lab.database.engine(), &table, &read, &|| false).expect("an explanation")
+    };
+    let by = |index: &str, tier: &str| {
+        explained(json!({"index": index, "prefix": {"state": "new"}, "tier": tier}))
+    };
+    for (index, tier, rows) in [
+        ("hot", "hot", 1),
+        ("cold", "cold", 1),
+        ("all", "cold", 1),
+        ("all", "all", 2),
+    ] {
+        let explained = by(index, tier);
+        assert!(explained.is_allowed, "{index} {tier}: {explained:?}");
+        assert_eq!(explained.estimated_rows, rows, "{index} {tier}");
+        assert_eq!(explained.index_tier.is_some(), index != "all", "{index}");
+        let parts = explained.parts.expect("it is divided");
+        assert_eq!((parts.read, parts.of), (rows, 2), "{index} {tier}");
+    }
+    for (index, tier) in [("hot", "all"), ("cold", "all"), ("hot", "cold"), ("cold", "hot")] {
+        let explained = by(index, tier);
+        assert!(!explained.is_allowed, "{index} {tier}");
+        let said = format!("covers only the tier {index}");
+        assert!(
+            explained.advice.iter().any(|advice| advice.contains(&said)),
+            "{:?}",
+            explained.advice
+        );
+    }
+    lab.database.close();
 }
 
 #[test]

@@ -629,6 +629,7 @@ fn definitions_that_do_not_fit_the_table_are_refused() {
     let again = CreateSearchIndex {
         name: "all".to_owned(),
         columns: Vec::new(),
+        tier: Default::default(),
         replace: false,
     };
     let error = database.engine().create_search_index(TABLE, again.into(), false);

@@ -3,7 +3,7 @@
 //! The columns of an index are written like those of a primary key, without types.
 
 use sqlparser::tokenizer::Token;
-use tideline_engine::model::{ColumnType, IndexCover, IndexScope, KeyColumnSpec};
+use tideline_engine::model::{ColumnType, IndexCover, IndexScope, KeyColumnSpec, TierScope};
 
 use super::cursor::Cursor;
 use super::key::parts;
@@ -51,10 +51,10 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
     if !cursor.word("ASYNC") {
         cursor.word("SYNC");
     }
-    let mut allow_rising_key = false;
+    let (mut allow_rising_key, mut tier) = (false, TierScope::All);
     if cursor.word("WITH") {
         let options = options(cursor)?;
-        allow_rising_key = options.allow_rising_key;
+        (allow_rising_key, tier) = (options.allow_rising_key, options.tier);
         if options.covers_all {
             covers = IndexCover::All;
         }
@@ -67,6 +67,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
         covers,
         scope,
         allow_rising_key,
+        tier,
     }))
 }
 
@@ -89,6 +90,7 @@ fn names(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
 struct Options {
     covers_all: bool,
     allow_rising_key: bool,
+    tier: TierScope,
 }
 
 /// Parses the options of an index.
@@ -129,11 +131,19 @@ fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<()> {
         ("ALLOW_RISING_KEY", "TRUE") => options.allow_rising_key = true,
         ("ALLOW_RISING_KEY", "FALSE") => options.allow_rising_key = false,
         ("ALLOW_RISING_KEY", _) => return wrong("TRUE or FALSE"),
+        ("TIER", name) => {
+            let mut scopes = TierScope::ALL.into_iter();
+            match scopes.find(|scope| scope.name().eq_ignore_ascii_case(name)) {
+                Some(scope) => options.tier = scope,
+                None => return wrong("'all', 'hot' or 'cold'"),
+            }
+        }
         _ => {
             return Err(SqlError::refused(
                 at,
                 format!(
-                    "the option {name:?} is not supported; an index has INDEX_COVERED_TYPE and ALLOW_RISING_KEY"
+                    "the option {name:?} is not supported; an index has INDEX_COVERED_TYPE, ALLOW_RISING_KEY and \
+                     TIER"
                 ),
             ));
         }

@@ -1,21 +1,26 @@
 //! Choice between the primary key and the secondary indexes.
 //!
-//! An index that is being built is not used. A row without a value in an index column has no entry. An index is
+//! An index that is being built is not used, and neither is one that does not cover the tiers of the parts that
+//! the statement reads. A row without a value in an index column has no entry. An index is
 //! therefore used only if, for each index column outside of the primary key, one of the conditions is false for all
 //! rows without a value in that column.
 
 use std::sync::Arc;
 
-use tideline_engine::WideTable;
 use tideline_engine::indexes::Index;
+use tideline_engine::model::TierScope;
 use tideline_engine::rows::ColumnName;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::row::ScanDirection;
+use tideline_rows::Scan;
+use tideline_rows::read::{NeededColumns, RangeTerms};
 
-use super::{Access, order};
+use super::{Access, AccessPath, filter_of, order};
 use crate::statement::{ColumnTest, Comparison, Predicate, Select};
 
 /// Returns the path with the most restricted key columns among those that return the rows in the requested order. If
 /// there is no such path, returns the path of the primary key, so that the error message describes it.
-pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Access {
+pub(super) fn choose(engine: &Engine, table: &WideTable, primary: Access, select: &Select) -> Access {
     if primary.is_whole_key() {
         return primary;
     }
@@ -36,7 +41,11 @@ pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Acc
         let is_better = best
             .as_ref()
             .is_none_or(|best| access.restrictions() > best.restrictions());
-        if is_better && !access.is_whole_key() && serves(&access) {
+        if is_better
+            && !access.is_whole_key()
+            && serves(&access)
+            && covers_tiers(engine, table, &access, select)
+        {
             best = Some(access);
         }
     }
@@ -45,6 +54,30 @@ pub(super) fn choose(table: &WideTable, primary: Access, select: &Select) -> Acc
         Some(best) if !is_served || best.restrictions() > primary.restrictions() => best,
         _ => primary,
     }
+}
+
+/// Returns true if the index of a path covers the tiers of all parts that the path reads.
+fn covers_tiers(engine: &Engine, table: &WideTable, access: &Access, select: &Select) -> bool {
+    let Some(index) = access.index().filter(|index| !index.tier().is_all()) else {
+        return true;
+    };
+    let path = access.path(table, select.allow_scan, "SELECT");
+    let (Ok(AccessPath::Ranges(ranges) | AccessPath::Table(ranges)), Ok(filter)) =
+        (path, filter_of(table, access.filter()))
+    else {
+        return false;
+    };
+    let terms = RangeTerms {
+        index: Some(index),
+        needed: NeededColumns::All,
+        direction: ScanDirection::Forward,
+        filter: filter.as_ref(),
+        tier: TierScope::All,
+        page_token: None,
+        encoder_terms: &[],
+    };
+    let scan = Scan::of_ranges(engine, table, ranges, &terms);
+    scan.is_ok_and(|scan| scan.check_tiers(engine).is_ok())
 }
 
 /// Returns true if every row that meets the conditions has an entry in the index.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 use tideline_engine::Engine;
+use tideline_engine::model::TierScope;
 use tideline_engine::rows::StoredRow;
 use tideline_openapi::row::{PageEnd, RowIntegers, ScanDirection};
 use tideline_rows::aggregate::{AggregatedRows, Aggregation};
@@ -125,6 +126,7 @@ impl Reader<'_> {
                 needed: projection.needed(),
                 direction: self.plan.direction,
                 filter: self.plan.filter.as_ref(),
+                tier: TierScope::All,
                 page_token: token,
                 encoder_terms: &terms,
             },
@@ -182,6 +184,7 @@ impl Reader<'_> {
                     needed: NeededColumns::Named(&[]),
                     direction: ScanDirection::Forward,
                     filter: self.plan.filter.as_ref(),
+                    tier: TierScope::All,
                     page_token: token.as_deref(),
                     encoder_terms: b"count",
                 },

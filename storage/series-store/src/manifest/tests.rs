@@ -270,11 +270,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":13,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":14,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 13 is not supported by this build"
+        "stored cursor row cannot be read: format 14 is not supported by this build"
     );
 }
 
@@ -315,6 +315,30 @@ fn a_table_with_indexes_has_a_later_format() {
     assert!(text.contains(index), "{text}");
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
+}
+
+#[test]
+fn a_table_with_indexes_of_one_tier_has_a_later_format() {
+    for indexes in [
+        r#""indexes":[{"id":9,"name":"i","key":[{"name":"n","type":"i64"}],"covers":{"columns":[]},"scope":"global","tier":"cold","state":"ready"}]"#,
+        r#""search_indexes":[{"id":9,"name":"i","columns":[{"column":"n","as":"number"}],"tier":"hot"}]"#,
+    ] {
+        let wide = format!(r#"{{"key":[{{"name":"k","type":"u64"}}],{indexes}}}"#);
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(serde_json::from_str(&wide).expect("valid settings")),
+            ..TableSpec::default()
+        };
+        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+        let ManifestChange::Put(stored) = put_table(&row) else {
+            panic!("a put")
+        };
+        let text = std::str::from_utf8(&stored.detail).expect("text");
+        assert!(text.starts_with(r#"{"format":13,"id":2,"#), "{text}");
+        assert!(text.contains(indexes), "{text}");
+        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+        assert_eq!(state.common.tables[&TableId(2)], row);
+    }
 }
 
 #[test]

@@ -172,16 +172,7 @@ impl WideStore {
     ) -> Result<bool> {
         for _ in 0..FLUSHES_MAX {
             flush()?;
-            let rules = self.rules(table)?;
-            let mut is_buffered = false;
-            for buffer in self.state().buffers(table) {
-                let each = buffer.each_row(&mut |key, _| {
-                    is_buffered |= rules.part_of(key)? == number;
-                    Ok(())
-                });
-                each.map_err(|reason| WideError::Damaged { table, reason })?;
-            }
-            if !is_buffered {
+            if !self.is_buffered((table, number))? {
                 return Ok(true);
             }
         }

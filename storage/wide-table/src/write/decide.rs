@@ -18,7 +18,7 @@ use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::Change;
 use crate::error::{Result, WideError};
 use crate::expiry::Expiry;
-use crate::index::changes_of;
+use crate::index::{Index, changes_of};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::state::{Part, State};
 use crate::store::WideStore;
@@ -252,13 +252,8 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
-        let index_changes = changes_of(
-            &self.rules.indexes,
-            &write.key,
-            stored.as_ref(),
-            after.as_ref(),
-            time,
-        );
+        let indexes = self.maintained(&write.key)?;
+        let index_changes = changes_of(&indexes, &write.key, stored.as_ref(), after.as_ref(), time);
         let index_changes = match index_changes {
             Ok(changes) => changes,
             Err(reason) => return Ok((RowOutcome::Refused(Refused::NotIndexable(reason)), None)),
@@ -277,6 +272,16 @@ impl Deciding<'_> {
             index_changes,
         };
         Ok((RowOutcome::Written(image), Some(decided)))
+    }
+
+    /// Returns the indexes whose entries a write of a row changes: those that cover the tier of its part.
+    fn maintained(&self, key: &[u8]) -> Result<Vec<&Index>> {
+        let table = self.table;
+        let number = self.rules.part_of(key);
+        let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
+        let is_maintained = |index: &&Index| self.rules.maintains(&self.state, (table, number), index);
+        let indexes = self.rules.indexes.iter().map(AsRef::as_ref);
+        Ok(indexes.filter(is_maintained).collect())
     }
 
     /// Returns the mutation of a write that does not depend on its row; `None` if it depends on the row.

@@ -14,7 +14,8 @@ use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{
-    Clock, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec,
+    Clock, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel, TableName, TableSpec, TierScope,
+    WideSpec,
 };
 use tideline_wide_table::why::KeyTrace;
 use tideline_wide_table::{
@@ -102,6 +103,7 @@ impl Database {
             id: index.0,
             name: "all".into(),
             columns: serde_json::from_value(columns).expect("valid columns"),
+            tier: TierScope::All,
         }];
         self.set_spec(spec);
     }

@@ -143,6 +143,27 @@ fn findings(backend: &dyn Backend, index: &tideline_wide_table::Index) -> Vec<St
 }
 
 #[test]
+fn entries_of_rows_in_another_tier_are_found() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+    let database = Database::open(Arc::clone(&backend), 1);
+    database.set_indexes(&ready());
+    database.write_one(put(&encoded("k"), 1, &[("a", 1), ("b", 1)]));
+    database.flush();
+    // The row was never moved, so it is in the hot tier.
+    for (tier, expected) in [("all", 0), ("hot", 0), ("cold", 1)] {
+        let mut indexes = ready();
+        indexes[0]["tier"] = tier.into();
+        database.set_indexes(&indexes);
+        let found = findings(&*backend, &database.indexes().remove(0));
+        assert_eq!(found.len(), expected, "{tier}: {found:?}");
+        let said = "the index does not cover the tier of the row";
+        assert!(found.iter().all(|finding| finding.contains(said)), "{found:?}");
+    }
+    database.close();
+}
+
+#[test]
 fn damaged_entries_are_found() {
     let disk = MemoryDisk::new(Character::Embedded);
     let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));

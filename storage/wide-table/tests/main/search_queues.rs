@@ -250,6 +250,27 @@ fn a_queue_that_is_closed_before_it_is_opened_stays_closed() {
 }
 
 #[test]
+fn a_part_is_requested_from_an_open_index_only() {
+    let mut queue = Queue::new();
+    let is_requested = |queue: &Queue| queue.database.store.index_part(INDEX, 3);
+    assert!(!is_requested(&queue), "it is not open yet");
+    queue.open(None);
+    queue.put("a");
+    assert!(is_requested(&queue));
+    queue.put("b");
+    let changes = queue.take().changes;
+    let expected = [rows(&["a"]), vec![SearchChange::Part(3)], rows(&["b"])].concat();
+    assert_eq!(changes, expected);
+    // The request is not stored.
+    assert!(is_requested(&queue));
+    queue.crash();
+    queue.open(None);
+    assert_eq!(queue.take().changes, rows(&["a", "b"]));
+    queue.database.store.close_search(INDEX);
+    assert!(!is_requested(&queue), "it is closed");
+}
+
+#[test]
 fn a_flush_does_not_wait_for_a_dropped_index() {
     let queue = Queue::new();
     queue.open(None);

@@ -5,7 +5,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{RowsTable, tree};
+use super::{RowsTable, TierArgument, tree};
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
@@ -29,6 +29,8 @@ pub(crate) struct FacetsArguments {
     /// Search index [default: the only one of the table]
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
+    #[command(flatten)]
+    tier: TierArgument,
     /// Key to group by: NAME, NAME:WIDTH for intervals such as items:10 or placed:1d, or JSON as in the API; up to 4
     #[arg(long, value_name = "KEY")]
     by: Vec<String>,
@@ -58,6 +60,7 @@ pub(super) fn run(arguments: &FacetsArguments) -> Result<()> {
     body.insert("metrics".into(), metrics.collect::<Result<Vec<Value>>>()?.into());
     body.insert("limit".into(), arguments.limit.into());
     body.insert("order".into(), arguments.order.as_str().into());
+    arguments.tier.add_to(&mut body);
     for (name, text) in [("index", &arguments.index), ("at_least", &arguments.at_least)] {
         if let Some(text) = text {
             body.insert(name.into(), text.as_str().into());

@@ -5,7 +5,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::RowsTable;
+use super::{RowsTable, TierArgument};
 use crate::client::encoded;
 use crate::error::{CliError, Result};
 use crate::output;
@@ -42,6 +42,8 @@ pub(crate) struct CreateArguments {
     /// Order the rows of each partition separately
     #[arg(long)]
     local: bool,
+    #[command(flatten)]
+    tier: TierArgument,
     /// Accept a first column that rises with time, although all new entries then go to the end of the order
     #[arg(long)]
     allow_rising_key: bool,
@@ -83,6 +85,7 @@ fn list(table: &RowsTable) -> Result<()> {
         "columns",
         "covers",
         "scope",
+        "tier",
         "status",
         "scans",
         "entries written",
@@ -101,7 +104,9 @@ fn list(table: &RowsTable) -> Result<()> {
                 None => "*".to_owned(),
             },
         ];
-        row.extend(["scope", "status", "scans", "entries_written"].map(|name| output::member(index, name)));
+        row.extend(
+            ["scope", "tier", "status", "scans", "entries_written"].map(|name| output::member(index, name)),
+        );
         grid.row(row);
     }
     output::print(&grid.render())
@@ -133,6 +138,7 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         };
         body.insert("covers".into(), covers);
     }
+    arguments.tier.add_to(&mut body);
     if arguments.local {
         body.insert("scope".into(), "local".into());
     }

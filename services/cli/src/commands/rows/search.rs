@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::index::ordered;
 use super::read::{ShownRow, show_table};
-use super::{RowsTable, columns, has_terminal, tree};
+use super::{RowsTable, TierArgument, columns, has_terminal, tree};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
 use crate::commands::selection::{by_ending, output_to};
@@ -45,6 +45,8 @@ pub(crate) struct SearchArguments {
     /// Search index [default: the only one of the table]
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
+    #[command(flatten)]
+    tier: TierArgument,
     /// Sort by a column, lowest first, or highest first with NAME:desc; may be repeated [default: by key]
     #[arg(long, value_name = "NAME")]
     sort: Vec<String>,
@@ -133,6 +135,7 @@ impl SearchArguments {
         if self.highlight {
             body.insert("highlight".into(), true.into());
         }
+        self.tier.add_to(&mut body);
         for (name, text) in [
             ("index", &self.index),
             ("at_least", &self.at_least),
@@ -175,6 +178,8 @@ struct Page<R> {
     total: u64,
     waiting: u64,
     lag_ms: u64,
+    /// Tiers that the search has seen; `None` for all.
+    tier: Option<String>,
     next: Option<String>,
 }
 
@@ -201,6 +206,9 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
         output::count(page.rows.len() as u64),
         output::count(page.total)
     );
+    if let Some(tier) = page.tier {
+        end.push_str(&format!("; only rows of the tier {tier}"));
+    }
     if let Some(next) = page.next {
         end.push_str(&format!(
             "; more rows follow; use --limit, or --page-token {next}"
@@ -251,7 +259,10 @@ fn lines(
             next => {
                 let next = json!(next);
                 let (total, waiting, lag) = (page.total, page.waiting, page.lag_ms);
-                let end = format!("\"total\":{total},\"waiting\":{waiting},\"lag_ms\":{lag},\"next\":{next}");
+                let tier = page.tier.map(|tier| format!("\"tier\":{},", json!(tier)));
+                let tier = tier.unwrap_or_default();
+                let end =
+                    format!("\"total\":{total},\"waiting\":{waiting},\"lag_ms\":{lag},{tier}\"next\":{next}");
                 writeln!(out, "{{{end}}}")?;
                 return Ok(out.flush()?);
             }

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::RowsTable;
+use super::{RowsTable, TierArgument};
 use crate::client::{Client, encoded};
 use crate::commands::pause;
 use crate::error::{CliError, Result};
@@ -46,6 +46,8 @@ pub(crate) struct CreateArguments {
     /// text:cjk
     #[arg(value_name = "COLUMN=FORM", required = true)]
     columns: Vec<String>,
+    #[command(flatten)]
+    tier: TierArgument,
     /// Replace the index of this name; it serves searches until the new one is built
     #[arg(long)]
     replace: bool,
@@ -88,6 +90,7 @@ fn list(table: &RowsTable) -> Result<()> {
     let mut grid = Grid::new([
         "index",
         "columns",
+        "tier",
         "status",
         "rows",
         "rows read",
@@ -107,7 +110,15 @@ fn list(table: &RowsTable) -> Result<()> {
         });
         let columns = columns.collect::<Vec<_>>().join(" ");
         let mut row = vec![output::member(index, "name"), columns];
-        let rest = ["status", "documents", "rows_read", "waiting", "lag_ms", "error"];
+        let rest = [
+            "tier",
+            "status",
+            "documents",
+            "rows_read",
+            "waiting",
+            "lag_ms",
+            "error",
+        ];
         row.extend(rest.map(|name| output::member(index, name)));
         grid.row(row);
     }
@@ -119,16 +130,20 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     for text in &arguments.columns {
         columns.push(column(text)?);
     }
-    let mut body = json!({"name": arguments.name, "columns": columns});
+    let mut body = Map::from_iter([
+        ("name".to_owned(), json!(arguments.name)),
+        ("columns".to_owned(), columns.into()),
+    ]);
+    arguments.tier.add_to(&mut body);
     if arguments.replace {
-        body["replace"] = true.into();
+        body.insert("replace".into(), true.into());
     }
     let client = arguments.table.client()?;
     let path = match arguments.wait {
         true => "/search-indexes?refresh=wait",
         false => "/search-indexes",
     };
-    let mut text = client.post(&client.of_table(path), &body)?;
+    let mut text = client.post(&client.of_table(path), &body.into())?;
     if arguments.wait {
         text = built(&client, &arguments.name)?.to_string();
     }

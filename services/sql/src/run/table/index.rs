@@ -27,6 +27,7 @@ pub(super) fn create(engine: &Engine, create: CreateIndex) -> Result<TableChange
         covers: create.covers,
         scope: create.scope,
         allow_rising_key: create.allow_rising_key,
+        tier: create.tier,
         state: IndexState::Ready,
     };
     match engine.create_index(&create.table.text, index) {
@@ -85,6 +86,7 @@ pub(super) fn show(engine: &Engine, table: &Name) -> Result<Vec<String>> {
                 IndexScope::Global => "global",
                 IndexScope::Local => "local",
             },
+            tier: index.tier.name(),
             status: match index.is_ready() {
                 true => "ready",
                 false => "building",
@@ -102,5 +104,7 @@ struct ShownIndex<'t> {
     /// Covered columns; `null` = all.
     includes: Option<&'t Vec<String>>,
     scope: &'static str,
+    /// Tiers of the parts whose rows have entries.
+    tier: &'static str,
     status: &'static str,
 }
