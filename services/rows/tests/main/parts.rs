@@ -1025,7 +1025,7 @@ fn only_divided_tables_have_tiers() {
 fn an_index_of_one_tier_is_explained() {
     let mut random = Random::new(7);
     let mut lab = Lab::new(memory(Character::Embedded), &mut random);
-    while lab.database.table().layout().buckets().is_some() || lab.model.parts.keep.is_some() {
+    while lab.model.parts.keep.is_some() || lab.model.parts.writable.is_some() {
         lab = Lab::new(memory(Character::Embedded), &mut random);
     }
     let row = |days: i64| json!({"op": "put", "key": {"host": "a", "at": text(START - days * DAY)}, "columns": {"state": "new", "size": 1}});
