@@ -337,14 +337,15 @@ impl Sampler<'_> {
             ranges: vec![range],
             is_ordered: true,
         };
-        self.engine.scan_rows(
+        let scan = self.engine.scan_rows(
             Arc::clone(self.table),
             self.scan.path.clone(),
             ranges,
             direction,
             None,
             wanted,
-        )
+        );
+        scan.in_parts(self.scan.parts.clone())
     }
 
     /// Returns a random number below `bound`, by xorshift. Samples must be evenly distributed, but need not be
