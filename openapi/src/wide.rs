@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
-    ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, PartPeriod, PartsArchive as ArchiveSpec, PartsSpec,
-    RowTtl, TableSpec, TtlScope, WideSpec,
+    ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder, PartPeriod,
+    PartsArchive as ArchiveSpec, PartsSpec, RowTtl, TableSpec, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -59,6 +59,53 @@ pub struct WideSettings {
     /// Division of the table into parts by time. `by` and `every` cannot be changed. Default: no division.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSettings>,
+    /// Groups of columns that are stored apart from the other columns, at most 16. They cannot be changed. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ColumnGroup>,
+}
+
+/// Group of columns that are stored apart from the other columns of their rows. A change of other columns does not write the
+/// group, and a read of other columns does not read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"name": "texts", "columns": ["description", "picture_*"]}))]
+pub struct ColumnGroup {
+    /// Name, unique within the table; at most 255 bytes.
+    pub name: String,
+    /// Names of the columns, 1 to 1,000. A name that ends with `*` stands for all columns whose names begin with the text
+    /// before it. A column belongs to the first group that holds its name.
+    pub columns: Vec<String>,
+    /// Compression of the packed columns. Default `fast`.
+    #[serde(default, skip_serializing_if = "is_fast")]
+    #[schema(value_type = GroupCompressionSchema)]
+    pub compression: GroupCompression,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_fast(compression: &GroupCompression) -> bool {
+    *compression == GroupCompression::Fast
+}
+
+impl ColumnGroup {
+    /// Converts the group to a [`ColumnGroupSpec`], without its id.
+    pub fn into_spec(self) -> ColumnGroupSpec {
+        ColumnGroupSpec {
+            id: 0,
+            name: self.name,
+            columns: self.columns,
+            compression: self.compression,
+        }
+    }
+}
+
+impl From<&ColumnGroupSpec> for ColumnGroup {
+    fn from(spec: &ColumnGroupSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            columns: spec.columns.clone(),
+            compression: spec.compression,
+        }
+    }
 }
 
 /// Division of a wide table into parts by time. Rows of other parts are not read, and a part is dropped as a whole.
@@ -216,6 +263,9 @@ pub struct WideView {
     /// Division into parts by time; missing if the table is not divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSettings>,
+    /// Groups of columns that are stored apart; missing if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ColumnGroup>,
 }
 
 /// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
@@ -360,6 +410,25 @@ impl ToSchema for ColumnTypeSchema {
     }
 }
 
+/// Schema of [`GroupCompression`].
+pub struct GroupCompressionSchema;
+
+impl PartialSchema for GroupCompressionSchema {
+    fn schema() -> RefOr<Schema> {
+        named(
+            "Compression of the packed columns of a group: `fast` as for other columns, or `dense` in blocks of 64 KiB with fewer \
+             bytes, for more CPU time of flushes and of reads of single rows.",
+            GroupCompression::ALL.map(GroupCompression::name),
+        )
+    }
+}
+
+impl ToSchema for GroupCompressionSchema {
+    fn name() -> Cow<'static, str> {
+        "GroupCompression".into()
+    }
+}
+
 /// Schema of [`PartPeriod`].
 pub struct PartPeriodSchema;
 
@@ -415,6 +484,7 @@ impl WideSettings {
             indexes: Vec::new(),
             search_indexes: Vec::new(),
             large_values: None,
+            groups: self.groups.into_iter().map(ColumnGroup::into_spec).collect(),
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
                 after,
                 of: self.ttl_of.into(),
@@ -534,6 +604,7 @@ impl From<&WideSpec> for WideView {
             ttl: spec.ttl.map(|ttl| DurationText(ttl.after)),
             ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
             parts: spec.parts.as_ref().map(PartsSettings::from),
+            groups: spec.groups.iter().map(ColumnGroup::from).collect(),
         }
     }
 }

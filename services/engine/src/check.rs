@@ -118,7 +118,8 @@ fn check_wide(
     let parts = parts.map_err(ToString::to_string)?;
     let layout = KeyLayout::new(&wide.key, wide.allow_rising_key).map_err(|error| error.to_string())?;
     let check_key = |key: &[u8]| layout.decode(key).map(drop).map_err(|error| error.to_string());
-    let mut checked = check_rows(backend, parts, table, &check_key).map_err(|error| error.to_string())?;
+    let mut checked =
+        check_rows(backend, parts, table, journal, &check_key).map_err(|error| error.to_string())?;
     let now = SystemClock.now().nanos();
     let expired = |time: i64| wide.ttl.is_some_and(|ttl| time.saturating_add(ttl.after) <= now);
     for index in Index::all_of(wide)? {

@@ -165,7 +165,7 @@ impl Engine {
             bytes,
         };
         let id = table.table().points().id();
-        let mut found = vec![(id.0, sample(survey.rows.rows, survey.rows.stored_bytes))];
+        let mut found = vec![(id.0, sample(survey.rows.rows, survey.stored_bytes()))];
         for (index, surveyed) in table.indexes().iter().zip(&survey.indexes) {
             let entries = &surveyed.entries;
             found.push((index.id().0, sample(entries.rows, entries.stored_bytes)));

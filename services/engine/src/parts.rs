@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use tideline_key_codec::layout::Ranges;
-use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp};
+use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp, WideSpec};
 use tideline_wide_table::{
     ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartSelection, PartToArchive, StoredPart, WideError,
 };
@@ -209,8 +209,7 @@ impl Engine {
             }
             if let Some(hot) = parts.hot {
                 let first = parts.hot_from(now);
-                let indexes = wide.indexes.iter().filter(|index| index.tier.is_all());
-                let ids = indexes.map(|index| TableId(index.id));
+                let ids = moved_with(wide);
                 let entries = ids.flat_map(|id| self.rows.parts_in_tiers(id));
                 let is_due = |part: &PartInTier| part.tier == Tier::Hot && part.number < first;
                 let numbers = entries.chain(rows).filter(is_due).map(|part| part.number);
@@ -315,9 +314,9 @@ impl Engine {
         })
     }
 
-    /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Indexes that
-    /// cover only one of the tiers gain or lose the rows of the part. Reads and writes go on. Calls `proceed` after each some
-    /// megabytes, with the work of the move so far.
+    /// Moves a part of a table, the columns of its groups, and the entries of its rows in secondary indexes, into the hot or
+    /// the cold tier. Indexes that cover only one of the tiers gain or lose the rows of the part. Reads and writes go on.
+    /// Calls `proceed` after each some megabytes, with the work of the move so far.
     ///
     /// # Errors
     ///
@@ -379,6 +378,14 @@ impl Engine {
             }
         })
     }
+}
+
+/// Returns the ids of what moves between tiers together with the rows of a table: secondary indexes and column groups.
+fn moved_with(wide: &WideSpec) -> impl Iterator<Item = TableId> {
+    let indexes = wide.indexes.iter().filter(|index| index.tier.is_all());
+    let indexes = indexes.map(|index| index.id);
+    let groups = wide.groups.iter().map(|group| group.id);
+    indexes.chain(groups).map(TableId)
 }
 
 /// Returns the division of a table.

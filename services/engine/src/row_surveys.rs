@@ -41,6 +41,15 @@ pub struct SurveyedIndex {
     pub entries: RowSurvey,
 }
 
+/// Survey of the columns of a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SurveyedGroup {
+    /// Name of the group.
+    pub name: String,
+    /// Shares of rows that are stored in the group.
+    pub rows: RowSurvey,
+}
+
 /// Survey of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSurvey {
@@ -50,12 +59,22 @@ pub struct TableSurvey {
     pub took: Duration,
     /// Number of changes of the table since the start of the process, at the begin of the survey.
     pub changes: u64,
-    /// Rows of the table.
+    /// Rows of the table, without the columns of groups.
     pub rows: RowSurvey,
+    /// Columns of the groups, in the order of the settings.
+    pub groups: Vec<SurveyedGroup>,
     /// Entries of the secondary indexes.
     pub indexes: Vec<SurveyedIndex>,
     /// Total of the delete markers of the table and of its indexes that were removed since the start of the process.
     pub markers_packed: u64,
+}
+
+impl TableSurvey {
+    /// Returns the bytes of the rows with the columns of groups, as they are passed to the storage engine.
+    pub fn stored_bytes(&self) -> u64 {
+        let groups = self.groups.iter().map(|group| &group.rows);
+        groups.chain([&self.rows]).map(|survey| survey.stored_bytes).sum()
+    }
 }
 
 /// Last surveys by table.
@@ -102,7 +121,7 @@ impl Engine {
         Some(last.at.saturating_add(every))
     }
 
-    /// Surveys the stored rows of a table and the entries of its indexes, and packs the ranges whose share of delete markers
+    /// Surveys the stored rows of a table, the columns of its groups and the entries of its indexes, and packs the ranges whose share of delete markers
     /// is above [`MARKER_RATIO_MAX`]. Packed ranges are surveyed again. Calls `proceed` after each step. Returns `None` if
     /// `proceed` has ended the survey.
     ///
@@ -140,6 +159,18 @@ impl Engine {
         let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)? else {
             return Ok(ControlFlow::Break(()));
         };
+        let mut groups = Vec::new();
+        for group in &table.settings().groups {
+            let id = TableId(group.id);
+            let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)?
+            else {
+                return Ok(ControlFlow::Break(()));
+            };
+            groups.push(SurveyedGroup {
+                name: group.name.clone(),
+                rows,
+            });
+        }
         let mut indexes = Vec::new();
         for index in table.indexes() {
             let surveyed = self.survey_and_pack(index.id(), index.layout(), progress, proceed)?;
@@ -156,6 +187,7 @@ impl Engine {
             took: begun.elapsed(),
             changes,
             rows,
+            groups,
             indexes,
             markers_packed: progress.markers_packed,
         };

@@ -15,9 +15,10 @@ use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
-    Condition as RowCondition, Effect, Image, Increment, MoveEnd, MoveProgress, Mutation, PARTS_MAX,
-    PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage,
-    RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats, Written,
+    Condition as RowCondition, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress, Mutation,
+    PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome,
+    RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats,
+    Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 
@@ -266,8 +267,24 @@ impl Engine {
     ///
     /// Returns a store error if the table was dropped or stored data cannot be read.
     pub fn row(&self, table: &WideTable, key: &[u8]) -> Result<Option<StoredRow>> {
+        self.row_of_groups(table, key, GroupSet::ALL)
+    }
+
+    /// Returns a row like [`row`](Self::row), without the columns of other groups than the given ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`row`](Self::row).
+    pub fn row_of_groups(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        groups: GroupSet,
+    ) -> Result<Option<StoredRow>> {
         self.note_rows(table, RowAccess::Read, 1, |_| key);
-        Ok(self.rows.row(table.table().points().id(), key)?)
+        Ok(self
+            .rows
+            .row_of_groups(table.table().points().id(), key, groups)?)
     }
 
     /// Returns some columns of a row by its stored key; `None` if the row does not exist.
@@ -339,6 +356,7 @@ impl Engine {
             table,
             path,
             parts: PartSelection::default(),
+            groups: GroupSet::ALL,
             direction,
             cursors,
             scanned: 0,
@@ -396,6 +414,8 @@ pub struct RowScan<'e> {
     path: RowPath,
     /// Parts that are read.
     parts: PartSelection,
+    /// Column groups that are read.
+    groups: GroupSet,
     direction: Direction,
     cursors: Vec<Cursor>,
     scanned: u64,
@@ -415,6 +435,13 @@ impl RowScan<'_> {
     /// Limits the scan to a selection of parts. Other parts cost nothing.
     pub fn in_parts(mut self, parts: PartSelection) -> Self {
         self.parts = parts;
+        self
+    }
+
+    /// Limits the scan to the columns outside of groups and those of the given ones. Other groups cost nothing. If the scan
+    /// reads the rows of index entries, the groups with columns of the index key must be among them.
+    pub fn with_groups(mut self, groups: GroupSet) -> Self {
+        self.groups = groups;
         self
     }
 
@@ -454,7 +481,7 @@ impl RowScan<'_> {
         }
         let key = index.row_key(&entry.key).map_err(damaged)?;
         self.engine.note_rows(&self.table, RowAccess::Read, 1, |_| &key);
-        let row = self.engine.rows.row(table, &key)?;
+        let row = self.engine.rows.row_of_groups(table, &key, self.groups)?;
         Ok(match row {
             Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
             _ => None,
@@ -474,10 +501,11 @@ impl RowScan<'_> {
                     rows_max: cursor.page_rows,
                     bytes_max: PAGE_BYTES,
                 };
+                let of = (&self.parts, self.groups);
                 let page = self
                     .engine
                     .rows
-                    .page_of_parts(id, &self.parts, &range, self.direction, limit)?;
+                    .page_of_groups(id, of, &range, self.direction, limit)?;
                 self.scanned += page.scanned;
                 if self.path.index().is_none() {
                     let rows = &page.rows;

@@ -8,8 +8,10 @@ use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyKind;
 use tideline_model::time::format_duration;
-use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec};
-use tideline_wide_table::{ColumnName, Index};
+use tideline_model::{
+    ColumnGroupSpec, ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec,
+};
+use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
 use crate::declared_columns::DeclaredColumns;
 use crate::engine::Engine;
@@ -21,6 +23,8 @@ use crate::tables::Table;
 pub const COLUMNS_MAX: usize = 10_000;
 /// Maximum length of a column name, in bytes.
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
+/// Maximum number of names and beginnings of names of a column group.
+const GROUP_COLUMNS_MAX: usize = 1_000;
 /// Maximum number of versions that a table keeps per column.
 pub const VERSIONS_MAX: u32 = 1_000;
 
@@ -67,6 +71,19 @@ impl WideTable {
     /// Returns the secondary indexes, in the order of their creation.
     pub fn indexes(&self) -> &[Arc<Index>] {
         &self.indexes
+    }
+
+    /// Returns the column groups with a condition.
+    pub fn groups_where(&self, is_wanted: impl Fn(&ColumnGroupSpec) -> bool) -> GroupSet {
+        let groups = self.settings().groups.iter().enumerate();
+        let wanted = groups.filter(|(_, group)| is_wanted(group));
+        wanted.fold(GroupSet::NONE, |set, (number, _)| set.with(number))
+    }
+
+    /// Returns the column groups that store some of these columns.
+    pub fn groups_of<'n>(&self, columns: impl Iterator<Item = &'n str>) -> GroupSet {
+        let groups = columns.filter_map(|column| self.settings().group_of(column));
+        groups.fold(GroupSet::NONE, GroupSet::with)
     }
 
     /// Returns an index that can be read.
@@ -229,6 +246,7 @@ impl Engine {
             });
         }
         check_columns(wide)?;
+        check_groups(wide, before)?;
         number_columns(wide, before)?;
         check_searches(wide, self.settings.tables.search_indexes_max)?;
         self.check_indexes(wide)
@@ -358,6 +376,86 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
         }
         if layout.logical().iter().any(|key| key.name == name) {
             return refuse(format!("column {name:?} has the name of a key column"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the column groups, which are fixed when a table is created, and takes over their ids.
+fn check_groups(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    for (number, group) in wide.groups.iter_mut().enumerate() {
+        let known = before.and_then(|before| before.groups.get(number));
+        group.id = known.map_or(0, |known| known.id);
+    }
+    if let Some(before) = before {
+        if before.groups != wide.groups {
+            return refuse(
+                "the column groups of a table are fixed when it is created; create another table and copy the rows"
+                    .into(),
+            );
+        }
+        // Stored rows name it by a number, whose group would be unknown.
+        let is_left = |column: &&ColumnSpec| wide.columns.iter().all(|kept| kept.name != column.name);
+        let mut grouped = before.columns.iter().filter(|column| column.number > 0);
+        return match grouped.find(|column| is_left(column) && before.group_of(&column.name).is_some()) {
+            Some(column) => refuse(format!(
+                "column {:?} is stored in a column group, so its declaration cannot be removed",
+                column.name
+            )),
+            None => Ok(()),
+        };
+    }
+    if wide.groups.len() > GROUPS_MAX {
+        return Err(EngineError::OverLimit {
+            what: "number of column groups",
+            limit: GROUPS_MAX as u64,
+            actual: wide.groups.len() as u64,
+        });
+    }
+    check_group_names(wide)
+}
+
+/// Checks the names of column groups, and of their columns.
+fn check_group_names(wide: &WideSpec) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
+    let layout = layout.map_err(|error| EngineError::Invalid(error.to_string()))?;
+    let (mut names, mut columns) = (hashbrown::HashSet::new(), hashbrown::HashSet::new());
+    for ColumnGroupSpec {
+        name, columns: of, ..
+    } in &wide.groups
+    {
+        if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
+            return refuse(format!(
+                "the name of a column group has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
+                name.len()
+            ));
+        }
+        if !names.insert(name) {
+            return refuse(format!("column group {name:?} is given twice"));
+        }
+        if of.is_empty() || of.len() > GROUP_COLUMNS_MAX {
+            return refuse(format!(
+                "column group {name:?} has {} columns; 1 to {GROUP_COLUMNS_MAX} are allowed",
+                of.len()
+            ));
+        }
+        for column in of {
+            let start = column.strip_suffix('*').unwrap_or(column);
+            if start.is_empty() || start.contains(['*', '?']) || column.len() > COLUMN_NAME_BYTES_MAX {
+                return refuse(format!(
+                    "column {column:?} of group {name:?}: give a name, or the beginning of names followed by `*`"
+                ));
+            }
+            if layout.logical().iter().any(|key| key.name == *column) {
+                return refuse(format!(
+                    "column {column:?} of group {name:?} is a key column, which is stored with every group"
+                ));
+            }
+            if !columns.insert(column) {
+                return refuse(format!("column {column:?} is given twice in the column groups"));
+            }
         }
     }
     Ok(())

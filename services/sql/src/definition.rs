@@ -8,6 +8,7 @@ use sqlparser::ast::{DataType, ExactNumberInfo, TimezoneInfo};
 use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
 use tideline_engine::model::wide::{KeyOrder, KeySource};
 use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec};
+use tideline_openapi::wide::ColumnGroup;
 
 use crate::statement::quoted;
 
@@ -187,6 +188,11 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
             let after = format_duration(archive.after);
             settings.push(format!("PARTS_ARCHIVE_AFTER = '{after}'"));
         }
+    }
+    if !rows.groups.is_empty() {
+        let groups: Vec<ColumnGroup> = rows.groups.iter().map(ColumnGroup::from).collect();
+        let groups = serde_json::to_string(&groups).unwrap_or_default();
+        settings.push(format!("GROUPS = '{}'", groups.replace('\'', "''")));
     }
     if spec.durability == Durability::Buffered {
         settings.push("DURABILITY = 'buffered'".to_owned());

@@ -6,7 +6,8 @@
 use std::fmt;
 
 use tideline_engine::model::{
-    ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TierScope, TtlScope, WideSpec,
+    ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TierScope,
+    TtlScope, WideSpec,
 };
 
 use tideline_openapi::query::WindowWidth;
@@ -300,6 +301,8 @@ pub struct TableOptions {
     pub parts_archive: Option<Option<String>>,
     /// `PARTS_ARCHIVE_AFTER` in nanoseconds.
     pub parts_archive_after: Option<i64>,
+    /// `GROUPS`.
+    pub groups: Option<Vec<ColumnGroupSpec>>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

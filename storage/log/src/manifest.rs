@@ -154,8 +154,8 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Assigns an id to each index and search index in `spec`, and to its large values, if they do not have one yet.
-    /// Returns true if the cursor has changed.
+    /// Assigns an id to each index, search index and column group in `spec`, and to its large values, if they do not have one
+    /// yet. Returns true if the cursor has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
         let Some(wide) = spec.wide.as_deref_mut() else {
             return false;
@@ -163,6 +163,7 @@ impl Cursor {
         let ids = wide.indexes.iter_mut().map(|index| &mut index.id);
         let ids = ids.chain(wide.search_indexes.iter_mut().map(|index| &mut index.id));
         let ids = ids.chain(&mut wide.large_values);
+        let ids = ids.chain(wide.groups.iter_mut().map(|group| &mut group.id));
         let mut has_new = false;
         for id in ids.filter(|id| **id == 0) {
             *id = self.next_table;
@@ -190,8 +191,8 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`] and [`FORMAT_TIERS`]. This build reads
-/// formats 1 to 13.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`] and [`FORMAT_GROUPS`]. This build reads
+/// formats 1 to 14.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -223,6 +224,9 @@ pub const FORMAT_ANALYZERS: u8 = 12;
 /// Format number of the row of a wide table with an index that covers only some of the tiers. A build of format 12 would
 /// move its parts without building and dropping entries.
 pub const FORMAT_TIERS: u8 = 13;
+/// Format number of the row of a wide table with column groups. A build of format 13 would return rows without the columns
+/// of the groups, and would free them.
+pub const FORMAT_GROUPS: u8 = 14;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -300,6 +304,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if !wide.groups.is_empty() => FORMAT_GROUPS,
         Some(wide) if wide.has_tiered_indexes() => FORMAT_TIERS,
         _ if !table.spec.attribute_analyzers.is_empty() => FORMAT_ANALYZERS,
         Some(wide) if !wide.search_indexes.is_empty() && cells_expire(wide) => FORMAT_ANALYZERS,
@@ -349,7 +354,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_TIERS).contains(&version.format) {
+    if !(1..=FORMAT_GROUPS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

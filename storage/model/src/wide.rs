@@ -264,6 +264,74 @@ pub struct WideSpec {
     /// gets its first large value; 0 until the id is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub large_values: Option<u32>,
+    /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ColumnGroupSpec>,
+}
+
+impl WideSpec {
+    /// Returns the position of the group that stores a column: the first one that holds its name. `None` for a column that
+    /// is stored with the row.
+    pub fn group_of(&self, column: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.holds(column))
+    }
+}
+
+/// Group of columns that are stored apart from the other columns of their rows, under the same keys. A change of other
+/// columns does not write the group, and a read of other columns does not read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnGroupSpec {
+    /// Id under which the columns are stored, from the number range of tables. 0 until the table is created.
+    #[serde(default)]
+    pub id: u32,
+    /// Name, unique within the table.
+    pub name: String,
+    /// Names of the columns. A name that ends with `*` stands for all columns whose names begin with the text before it.
+    pub columns: Vec<String>,
+    /// Compression of the packed columns.
+    #[serde(default, skip_serializing_if = "GroupCompression::is_default")]
+    pub compression: GroupCompression,
+}
+
+/// Compression of the packed columns of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupCompression {
+    /// Small blocks that are compressed and decompressed fast, like those of other columns.
+    #[default]
+    Fast,
+    /// Large blocks that are compressed further: fewer bytes, for more CPU time of a flush and of a read of one row.
+    Dense,
+}
+
+impl GroupCompression {
+    /// All values.
+    pub const ALL: [Self; 2] = [Self::Fast, Self::Dense];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Dense => "dense",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ColumnGroupSpec {
+    /// Returns true if the group stores a column.
+    pub fn holds(&self, column: &str) -> bool {
+        let is_named = |name: &String| match name.strip_suffix('*') {
+            Some(start) => column.starts_with(start),
+            None => column == name,
+        };
+        self.columns.iter().any(is_named)
+    }
 }
 
 impl WideSpec {

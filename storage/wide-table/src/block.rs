@@ -9,6 +9,7 @@ mod decode;
 mod encode;
 mod filter;
 
+use tideline_model::GroupCompression;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use decode::Block;
@@ -20,8 +21,13 @@ const FORMAT: u8 = 1;
 const BODY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the checksum at the end of the header.
 const CHECKSUM_BYTES: usize = 4;
-/// zstd level of the compression.
-const LEVEL: i32 = 1;
+/// Returns the zstd level of a compression.
+const fn level(of: GroupCompression) -> i32 {
+    match of {
+        GroupCompression::Fast => 1,
+        GroupCompression::Dense => 12,
+    }
+}
 
 /// Returns the checksum of a header.
 fn checksum(header: &[u8]) -> [u8; CHECKSUM_BYTES] {

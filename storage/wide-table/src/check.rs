@@ -4,11 +4,15 @@
 //! For a part in the archive, the check reads the list of files and the locations of the rows. `tideline archive verify`
 //! reads the files. The check decodes the index entries of archived rows, and does not compare them with the rows.
 //!
+//! A row of a table with column groups is joined from its shares. The check of the rows also reads the groups alone: their
+//! columns must belong to a row.
+//!
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Display;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Direction, Partition, Row};
@@ -23,11 +27,13 @@ use crate::codec;
 use crate::entry::{Change, Entry};
 use crate::error::{Damage, WideError};
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
+use crate::groups::{self, Share};
 use crate::index::{Index, IndexEntry};
+use crate::mutation::ColumnName;
 use crate::read::{ROWS_BUCKET, STEP_PAGE};
 use crate::state::{Part, State};
 use crate::store::read_parts;
-use crate::tables::Tables;
+use crate::tables::{TableRules, Tables};
 
 /// Number of findings in a table or index at which its check ends.
 const FINDINGS_MAX: usize = 20;
@@ -73,6 +79,8 @@ impl StoredParts {
 
 /// Checks the flushed rows of a table, and the stored lists of its parts in the archive. `check_key` returns a
 /// description of the damage if a stored key is not valid for the table. The result is empty if the table has no part.
+/// Columns of groups whose row `journal` changes need not have a row, because an interrupted flush may have written them
+/// first.
 ///
 /// # Errors
 ///
@@ -81,6 +89,7 @@ pub fn check_rows(
     backend: &dyn Backend,
     parts: &StoredParts,
     table: TableId,
+    journal: &JournalChanges,
     check_key: &dyn Fn(&[u8]) -> Result<(), String>,
 ) -> Result<CheckedRows, LogError> {
     let mut checked = CheckedRows::default();
@@ -96,6 +105,7 @@ pub fn check_rows(
         }
         Ok(checked.may_go_on("rows"))
     })?;
+    parts.check_groups(backend, table, journal, &mut checked)?;
     parts.check_archived(backend, table, &mut checked)?;
     Ok(checked)
 }
@@ -275,6 +285,44 @@ impl StoredParts {
         number.is_none_or(|number| index.tier().has(self.state.tier_of(table, number)))
     }
 
+    /// Checks that the stored columns of groups belong to the group and to a row.
+    fn check_groups(
+        &self,
+        backend: &dyn Backend,
+        table: TableId,
+        journal: &JournalChanges,
+        checked: &mut CheckedRows,
+    ) -> Result<(), LogError> {
+        let Some(rules) = self.tables.get(table) else {
+            return Ok(());
+        };
+        for (group, id) in rules.groups.ids().enumerate() {
+            let is_foreign = |name: &ColumnName<'_>| match rules.groups.share_of(name) {
+                Share::Group(of) => of != group,
+                // The declaration of a stored column can be removed.
+                Share::Main => matches!(name, ColumnName::Named(_)),
+            };
+            self.each_row(backend, id, &mut |key, row| {
+                let decoded = row
+                    .as_ref()
+                    .map_err(|damage| *damage)
+                    .and_then(|row| codec::decode(row));
+                match decoded {
+                    Err(damage) => checked.find("group", key, &damage),
+                    Ok(row) if row.columns.iter().any(|column| is_foreign(&column.name)) => {
+                        checked.find("group", key, &"it has a column that is not of the group");
+                    }
+                    Ok(_) => {}
+                }
+                if !journal.changes(table, key) && matches!(self.row(backend, table, key)?, Ok(None)) {
+                    checked.find("group", key, &"it has columns of a row that does not exist");
+                }
+                Ok(checked.may_go_on("groups"))
+            })?;
+        }
+        Ok(())
+    }
+
     /// Checks the stored lists of the parts of a table that are in the archive.
     fn check_archived(
         &self,
@@ -313,10 +361,13 @@ impl StoredParts {
             let mut is_ended = false;
             each_row_of(backend, part, &mut |key, row| {
                 let number = rules.map_or(Ok(part.number()), |rules| rules.part_of(key));
-                let row = match number {
-                    Ok(number) if number == part.number() => row,
-                    Ok(_) => Err(Damage("the row belongs to another part")),
-                    Err(damage) => Err(damage),
+                let row = match (number, row) {
+                    (Ok(number), row) if number == part.number() => match row {
+                        Ok(main) => self.with_groups(backend, rules, part, (key, main))?,
+                        damaged => damaged,
+                    },
+                    (Ok(_), _) => Err(Damage("the row belongs to another part")),
+                    (Err(damage), _) => Err(damage),
                 };
                 let goes_on = take(key, row)?;
                 is_ended = !goes_on;
@@ -352,16 +403,47 @@ impl StoredParts {
         let Some(part) = self.state.parts.get(&(table, number)) else {
             return Ok(Ok(None));
         };
-        match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
-            Some(single) if codec::is_delete(&single) => Ok(Ok(None)),
-            Some(single) => Ok(joined(backend, part, key, &single)?.map(Some)),
-            None if part.detail.has_blocks() => match Blocks::new(backend, part.at).row(key) {
-                Ok(row) => Ok(Ok(row)),
-                Err(BlockError::Damage(damage)) => Ok(Err(damage)),
-                Err(BlockError::Backend(error)) => Err(error.into()),
-            },
-            None => Ok(Ok(None)),
+        match stored(backend, part, key)? {
+            Ok(Some(main)) => {
+                let row = self.with_groups(backend, self.tables.get(table), part, (key, main))?;
+                Ok(row.map(Some))
+            }
+            missing => Ok(missing),
         }
+    }
+
+    /// Returns a row of a part with the columns of its groups. `main` is its main share.
+    fn with_groups(
+        &self,
+        backend: &dyn Backend,
+        rules: Option<&Arc<TableRules>>,
+        part: &Part,
+        (key, main): (&[u8], Bytes),
+    ) -> Result<Result<Bytes, Damage>, LogError> {
+        let mut of_groups = Vec::new();
+        for id in rules.into_iter().flat_map(|rules| rules.groups.ids()) {
+            if let Some(of_group) = self.state.parts.get(&(id, part.number())) {
+                match stored(backend, of_group, key)? {
+                    Ok(found) => of_groups.extend(found),
+                    Err(damage) => return Ok(Err(damage)),
+                }
+            }
+        }
+        Ok(groups::join(main, &of_groups))
+    }
+}
+
+/// Returns what a part stores for a key; `None` if it has nothing.
+fn stored(backend: &dyn Backend, part: &Part, key: &[u8]) -> Result<Result<Option<Bytes>, Damage>, LogError> {
+    match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
+        Some(single) if codec::is_delete(&single) => Ok(Ok(None)),
+        Some(single) => Ok(joined(backend, part, key, &single)?.map(Some)),
+        None if part.detail.has_blocks() => match Blocks::new(backend, part.at).row(key) {
+            Ok(row) => Ok(Ok(row)),
+            Err(BlockError::Damage(damage)) => Ok(Err(damage)),
+            Err(BlockError::Backend(error)) => Err(error.into()),
+        },
+        None => Ok(Ok(None)),
     }
 }
 

@@ -10,10 +10,12 @@ use tideline_model::TableId;
 use crate::codec;
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
+use crate::groups::{self, GroupSet};
 use crate::mutation::{Column, ColumnName, Effect, Mutation};
 use crate::read::{StoredRow, resolve};
-use crate::state::{Part, buffered};
+use crate::state::{Part, State, buffered};
 use crate::store::WideStore;
+use crate::tables::TableRules;
 
 /// Columns of a row to read.
 #[derive(Debug, Clone, Copy)]
@@ -95,10 +97,12 @@ impl WideStore {
                         false => span.limit + removed + 1,
                     };
                     self.part_columns(part, key, span, count)?
+                        .map(|main| self.with_group_columns((&state, &rules), part, (key, main), span, count))
+                        .transpose()?
                 }
                 None => None,
             };
-            if found.needs_part && self.was_flushed_since(&state) {
+            if found.needs_part && self.must_read_again(&state, &rules) {
                 continue;
             }
             let changes: Vec<Bytes> = changes.iter().map(encoded).collect();
@@ -142,6 +146,26 @@ impl WideStore {
             last = Some(value);
         }
         Ok(None)
+    }
+
+    /// Returns a row of a part with the columns of its groups in the span. `main` is its main share.
+    fn with_group_columns(
+        &self,
+        (state, rules): (&State, &TableRules),
+        part: &Part,
+        (key, main): (&[u8], Bytes),
+        span: &ColumnSpan<'_>,
+        count: usize,
+    ) -> Result<Bytes> {
+        let mut of_groups = Vec::new();
+        for (_, of_group) in state.group_parts(rules, part, GroupSet::ALL) {
+            of_groups.extend(self.part_columns(of_group, key, span, count)?);
+        }
+        let joined = groups::join(main, &of_groups);
+        joined.map_err(|reason| WideError::Damaged {
+            table: part.at.table,
+            reason,
+        })
     }
 
     /// Joins the fragments that can contain columns of the span, until `count` undeclared columns of the span are read.

@@ -24,6 +24,9 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
+    /// Expiry of data that never expires.
+    pub(crate) const NEVER: Self = Self { ttl: None, now: 0 };
+
     pub(crate) fn new(ttl: Option<RowTtl>, now: i64) -> Self {
         Self { ttl, now }
     }

@@ -6,6 +6,8 @@
 //! bounded number of times, and a load of neighbouring rows writes each of them once.
 //!
 //! A flush that was interrupted is repeated as a whole, which gives the same rows.
+//!
+//! In a table with column groups, each [share](crate::groups) of the rows is flushed into its part in the same way.
 
 mod changes;
 mod delete;
@@ -30,15 +32,16 @@ use crate::codec;
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::fragments::Head;
+use crate::groups::Share;
 use crate::model::StaleFragments;
 use crate::read::{ROWS_BUCKET, resolve};
 use crate::state::Part;
 use crate::store::{WideStore, is_base};
 use crate::tables::TableRules;
-use changes::{Changes, Waiting};
+use changes::{Changes, ShareOf, Waiting};
 pub(crate) use changes::{PartRows, rows_by_part};
 use merge::{MergedRow, MergedRows};
-pub(crate) use packed_part::PackedPart;
+pub(crate) use packed_part::{PackedPart, PackedRows};
 use packer::{Packer, RowsToPack};
 use part_writer::PartWriter;
 
@@ -54,7 +57,10 @@ const AHEAD_MAX: usize = 16;
 pub(crate) struct TableFlush<'f> {
     store: &'f WideStore,
     part: Part,
+    /// Rules of the table, also if the part stores the columns of a group.
     rules: &'f TableRules,
+    /// Columns that the part stores.
+    share: Share,
     expiry: Expiry,
     /// Fragments that must be deleted after the sync.
     stale: &'f mut Vec<StaleFragments>,
@@ -97,17 +103,23 @@ impl<'f> TableFlush<'f> {
     pub(crate) fn new(
         store: &'f WideStore,
         part: Part,
-        rules: &'f TableRules,
+        (rules, share): (&'f TableRules, Share),
         stale: &'f mut Vec<StaleFragments>,
     ) -> Self {
+        // The shares of a row that has expired are removed together, by a delete of the row.
+        let expiry = match rules.groups.is_empty() {
+            true => store.expiry(rules),
+            false => Expiry::NEVER,
+        };
         Self {
             store,
             part,
             rules,
-            expiry: store.expiry(rules),
+            share,
+            expiry,
             stale,
             writer: PartWriter::new(store, part.at),
-            packer: Packer::new(store.settings.block_bytes),
+            packer: Packer::new(store.settings.block_bytes, rules.compression_of(share)),
             ahead: Ahead::default(),
             small: Vec::new(),
         }
@@ -119,13 +131,19 @@ impl<'f> TableFlush<'f> {
         for range in buffer.deleted_ranges() {
             around("wide", "delete", || self.delete_range(&range))?;
         }
-        let mut changes = Changes::new(buffer, of_part);
-        while let Some(first) = changes.first() {
+        let share = (!self.rules.groups.is_empty()).then_some(ShareOf {
+            store: self.store,
+            rules: self.rules,
+            part: self.part,
+            share: self.share,
+        });
+        let mut changes = Changes::new(buffer, of_part, share);
+        while let Some(first) = changes.first()? {
             if self.part.detail.has_blocks() {
                 let span = self.span_of(&first)?;
                 self.write_span(span, &mut changes)?;
             } else {
-                let waiting = changes.take(None, STEP);
+                let waiting = changes.take(None, STEP)?;
                 self.write_singly(None, waiting.rows)?;
             }
         }
@@ -173,7 +191,7 @@ impl<'f> TableFlush<'f> {
     /// Writes the changes of a span, or the first of them if they are many.
     fn write_span(&mut self, span: Span, changes: &mut Changes<'_>) -> Result<()> {
         let upper = span.block.as_ref().map(|block| &block.key);
-        let waiting = changes.take(upper, STEP);
+        let waiting = changes.take(upper, STEP)?;
         let is_cut = waiting.is_cut;
         let range = self.range_of(&span, &waiting)?;
         if !self.is_merged(&span, &waiting, &range)? {
@@ -213,7 +231,7 @@ impl<'f> TableFlush<'f> {
     /// Returns true if the changed rows and the single rows of a range are many: a quarter of the block, by number or by
     /// size. Without a block, they must fill half of one.
     fn is_merged(&self, span: &Span, waiting: &Waiting, range: &KeyRange) -> Result<bool> {
-        let half = self.store.settings.block_bytes / 2;
+        let half = self.packer.block_bytes() / 2;
         let (rows, bytes) = match &span.block {
             Some(block) => {
                 let block = self.open(block)?;
@@ -260,7 +278,7 @@ impl<'f> TableFlush<'f> {
             range.end = Some(next.start);
             is_whole = false;
         }
-        debug_assert!(!is_whole || changes.is_above(span.block.as_ref().map(|block| &block.key)));
+        debug_assert!(!is_whole || changes.is_above(span.block.as_ref().map(|block| &block.key))?);
         Ok(Ok(Merge {
             waiting: waiting.rows,
             singles: page.rows,
@@ -271,7 +289,7 @@ impl<'f> TableFlush<'f> {
 
     /// Merges rows of a span into its block.
     fn merge(&mut self, block: Option<Row>, merge: Merge) -> Result<()> {
-        let half = self.store.settings.block_bytes / 2;
+        let half = self.packer.block_bytes() / 2;
         let of_changes = merge.waiting.iter().map(|(key, changes)| {
             let bytes: usize = changes.iter().map(Bytes::len).sum();
             key.len() + bytes
@@ -425,7 +443,7 @@ impl<'f> TableFlush<'f> {
     }
 
     /// Applies changes to a row. Returns the stored form: the row itself, or the head of a large row, whose fragments are
-    /// written first. Returns `None` for a row that is deleted or has expired.
+    /// written first. Returns `None` for a row that is deleted or has expired, and for a share of a group without columns.
     fn stored_row(
         &mut self,
         key: &Bytes,
@@ -440,6 +458,13 @@ impl<'f> TableFlush<'f> {
                 .visible(value)
                 .map_err(|reason| self.damaged(reason))?,
             None => None,
+        };
+        let value = match value {
+            Some(value) if self.share != Share::Main => {
+                let columns = codec::column_count(&value).map_err(|reason| self.damaged(reason))?;
+                Some(value).filter(|_| columns > 0)
+            }
+            value => value,
         };
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let detail = &mut self.part.detail;

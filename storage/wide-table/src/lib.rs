@@ -45,6 +45,7 @@ pub mod error;
 mod expiry;
 mod flush;
 mod fragments;
+mod groups;
 pub mod index;
 pub mod large;
 mod model;
@@ -71,6 +72,7 @@ pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenCha
 pub use columns::{ColumnPage, ColumnSpan};
 pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection};
 pub use error::{Damage, Result, WideError};
+pub use groups::{GROUPS_MAX, GroupSet};
 pub use index::Index;
 pub use large::check::check_large;
 pub use large::read::LargeReader;

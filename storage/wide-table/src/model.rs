@@ -11,16 +11,15 @@ use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
 use tideline_log::manifest::{put_cursor, put_row};
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
-use tideline_model::{SequenceNumber, TableId, Tier};
+use tideline_model::{SequenceNumber, TableId};
 
 use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, RECORD, WHOLE};
 use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
+use crate::groups::Share;
 use crate::moves::Flushing;
-use crate::state::{
-    PART_FORMAT_BLOCKS, PART_FORMAT_COLD, PART_FORMAT_DIVIDED, Part, PartDetail, Place, State,
-};
+use crate::state::{Part, PartDetail, Place, State};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
 use crate::tiers::removal_of;
@@ -169,10 +168,15 @@ impl LogModel for WideModel {
     fn flush(&self, end: SequenceNumber) -> std::result::Result<Option<Box<dyn Flushed>>, ModelError> {
         let store = &self.0;
         let flushing = store.begin_flush();
-        let state = store.state();
-        let (mut parts, mut stale) = (BTreeMap::<Place, Part>::new(), Vec::new());
-        let mut unpublished = BTreeSet::new();
-        for generation in state.frozen.iter().filter(|generation| generation.end() <= end) {
+        let mut flush = StoreFlush {
+            store,
+            state: store.state(),
+            parts: BTreeMap::new(),
+            unpublished: BTreeSet::new(),
+            stale: Vec::new(),
+        };
+        let frozen = flush.state.frozen.clone();
+        for generation in frozen.iter().filter(|generation| generation.end() <= end) {
             for (table, buffer) in generation.tables() {
                 // The changes of a dropped table are not written.
                 let Ok(rules) = store.rules(table) else {
@@ -181,29 +185,17 @@ impl LogModel for WideModel {
                 let searches = rules.searches.iter();
                 let settled = searches.map(|search| store.searches.settle(*search, generation.end()));
                 let settled = settled.max().unwrap_or(0);
-                for (number, rows) in changed_parts(&state, table, &rules, &buffer)? {
-                    let place = (table, number.unwrap_or(WHOLE));
-                    let known = state.parts.get(&place).copied();
-                    let mut part = parts
-                        .remove(&place)
-                        .or(known)
-                        .unwrap_or_else(|| store.new_part(table, number));
-                    part.detail.search_end = settled.max(part.detail.search_end);
-                    let mut part = {
-                        let _alone = store.part_writes.lock();
-                        TableFlush::new(store, part, &rules, &mut stale).write(&buffer, rows)?
-                    };
-                    part.detail.newest = store.newest();
-                    parts.insert(place, part);
-                    unpublished.insert(place);
-                    // The generation still hides these rows, so publishing some of its parts early changes no read.
-                    if unpublished.len() >= PARTS_PER_EDIT {
-                        let unpublished = std::mem::take(&mut unpublished);
-                        store.publish(&unpublished.iter().map(|place| parts[place]).collect::<Vec<_>>())?;
-                    }
+                for changed in changed_parts(&flush.state, table, &rules, &buffer)? {
+                    flush.write(table, &rules, (&buffer, changed), settled)?;
                 }
             }
         }
+        let StoreFlush {
+            mut parts,
+            unpublished,
+            stale,
+            ..
+        } = flush;
         parts.retain(|place, _| unpublished.contains(place));
         let parts = parts.into_values().collect();
         Ok(Some(Box::new(FlushedRows {
@@ -270,29 +262,80 @@ impl WideStore {
             table,
             tier,
         });
-        let format = match (number, at.tier) {
-            (None, _) => PART_FORMAT_BLOCKS,
-            (Some(_), Tier::Hot) => PART_FORMAT_DIVIDED,
-            (Some(_), Tier::Cold | Tier::Archive) => PART_FORMAT_COLD,
-        };
         Part {
             at: *at,
-            detail: PartDetail {
-                format,
-                table: table.0,
-                buckets: 3,
-                row_bytes_max: 0,
-                column_bytes_max: Some(0),
-                newest: i64::MIN,
-                fragments: false,
-                search_end: 0,
-                number,
-                tier: at.tier,
-                closed: false,
-                held_until: None,
-                moves_to: None,
-            },
+            detail: PartDetail::new(table, number, at.tier),
         }
+    }
+}
+
+/// Flush of generations into the parts of all tables.
+struct StoreFlush<'f> {
+    store: &'f WideStore,
+    state: Arc<State>,
+    /// Parts that were changed so far.
+    parts: BTreeMap<Place, Part>,
+    /// Places of those that are not published yet.
+    unpublished: BTreeSet<Place>,
+    stale: Vec<StaleFragments>,
+}
+
+impl StoreFlush<'_> {
+    /// Writes the changes of a table into one of its parts, and into those of its column groups.
+    fn write(
+        &mut self,
+        table: TableId,
+        rules: &TableRules,
+        (buffer, (number, mut rows)): (&TableBuffer, ChangedPart),
+        settled: u64,
+    ) -> std::result::Result<(), ModelError> {
+        for (group, id) in rules.groups.ids().enumerate() {
+            self.write_share(
+                (id, number),
+                (rules, Share::Group(group)),
+                (buffer, rows.clone()),
+                0,
+            )?;
+        }
+        self.write_share(
+            (table, number),
+            (rules, Share::Main),
+            (buffer, rows.take()),
+            settled,
+        )?;
+        // The generation still hides these rows, so publishing some of its parts early changes no read.
+        if self.unpublished.len() >= PARTS_PER_EDIT {
+            let unpublished = std::mem::take(&mut self.unpublished);
+            let parts: Vec<Part> = unpublished.iter().map(|place| self.parts[place]).collect();
+            self.store.publish(&parts)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one share of the changed rows. A group gets its part with its first columns.
+    fn write_share(
+        &mut self,
+        (id, number): (TableId, Option<i32>),
+        share: (&TableRules, Share),
+        (buffer, rows): (&TableBuffer, Option<PartRows>),
+        settled: u64,
+    ) -> std::result::Result<(), ModelError> {
+        let place = (id, number.unwrap_or(WHOLE));
+        let known = self.parts.remove(&place);
+        let known = known.or_else(|| self.state.parts.get(&place).copied());
+        let mut part = known.unwrap_or_else(|| self.store.new_part(id, number));
+        part.detail.search_end = settled.max(part.detail.search_end);
+        let mut part = {
+            let _alone = self.store.part_writes.lock();
+            TableFlush::new(self.store, part, share, &mut self.stale).write(buffer, rows)?
+        };
+        let is_unused = share.1 != Share::Main && known.is_none() && part.detail.row_bytes_max == 0;
+        if !is_unused {
+            part.detail.newest = self.store.newest();
+            self.parts.insert(place, part);
+            self.unpublished.insert(place);
+        }
+        Ok(())
     }
 }
 

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tideline_backend::{
-    Direction, ManifestChange, ManifestKind, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX,
-    WRITE_ROWS_MAX,
+    Direction, ManifestKind, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
 };
 use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
@@ -107,6 +106,17 @@ pub(crate) struct Moves {
     changed: Condvar,
     /// Parts that were replaced together, with what the states share that have them; oldest first.
     replaced: Mutex<VecDeque<(Vec<PartRef>, Arc<()>)>>,
+}
+
+/// Change of the parts of column groups, together with the part of their rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GroupParts<'g> {
+    /// They stay.
+    Keep,
+    /// They are removed: the new part has whole rows.
+    Remove,
+    /// These are added: the old part had whole rows.
+    Add(&'g [Part]),
 }
 
 #[derive(Debug, Default)]
@@ -410,7 +420,7 @@ impl WideStore {
             }
             Ok(!is_busy)
         };
-        let is_moved = self.put_instead(number, (from, to), &mut copy_last, &change)?;
+        let is_moved = self.put_instead((number, GroupParts::Keep), (from, to), &mut copy_last, &change)?;
         Ok(match is_moved {
             true => MoveEnd::Moved(*progress),
             false if is_busy => MoveEnd::Busy,
@@ -440,12 +450,13 @@ impl WideStore {
         }
     }
 
-    /// Publishes the part `to` instead of the part `from`, while no flush runs, and removes the parts of the indexes that do
-    /// not cover its tier. `prepare` is called before, with the part that is replaced. Returns false if `prepare` does, if
-    /// the part was dropped or replaced meanwhile, or if an index of the new tier lacks the entries.
+    /// Publishes the part `to` instead of the part `from`, while no flush runs. Changes the parts of column groups, and removes
+    /// those of the indexes that do not cover its tier. `prepare` is called before, with the part that is replaced. Returns
+    /// false if `prepare` does, if the part was dropped or replaced meanwhile, or if an index of the new tier lacks the
+    /// entries.
     pub(crate) fn put_instead(
         self: &Arc<Self>,
-        number: i32,
+        (number, groups): (i32, GroupParts<'_>),
         (from, to): (PartRef, PartRef),
         prepare: &mut dyn FnMut(&Part) -> Result<bool>,
         change: &dyn Fn(&mut PartDetail),
@@ -469,19 +480,32 @@ impl WideStore {
         if !self.is_prepared(&before, &part.detail) {
             return Ok(false);
         }
-        let mut replaced = self.lost_parts(&state, &before, part.detail.tier);
-        replaced.push(before);
+        let mut old = self.lost_parts(&state, &before, part.detail.tier);
+        old.push(before);
         // The newest version of the store stays recorded.
-        let newest = replaced.iter().map(|part| part.detail.newest).max();
+        let newest = old.iter().map(|part| part.detail.newest).max();
         part.detail.newest = part.detail.newest.max(newest.unwrap_or(i64::MIN));
-        let mut changes: Vec<ManifestChange> = replaced.iter().map(removal_of).collect();
-        changes.push(put_row(ManifestKind::Part, &part_name(to.part), &part.detail));
+        let mut new = vec![part];
+        match groups {
+            GroupParts::Keep => {}
+            GroupParts::Remove => old.extend(self.parts_of_groups(from.table, number)?),
+            GroupParts::Add(added) => new.extend_from_slice(added),
+        }
+        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
+        let changes = old.iter().map(removal_of).chain(new.iter().map(put)).collect();
         drop(state);
         let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
         around("wide_move", "edit", || {
-            self.log.edit(edit, |_| self.replace_parts(&replaced, Some(part)))
+            self.log.edit(edit, |_| self.replace_parts(&old, &new))
         })?;
         Ok(true)
+    }
+
+    /// Returns the parts of the column groups of a table with a number.
+    fn parts_of_groups(&self, table: TableId, number: i32) -> Result<Vec<Part>> {
+        let (rules, state) = (self.rules(table)?, self.state());
+        let parts = rules.groups.ids().filter_map(|id| state.parts.get(&(id, number)));
+        Ok(parts.copied().collect())
     }
 
     /// Changes what the manifest records about a stored part, while no flush runs. Returns false if the part does not exist,
@@ -562,41 +586,44 @@ impl WideStore {
         Ok(())
     }
 
-    /// Makes a moved part visible to readers instead of others, and keeps these until the readers of earlier states have
-    /// ended. Writes that were decided before are decided again, because the indexes of the part may be others now.
-    pub(crate) fn replace_parts(&self, replaced: &[Part], moved: Option<Part>) {
-        let old: Vec<PartRef> = replaced.iter().map(|part| part.at).collect();
-        // They are not those of an unpublished flush any more.
-        self.new_parts.lock().retain(|_, at| !old.contains(at));
+    /// Makes new parts visible to readers instead of old ones, and keeps the old ones until the readers of earlier states have
+    /// ended. Writes that were decided before are decided again, because the indexes of the parts may be others now.
+    pub(crate) fn replace_parts(&self, old: &[Part], new: &[Part]) {
+        let replaced: Vec<PartRef> = old.iter().map(|part| part.at).collect();
+        // They are not the parts of an unpublished flush any more.
+        self.new_parts.lock().retain(|_, at| !replaced.contains(at));
         self.change_state(|state| {
-            for part in replaced {
+            for part in old {
                 state.parts.remove(&part.place());
             }
-            state.parts.extend(moved.map(|part| (part.place(), part)));
+            state.parts.extend(new.iter().map(|part| (part.place(), *part)));
             state.flushes += 1;
             state.closings += 1;
             let readers = std::mem::take(&mut state.readers);
-            self.moves.replaced.lock().push_back((old, readers));
+            self.moves.replaced.lock().push_back((replaced, readers));
         });
     }
 
     /// Frees the replaced parts that no reader has any more.
     pub(crate) fn free_replaced(&self) -> Result<()> {
         loop {
-            let replaced = self.moves.replaced.lock();
+            let mut replaced = self.moves.replaced.lock();
             let is_free = replaced
                 .front()
                 .is_some_and(|(_, readers)| Arc::strong_count(readers) == 1);
             let Some((parts, _)) = replaced.front().filter(|_| is_free) else {
                 return Ok(());
             };
-            let parts = parts.clone();
+            let Some(part) = parts.last().copied() else {
+                replaced.pop_front();
+                continue;
+            };
             drop(replaced);
-            for part in parts {
-                self.archived.forget(part.part);
-                self.log.backend().reclaim_part(part)?;
+            self.archived.forget(part.part);
+            self.log.backend().reclaim_part(part)?;
+            if let Some((parts, _)) = self.moves.replaced.lock().front_mut() {
+                parts.pop();
             }
-            self.moves.replaced.lock().pop_front();
         }
     }
 }

@@ -8,6 +8,7 @@ use tideline_model::{KeyRange, TableId};
 
 use crate::error::Result;
 use crate::flush::TableFlush;
+use crate::groups::Share;
 use crate::store::WideStore;
 
 /// Work of one step of a packing.
@@ -43,6 +44,6 @@ impl WideStore {
             return Ok(PackStep::default());
         };
         let mut stale = Vec::new();
-        TableFlush::new(self, found, &rules, &mut stale).pack(range)
+        TableFlush::new(self, found, (&rules, Share::Main), &mut stale).pack(range)
     }
 }

@@ -3,12 +3,16 @@
 //! A page is read in three steps: the buffers, then the parts, then a check that no flush was published in between. If a
 //! flush was published, the page is read again. Each row of a page therefore has a state that it had during the read.
 //! Two pages may reflect different points in time.
+//!
+//! In a table with column groups, the parts of the groups that the read needs are further sources of the merge. They add
+//! columns to the rows of the main part, and their keys are those of its rows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tideline_backend::{Direction, PageLimit, Partition};
 use tideline_model::{KeyRange, TableId, TierScope};
 
@@ -18,6 +22,7 @@ use crate::codec;
 use crate::division::{ALL_PARTS, PartNumbers, PartSelection, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
+use crate::groups::{self, GroupSet};
 use crate::mutation::{Effect, Mutation};
 use crate::state::{Part, Revision, State, buffered};
 use crate::store::{WideStore, is_base};
@@ -103,13 +108,22 @@ impl WideStore {
     /// [`WideError::NoTable`] if the table does not exist, [`WideError::Damaged`] if stored bytes are damaged, and the
     /// errors of the backend and of the lease.
     pub fn row(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
+        self.row_of_groups(table, key, GroupSet::ALL)
+    }
+
+    /// Returns a row like [`row`](Self::row), without the columns of other groups than the given ones.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`row`](Self::row).
+    pub fn row_of_groups(&self, table: TableId, key: &[u8], set: GroupSet) -> Result<Option<StoredRow>> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let rules = self.rules(table)?;
         let number = rules.part_of(key).map_err(damaged)?;
         if !self.visible_parts(&rules).contains(&number) {
             return Ok(None);
         }
-        self.unexpired_row(table, &rules, key)
+        self.unexpired_row(table, &rules, key, set)
     }
 
     /// Returns a row like [`row`](Self::row), also if its part is hidden; see
@@ -119,11 +133,17 @@ impl WideStore {
     ///
     /// The errors of [`row`](Self::row).
     pub fn row_with_hidden(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
-        self.unexpired_row(table, self.rules(table)?.as_ref(), key)
+        self.unexpired_row(table, self.rules(table)?.as_ref(), key, GroupSet::ALL)
     }
 
-    fn unexpired_row(&self, table: TableId, rules: &TableRules, key: &[u8]) -> Result<Option<StoredRow>> {
-        let Some(row) = self.row_at(table, rules, key)?.0 else {
+    fn unexpired_row(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        key: &[u8],
+        set: GroupSet,
+    ) -> Result<Option<StoredRow>> {
+        let Some(row) = self.some_of_row(table, rules, key, set)?.0 else {
             return Ok(None);
         };
         let row = self.expiry(rules).visible_stored(row);
@@ -138,6 +158,17 @@ impl WideStore {
         rules: &TableRules,
         key: &[u8],
     ) -> Result<(Option<StoredRow>, Revision)> {
+        self.some_of_row(table, rules, key, GroupSet::ALL)
+    }
+
+    /// Returns a row and its revision like [`row_at`](Self::row_at). The columns of groups outside of `set` may be missing.
+    fn some_of_row(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        key: &[u8],
+        set: GroupSet,
+    ) -> Result<(Option<StoredRow>, Revision)> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let number = rules.part_of(key).map_err(damaged)?;
         self.log.check_lease()?;
@@ -150,10 +181,13 @@ impl WideStore {
             let found = buffered(&state.buffers(table), key);
             let part = state.parts.get(&(table, number)).filter(|_| found.needs_part);
             let base = match part {
-                Some(part) => self.stored_in(part, key)?,
+                Some(part) => match self.stored_in(part, key)? {
+                    Some(main) => Some(self.with_groups(&state, rules, part, (key, main), set)?),
+                    None => None,
+                },
                 None => None,
             };
-            if found.needs_part && self.was_flushed_since(&state) {
+            if found.needs_part && self.must_read_again(&state, rules) {
                 continue;
             }
             let value = resolve(base.as_ref(), &found.mutations, rules.versions_max);
@@ -166,14 +200,9 @@ impl WideStore {
         }
     }
 
-    /// Returns true if a flush was published after `state` was taken.
-    pub(crate) fn was_flushed_since(&self, state: &State) -> bool {
-        self.state.read().flushes != state.flushes
-    }
-
     /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
     /// joined.
-    fn stored_in(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn stored_in(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
         match self.stored_raw(part, key)? {
             Some(value) => self.joined(part, key, value),
             None => Ok(None),
@@ -218,13 +247,18 @@ impl WideStore {
         let Some(part) = state.parts.get(&(table, number)) else {
             return Ok(0);
         };
-        let Some(value) = self.stored_raw(part, key)? else {
-            return Ok(0);
-        };
-        let head = Head::decode(&value).map_err(|reason| WideError::Damaged { table, reason })?;
-        Ok(head.map_or(value.len(), |head| {
-            usize::try_from(head.bytes).unwrap_or(usize::MAX)
-        }))
+        let mut bytes = 0_usize;
+        let of_groups = state.group_parts(rules, part, GroupSet::ALL);
+        for part in std::iter::once(part).chain(of_groups.map(|(_, part)| part)) {
+            if let Some(value) = self.stored_raw(part, key)? {
+                let head = Head::decode(&value).map_err(|reason| WideError::Damaged { table, reason })?;
+                let whole = head.map_or(value.len(), |head| {
+                    usize::try_from(head.bytes).unwrap_or(usize::MAX)
+                });
+                bytes = bytes.saturating_add(whole);
+            }
+        }
+        Ok(bytes)
     }
 
     /// Returns a stored row, or the head of a large row; `None` if the part does not have the row.
@@ -275,12 +309,29 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<RowPage> {
+        self.page_of_groups(table, (parts, GroupSet::ALL), range, direction, limit)
+    }
+
+    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), without the columns of other groups than the given
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`page_of_parts`](Self::page_of_parts).
+    pub fn page_of_groups(
+        &self,
+        table: TableId,
+        (parts, set): (&PartSelection, GroupSet),
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
         let rules = self.rules(table)?;
         let visible = self.visible_parts(&rules);
         let numbers = &parts.numbers;
         let numbers = *visible.start().max(numbers.start())..=*visible.end().min(numbers.end());
         let scope = Scope::Tier(parts.tier);
-        self.unexpired_page(table, &rules, (&numbers, scope), (range, direction, limit))
+        self.unexpired_page(table, &rules, (&numbers, scope, set), (range, direction, limit))
     }
 
     /// Returns a page like [`page`](Self::page), also with the rows of hidden parts. The build of an index reads them,
@@ -313,18 +364,19 @@ impl WideStore {
         limit: PageLimit,
     ) -> Result<RowPage> {
         let rules = self.rules(table)?;
-        self.unexpired_page(table, &rules, (numbers, Scope::All), (range, direction, limit))
+        let all = (numbers, Scope::All, GroupSet::ALL);
+        self.unexpired_page(table, &rules, all, (range, direction, limit))
     }
 
     fn unexpired_page(
         &self,
         table: TableId,
         rules: &TableRules,
-        (parts, scope): (&PartNumbers, Scope),
+        (parts, scope, set): (&PartNumbers, Scope, GroupSet),
         wanted: Wanted<'_>,
     ) -> Result<RowPage> {
         let expiry = self.expiry(rules);
-        let page = self.stored_page(table, rules, parts, scope, wanted)?;
+        let page = self.stored_page_of(table, rules, parts, (scope, set), wanted)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let row = expiry.visible_stored(row);
@@ -342,6 +394,18 @@ impl WideStore {
         scope: Scope,
         wanted: Wanted<'_>,
     ) -> Result<RowPage> {
+        self.stored_page_of(table, rules, parts, (scope, GroupSet::ALL), wanted)
+    }
+
+    /// Returns a page like [`stored_page`](Self::stored_page). The columns of groups outside of the given ones may be missing.
+    fn stored_page_of(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        parts: &PartNumbers,
+        (scope, set): (Scope, GroupSet),
+        wanted: Wanted<'_>,
+    ) -> Result<RowPage> {
         let (range, direction, limit) = wanted;
         let numbers = rules.kept_parts(range, parts);
         self.log.check_lease()?;
@@ -350,8 +414,8 @@ impl WideStore {
             if let Scope::Tier(tier) = scope {
                 self.check_covered(&state, rules, &numbers, tier)?;
             }
-            let merge = self.merged(&state, table, rules, (&numbers, scope), wanted)?;
-            if !self.was_flushed_since(&state) {
+            let merge = self.merged(&state, table, rules, (&numbers, scope, set), wanted)?;
+            if !self.must_read_again(&state, rules) {
                 break merge;
             }
         };
@@ -376,7 +440,7 @@ impl WideStore {
         state: &State,
         table: TableId,
         rules: &TableRules,
-        (numbers, scope): (&PartNumbers, Scope),
+        (numbers, scope, set): (&PartNumbers, Scope, GroupSet),
         (range, direction, limit): Wanted<'_>,
     ) -> Result<Merge> {
         let damaged = |reason| WideError::Damaged { table, reason };
@@ -412,9 +476,10 @@ impl WideStore {
             },
         };
         for part in &parts {
-            for (is_packed, mut source) in self.part_sources(part, range, direction, first)? {
+            let found = self.row_sources(state, rules, part, set, (range, direction, first))?;
+            for (of, is_packed, mut source) in found {
                 source.feed = (parts.len() > 1).then_some(Feed {
-                    part: **part,
+                    part: of,
                     is_packed,
                     limit: first,
                 });
@@ -503,6 +568,20 @@ pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Op
     }
 }
 
+/// Returns the beginning of a range in scan order up to a key, inclusive.
+fn up_to(range: &KeyRange, last: &[u8], direction: Direction) -> KeyRange {
+    match direction {
+        Direction::Ascending => KeyRange {
+            start: range.start.clone(),
+            end: Some([last, &[0][..]].concat()),
+        },
+        Direction::Descending => KeyRange {
+            start: last.to_vec(),
+            end: range.end.clone(),
+        },
+    }
+}
+
 /// Applies the mutations of a row, oldest first, to its stored bytes. Returns `None` if the row does not exist
 /// afterwards.
 pub(crate) fn resolve(
@@ -542,6 +621,8 @@ struct Source {
     buffer: Option<Arc<TableBuffer>>,
     /// Rows that are read when the others are merged; `None` if the page then ends.
     feed: Option<Feed>,
+    /// Position of the column group whose columns the rows have; `None` for the other columns.
+    group: Option<usize>,
 }
 
 /// Single or packed rows of a part that are not read yet.
@@ -560,7 +641,7 @@ impl Source {
             more_after: rows.last().filter(|_| is_full).map(|(key, _)| key.clone()),
             rows: rows.into(),
             buffer: Some(buffer),
-            feed: None,
+            ..Self::default()
         }
     }
 
@@ -577,6 +658,43 @@ impl Source {
 }
 
 impl WideStore {
+    /// Reads the first rows of a range of a part, and then the columns of their groups. Returns the sources with their part,
+    /// and whether their rows are packed.
+    ///
+    /// The groups are read up to the last row that was read. Many rows may have no columns in a group, so its next rows
+    /// could be far above.
+    fn row_sources(
+        &self,
+        state: &State,
+        rules: &TableRules,
+        part: &Part,
+        set: GroupSet,
+        (range, direction, limit): Wanted<'_>,
+    ) -> Result<Vec<(Part, bool, Source)>> {
+        let main = self.part_sources(part, range, direction, limit)?;
+        let ends = main.iter().filter_map(|(_, source)| source.more_after.clone());
+        let last = match direction {
+            Direction::Ascending => ends.min(),
+            Direction::Descending => ends.max(),
+        };
+        let mut sources: Vec<(Part, bool, Source)> = main
+            .into_iter()
+            .map(|(is_packed, source)| (*part, is_packed, source))
+            .collect();
+        let within = match &last {
+            Some(last) => up_to(range, last, direction),
+            None => range.clone(),
+        };
+        for (group, of_group) in state.group_parts(rules, part, set) {
+            for (is_packed, mut source) in self.part_sources(of_group, &within, direction, limit)? {
+                source.group = Some(group);
+                source.more_after = source.more_after.or_else(|| last.clone());
+                sources.push((*of_group, is_packed, source));
+            }
+        }
+        Ok(sources)
+    }
+
     /// Reads the first single rows of a range of a part, and its first packed rows; each with whether it is packed.
     ///
     /// Single rows are read only up to the last packed row of the page. Beyond it they are of no use, and where many were
@@ -595,16 +713,7 @@ impl WideStore {
             let singles = match &packed.more_after {
                 None => self.part_source(part, false, range, direction, limit)?,
                 Some(last) => {
-                    let before = match direction {
-                        Direction::Ascending => KeyRange {
-                            start: range.start.clone(),
-                            end: Some([last, &[0][..]].concat()),
-                        },
-                        Direction::Descending => KeyRange {
-                            start: last.to_vec(),
-                            end: range.end.clone(),
-                        },
-                    };
+                    let before = up_to(range, last, direction);
                     let mut singles = self.part_source(part, false, &before, direction, limit)?;
                     singles.more_after.get_or_insert_with(|| last.clone());
                     singles
@@ -706,7 +815,7 @@ impl Merge {
     /// Merges the rows up to the horizon.
     fn run(&mut self) -> std::result::Result<(), Damage> {
         let horizon = self.horizon();
-        let mut mutations: Vec<Bytes> = Vec::new();
+        let mut found = FoundRow::default();
         let mut is_over = false;
         loop {
             let heads = self.sources.iter().filter_map(|source| source.rows.front());
@@ -721,27 +830,11 @@ impl Merge {
                 break;
             }
             self.scanned += 1;
-            // Collects mutations from the newest source to the oldest, until a mutation does not depend on older state.
-            mutations.clear();
-            let mut is_complete = false;
+            found.clear();
             for source in &mut self.sources {
-                let found = source.rows.pop_front_if(|(other, _)| *other == key);
-                if is_complete {
-                    continue;
-                }
-                match found {
-                    Some((_, found)) => {
-                        is_complete = found.first().is_some_and(|first| is_base(first));
-                        mutations.extend(found.into_iter().rev());
-                    }
-                    None => {
-                        let buffer = source.buffer.as_ref();
-                        is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(&key));
-                    }
-                }
+                found.take_from(source, &key);
             }
-            mutations.reverse();
-            if let Some(value) = resolve(None, &mutations, self.versions_max)? {
+            if let Some(value) = found.resolve(self.versions_max)? {
                 let row = StoredRow { key, value };
                 is_over = self
                     .limit
@@ -751,5 +844,70 @@ impl Merge {
             }
         }
         Ok(())
+    }
+}
+
+/// Everything that the sources have for one key.
+#[derive(Default)]
+struct FoundRow {
+    /// Mutations of the buffers and of the main part, from the newest source to the oldest, until one does not depend on
+    /// older state.
+    mutations: Vec<Bytes>,
+    is_complete: bool,
+    /// True if the row is complete without the part.
+    is_buffered: bool,
+    /// Columns of groups, or the marker of deleted ones, with the positions of the groups.
+    of_groups: SmallVec<[(usize, Bytes); 2]>,
+}
+
+impl FoundRow {
+    fn clear(&mut self) {
+        self.mutations.clear();
+        self.of_groups.clear();
+        (self.is_complete, self.is_buffered) = (false, false);
+    }
+
+    /// Takes the row of the key from the front of the next older source, if it is there.
+    fn take_from(&mut self, source: &mut Source, key: &Bytes) {
+        let found = source.rows.pop_front_if(|(other, _)| other == key);
+        if let Some(group) = source.group {
+            // A single row hides a packed one.
+            let is_hidden = || self.of_groups.iter().any(|(known, _)| *known == group);
+            if let Some((_, found)) = found
+                && !is_hidden()
+            {
+                self.of_groups.extend(found.into_iter().map(|row| (group, row)));
+            }
+            return;
+        }
+        if self.is_complete {
+            return;
+        }
+        match found {
+            Some((_, found)) => {
+                self.is_complete = found.first().is_some_and(|first| is_base(first));
+                self.mutations.extend(found.into_iter().rev());
+            }
+            None => {
+                let buffer = source.buffer.as_ref();
+                self.is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(key));
+            }
+        }
+        self.is_buffered = self.is_complete && source.buffer.is_some();
+    }
+
+    /// Returns the row; `None` if it does not exist.
+    fn resolve(&mut self, versions_max: usize) -> std::result::Result<Option<Bytes>, Damage> {
+        self.mutations.reverse();
+        let is_stored = self.is_complete && !self.is_buffered;
+        if let Some(main) = self.mutations.first_mut()
+            && is_stored
+            && !codec::is_delete(main)
+        {
+            let rows = self.of_groups.drain(..).map(|(_, row)| row);
+            let rows: SmallVec<[Bytes; 2]> = rows.filter(|row| !codec::is_delete(row)).collect();
+            *main = groups::join(std::mem::take(main), &rows)?;
+        }
+        resolve(None, &self.mutations, versions_max)
     }
 }

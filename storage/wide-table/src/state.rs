@@ -92,13 +92,13 @@ pub(crate) const PART_FORMAT: u8 = 1;
 /// Format of the [`PartDetail`] of a part that can hold fragments. Older builds refuse this format.
 const PART_FORMAT_FRAGMENTS: u8 = 2;
 /// Format of the [`PartDetail`] of a part that can hold blocks. Older builds refuse this format.
-pub(crate) const PART_FORMAT_BLOCKS: u8 = 3;
+const PART_FORMAT_BLOCKS: u8 = 3;
 
 /// Format of the [`PartDetail`] of one of several parts of a table. Older builds refuse this format.
-pub(crate) const PART_FORMAT_DIVIDED: u8 = 4;
+const PART_FORMAT_DIVIDED: u8 = 4;
 
 /// Format of the [`PartDetail`] of a part in the cold tier. Older builds refuse this format.
-pub(crate) const PART_FORMAT_COLD: u8 = 5;
+const PART_FORMAT_COLD: u8 = 5;
 
 /// Format of the [`PartDetail`] of a part that is closed, archived or restored. Older builds refuse this format.
 const PART_FORMAT_ARCHIVED: u8 = 6;
@@ -135,6 +135,30 @@ impl Part {
 }
 
 impl PartDetail {
+    /// Returns the content of the manifest row of an empty part. Only parts of divided tables can be in another tier than
+    /// the hot one.
+    pub(crate) fn new(table: TableId, number: Option<i32>, tier: Tier) -> Self {
+        Self {
+            format: match (number, tier) {
+                (None, _) => PART_FORMAT_BLOCKS,
+                (Some(_), Tier::Hot) => PART_FORMAT_DIVIDED,
+                (Some(_), Tier::Cold | Tier::Archive) => PART_FORMAT_COLD,
+            },
+            table: table.0,
+            buckets: 3,
+            row_bytes_max: 0,
+            column_bytes_max: Some(0),
+            newest: i64::MIN,
+            fragments: false,
+            search_end: 0,
+            number,
+            tier,
+            closed: false,
+            held_until: None,
+            moves_to: None,
+        }
+    }
+
     /// Returns true if the part can hold fragments of large rows.
     pub(crate) fn has_fragments(&self) -> bool {
         self.fragments || self.format == PART_FORMAT_FRAGMENTS

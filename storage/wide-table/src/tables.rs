@@ -2,7 +2,8 @@
 //! secondary indexes.
 //!
 //! The rules of a table are compiled again only after its settings have changed. The rules of the entries of an index
-//! are stored under the id of the index, so that buffers and parts handle entries like the rows of a table.
+//! are stored under the id of the index, so that buffers and parts handle entries like the rows of a table. The ids of
+//! column groups and of large values have rules too, because their parts are dropped with those of the table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +11,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::Manifest;
-use tideline_model::{KeyRange, PartsSpec, RowTtl, TableId, TableModel, TierScope, WideSpec};
+use tideline_model::{
+    GroupCompression, KeyRange, PartsSpec, RowTtl, TableId, TableModel, TierScope, WideSpec,
+};
 
 use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
 use crate::error::{Damage, Result, WideError};
+use crate::groups::{Groups, Share};
 use crate::index::Index;
 use crate::state::{Place, State};
 
@@ -32,6 +36,10 @@ pub(crate) struct TableRules {
     pub(crate) search_tiers: Vec<TierScope>,
     /// Id of the parts with the pieces of large values; `None` until the table gets its first large value.
     pub(crate) large_values: Option<TableId>,
+    /// Groups of columns that are stored apart.
+    pub(crate) groups: Groups,
+    /// Compression of the packed rows; of a column group that of its settings.
+    compression: GroupCompression,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
     /// Table and index of the entries, if these rules are those of entries.
@@ -72,6 +80,8 @@ impl TableRules {
                 spec.search_indexes.iter().map(|index| index.tier).collect()
             }),
             large_values: spec.and_then(|spec| spec.large_values).map(TableId),
+            groups: spec.map_or_else(Groups::default, Groups::new),
+            compression: GroupCompression::Fast,
             division,
             entries: None,
             damage,
@@ -99,13 +109,23 @@ impl TableRules {
         }
     }
 
-    /// Returns the rules of the pieces of large values of a table with these rules. A piece is in the part of its row.
-    fn of_pieces(&self) -> Self {
+    /// Returns the rules of the columns of groups, or of the pieces of large values, of a table with these rules. They are in
+    /// the part with the number of the part of their row.
+    fn stored_apart(&self, compression: GroupCompression) -> Self {
         let spec = self.spec.as_deref();
         let division = spec.map_or(Ok(None), division_of);
         Self {
             division: division.unwrap_or(None),
+            compression,
             ..Self::new(None)
+        }
+    }
+
+    /// Returns the compression of the packed rows of a share.
+    pub(crate) fn compression_of(&self, share: Share) -> GroupCompression {
+        match share {
+            Share::Main => self.compression,
+            Share::Group(group) => self.groups.compression(group),
         }
     }
 
@@ -237,11 +257,14 @@ impl Tables {
                 };
                 tables.rules.insert(index.id, of_entries);
             }
-            if let Some(id) = rules.large_values {
+            let pieces = rules.large_values.map(|id| (id, GroupCompression::Fast));
+            let groups = rules.groups.ids().enumerate();
+            let groups = groups.map(|(group, id)| (id, rules.groups.compression(group)));
+            for (id, compression) in groups.chain(pieces) {
                 let known = before.rules.get(&id);
                 let known = known.filter(|known| known.parts() == rules.parts());
-                let of_pieces = known.map_or_else(|| Arc::new(rules.of_pieces()), Arc::clone);
-                tables.rules.insert(id, of_pieces);
+                let apart = known.map_or_else(|| Arc::new(rules.stored_apart(compression)), Arc::clone);
+                tables.rules.insert(id, apart);
             }
             tables.rules.insert(row.id, rules);
         }

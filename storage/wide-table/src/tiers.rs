@@ -36,8 +36,8 @@ use crate::tables::TableRules;
 const FLUSHES_MAX: usize = 3;
 
 impl WideStore {
-    /// Moves a part of a table, and the entries of its rows in secondary indexes, into the hot or the cold tier. Builds the
-    /// entries of indexes that cover only this tier, and drops those of indexes that do not cover it. `build_documents` must
+    /// Moves a part of a table, with the columns of its groups and the entries of its rows in secondary indexes, into the hot
+    /// or the cold tier. Builds the entries of indexes that cover only this tier, and drops those of indexes that do not cover it. `build_documents` must
     /// add the documents of the part to search indexes that cover only this tier. Reads and writes go on. Calls `proceed` after
     /// each some megabytes, with the work so far.
     ///
@@ -70,7 +70,8 @@ impl WideStore {
             rules => rules?,
         };
         let moved = rules.indexes.iter().filter(|index| index.tier().has(tier));
-        for table in moved.map(|index| index.id()).chain([table]) {
+        let moved = moved.map(|index| index.id()).chain(rules.groups.ids());
+        for table in moved.chain([table]) {
             let mut step = |work: &MoveProgress| proceed(&done.plus(work));
             let moved = self.move_part((table, number), tier, &mut step)?;
             match moved {
@@ -186,7 +187,7 @@ impl WideStore {
         };
         let edit =
             |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, vec![removal_of(&part)]));
-        self.log.edit(edit, |_| self.replace_parts(&[part], None))?;
+        self.log.edit(edit, |_| self.replace_parts(&[part], &[]))?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Trace of one key: everything that is stored for it, and the rule that hides each part.
 //!
 //! A trace reads the layers of a key like a read does, from the oldest to the newest: the packed row, the single row, and
-//! the generations of the row buffer. It applies them in the same way, but keeps what a read drops, together with the
+//! the generations of the row buffer. The columns of a group have a packed and a single copy of their own. It applies them in the same way, but keeps what a read drops, together with the
 //! reason. At the end it applies the time-to-live and the visibility of the part. The versions of a trace that no rule
 //! hides are therefore those of a read at the same moment.
 //!
@@ -20,6 +20,7 @@ use crate::codec;
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::fragments::Head;
+use crate::groups::GroupSet;
 use crate::index::{EntryLack, Index};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::read::ROWS_BUCKET;
@@ -107,6 +108,8 @@ pub struct LayerTrace {
     pub sequence: Option<SequenceNumber>,
     /// Number of fragments of a large row; 0 for other rows.
     pub fragments: usize,
+    /// Name of the column group whose columns the layer holds; `None` for the other columns, and for the row buffer.
+    pub group: Option<String>,
 }
 
 /// Stored version of a column.
@@ -249,6 +252,8 @@ struct Layer {
     deletes_range: bool,
     sequence: Option<SequenceNumber>,
     fragments: usize,
+    /// Position and name of the column group.
+    group: Option<(usize, String)>,
 }
 
 impl Layer {
@@ -271,6 +276,7 @@ impl Layer {
             deletes_range,
             sequence: buffer.last_change(key),
             fragments: 0,
+            group: None,
         }))
     }
 
@@ -282,6 +288,7 @@ impl Layer {
             deletes_range: false,
             sequence: None,
             fragments,
+            group: None,
         })
     }
 }
@@ -303,8 +310,8 @@ impl WideStore {
         self.log.check_lease()?;
         loop {
             let state = self.state();
-            let layers = self.layers_of(&state, table, number, key)?;
-            if self.was_flushed_since(&state) {
+            let layers = self.layers_of(&state, (table, &rules), number, key)?;
+            if self.must_read_again(&state, &rules) {
                 continue;
             }
             let now = self.log.trusted_now().now.nanos();
@@ -321,14 +328,29 @@ impl WideStore {
         }
     }
 
-    /// Returns the layers of a key, newest first.
-    fn layers_of(&self, state: &State, table: TableId, number: i32, key: &[u8]) -> Result<Vec<Layer>> {
+    /// Returns the layers of a key, newest first. The layers of column groups are before those of the other columns, which
+    /// begin the row.
+    fn layers_of(
+        &self,
+        state: &State,
+        (table, rules): (TableId, &TableRules),
+        number: i32,
+        key: &[u8],
+    ) -> Result<Vec<Layer>> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let mut layers = Vec::new();
         for (number, buffer) in state.buffers(table).iter().enumerate() {
             layers.extend(Layer::of_buffer(number, buffer, key).map_err(damaged)?);
         }
         if let Some(part) = state.parts.get(&(table, number)) {
+            for (group, of_group) in state.group_parts(rules, part, GroupSet::ALL) {
+                let first = layers.len();
+                self.add_stored(of_group, key, &mut layers)?;
+                let name = rules.groups.name(group);
+                for layer in &mut layers[first..] {
+                    layer.group = Some((group, name.to_owned()));
+                }
+            }
             self.add_stored(part, key, &mut layers)?;
         }
         Ok(layers)
@@ -456,6 +478,7 @@ fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now
         deletes_range: layer.deletes_range,
         sequence: layer.sequence,
         fragments: layer.fragments,
+        group: layer.group.as_ref().map(|(_, name)| name.clone()),
     };
     let mut traces: Vec<LayerTrace> = layers.iter().map(traced).collect();
     let mut tracer = Tracer {
@@ -505,8 +528,12 @@ fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now
 }
 
 impl Tracer {
-    /// Applies a layer. Its first change hides all older layers unless it is an update.
+    /// Applies a layer. Its first change hides all older layers unless it is an update, or of a column group.
     fn apply(&mut self, at: usize, layer: Layer, traces: &mut [LayerTrace]) {
+        if layer.group.is_some() {
+            self.apply_group(at, layer, traces);
+            return;
+        }
         let by = |rule, since| Hidden {
             rule,
             by: Some(at),
@@ -538,6 +565,50 @@ impl Tracer {
                     self.add(at, change);
                 }
             }
+        }
+    }
+
+    /// Applies the stored columns of a group, which hide an older copy of them.
+    fn apply_group(&mut self, at: usize, layer: Layer, traces: &mut [LayerTrace]) {
+        let hidden = Hidden {
+            rule: HidingRule::NewerCopy,
+            by: Some(at),
+            since: (!layer.is_marker)
+                .then(|| layer.changes.first().map(|(change, _)| change.time))
+                .flatten(),
+        };
+        let older = traces.get(at + 1).filter(|older| older.group == traces[at].group);
+        if older.is_some() {
+            for alive in self.alive.values_mut() {
+                let (gone, kept) = alive
+                    .iter()
+                    .partition(|version| self.versions[**version].layer == at + 1);
+                *alive = kept;
+                let gone: Vec<usize> = gone;
+                gone.into_iter()
+                    .for_each(|version| self.versions[version].hidden = Some(hidden));
+            }
+            self.changes.retain(|(layer, change)| {
+                let is_older = *layer == at + 1;
+                if is_older {
+                    traces[*layer].changes[*change].hidden = Some(hidden);
+                }
+                !is_older
+            });
+        }
+        for (number, (change, _)) in layer.changes.into_iter().enumerate() {
+            if !layer.is_marker {
+                self.changes.push((at, number));
+                self.add(at, change);
+            }
+        }
+        // Columns of a row that does not exist are not read.
+        if !self.exists {
+            let gone = self.gone.unwrap_or(Hidden {
+                rule: HidingRule::Deleted,
+                ..hidden
+            });
+            self.hide_row(gone, traces);
         }
     }
 

@@ -23,6 +23,7 @@ fn spec(model: TableModel) -> TableSpec {
         indexes: Vec::new(),
         search_indexes: Vec::new(),
         large_values: None,
+        groups: Vec::new(),
         ttl: None,
         parts: None,
     };

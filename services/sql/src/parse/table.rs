@@ -8,6 +8,7 @@ use tideline_engine::model::{
     ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, PartPeriod, PartsArchive, PartsSpec,
     RowTtl, TtlScope, WideSpec,
 };
+use tideline_openapi::wide::ColumnGroup;
 
 use super::cursor::Cursor;
 use super::index;
@@ -206,6 +207,7 @@ fn to_spec(
         indexes: Vec::new(),
         search_indexes: Vec::new(),
         large_values: None,
+        groups: options.groups.clone().unwrap_or_default(),
         ttl: options.ttl.flatten().map(|after| RowTtl {
             after,
             of: options.ttl_of.unwrap_or_default(),
@@ -366,6 +368,12 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
             let after = parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d'"))?;
             options.parts_archive_after = Some(after);
         }
+        "GROUPS" => {
+            let groups: Vec<ColumnGroup> = serde_json::from_str(&value).map_err(|_| {
+                wrong(r#"a JSON list of groups such as '[{"name": "texts", "columns": ["description"]}]'"#)
+            })?;
+            options.groups = Some(groups.into_iter().map(ColumnGroup::into_spec).collect());
+        }
         "TTL_OF" => {
             options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
                 "row" => TtlScope::Row,
@@ -379,7 +387,7 @@ fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
                 format!(
                     "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
                      DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                     PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER"
+                     PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER and GROUPS"
                 ),
             ));
         }
@@ -418,6 +426,12 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
                 return Err(SqlError::refused(
                     at,
                     "ALLOW_RISING_KEY is fixed when the table is created",
+                ));
+            }
+            if altered.settings.groups.is_some() {
+                return Err(SqlError::refused(
+                    at,
+                    "GROUPS are fixed when the table is created",
                 ));
             }
             return Ok(TableStatement::Alter(altered));

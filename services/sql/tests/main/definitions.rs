@@ -67,6 +67,13 @@ fn a_shown_table_is_created_again() {
         divided.ends_with("WITH (PARTS_BY = at, PARTS_EVERY = 'month', PARTS_KEEP = '365d')"),
         "{divided}"
     );
+    let grouped = shown(
+        "CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR) WITH (groups = '[{\"columns\": [\"b\", \"it''s*\"], \"name\": \"texts\"}]')",
+    );
+    assert!(
+        grouped.ends_with(r#"WITH (GROUPS = '[{"name":"texts","columns":["b","it''s*"]}]')"#),
+        "{grouped}"
+    );
     assert_eq!(
         shown("CREATE TABLE t (a BIGINT PRIMARY KEY)"),
         "CREATE TABLE t (\n  a BIGINT,\n  PRIMARY KEY (a)\n)"

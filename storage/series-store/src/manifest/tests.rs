@@ -342,6 +342,31 @@ fn a_table_with_indexes_of_one_tier_has_a_later_format() {
 }
 
 #[test]
+fn a_table_with_column_groups_has_a_later_format() {
+    let wide = r#"{"key":[{"name":"k","type":"u64"}],"columns":[{"name":"n","type":"i64"}],"ttl":{"after":5,"of":"cell"},"large_values":8,"groups":[{"id":9,"name":"g","columns":["n","x*"]}]}"#;
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_str(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+    let ManifestChange::Put(stored) = put_table(&row) else {
+        panic!("a put")
+    };
+    let text = std::str::from_utf8(&stored.detail).expect("text");
+    assert!(text.starts_with(r#"{"format":14,"id":2,"#), "{text}");
+    assert!(
+        text.contains(r#""groups":[{"id":9,"name":"g","columns":["n","x*"]}]"#),
+        "{text}"
+    );
+    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+    assert_eq!(state.common.tables[&TableId(2)], row);
+    let later = text.replace(r#"{"format":14,"#, r#"{"format":15,"#);
+    let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
+    assert!(refused.is_err(), "a later format is refused");
+}
+
+#[test]
 fn a_table_whose_searches_older_builds_would_misread_has_a_later_format() {
     let analyzed = TableSpec {
         attribute_analyzers: [("title".to_owned(), SearchAnalyzer::Ngram(3))].into(),

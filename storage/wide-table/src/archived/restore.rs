@@ -11,11 +11,13 @@ use tideline_log::fail_points::around;
 use tideline_model::{KeyRange, TableId, Tier};
 
 use crate::codec;
-use crate::error::Result;
-use crate::flush::PackedPart;
-use crate::moves::{MoveEnd, MoveProgress};
+use crate::error::{Result, WideError};
+use crate::flush::{PackedPart, PackedRows};
+use crate::groups::Share;
+use crate::moves::{GroupParts, MoveEnd, MoveProgress};
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
+use crate::tables::TableRules;
 
 impl WideStore {
     /// Moves a part from the archive into the cold tier, where it stays until a time, in nanoseconds since
@@ -40,44 +42,80 @@ impl WideStore {
             self.hold_part(table, number, until)?;
             return Ok(MoveEnd::Gone);
         }
-        let to = PartRef {
+        let rules = self.rules(table)?;
+        let part_of = |table| PartRef {
             part: self.log.next_part(),
             table,
             tier: Tier::Cold,
         };
+        let to: Vec<PartRef> = std::iter::once(table)
+            .chain(rules.groups.ids())
+            .map(part_of)
+            .collect();
         let mut progress = MoveProgress::default();
-        let restored = self.copy_archived(&part, to, &mut progress, proceed);
+        let restored = self.copy_archived(&part, (&rules, &to), &mut progress, proceed);
         let end = match restored {
-            Ok(Some(has_fragments)) => {
-                let change = |detail: &mut PartDetail| {
-                    detail.set_restored(until);
-                    detail.fragments = has_fragments;
-                };
-                self.put_instead(number, (part.at, to), &mut |_| Ok(true), &change)
-                    .map(|is_moved| match is_moved {
-                        true => MoveEnd::Moved(progress),
-                        false => MoveEnd::Gone,
-                    })
-            }
+            Ok(Some(rows)) => self
+                .end_restore(&part, &to, &rows, until)
+                .map(|is_moved| match is_moved {
+                    true => MoveEnd::Moved(progress),
+                    false => MoveEnd::Gone,
+                }),
             Ok(None) => Ok(MoveEnd::Stopped),
             Err(error) => Err(error),
         };
         if matches!(end, Ok(MoveEnd::Gone | MoveEnd::Stopped)) {
-            self.log.backend().reclaim_part(to)?;
+            for to in to {
+                self.log.backend().reclaim_part(to)?;
+            }
         }
         end
     }
 
-    /// Writes the rows of an archived part into a new part. Returns whether some of them are stored in fragments; `None` if
-    /// the caller ended the work.
+    /// Publishes the restored part of the rows, and those of their column groups, instead of the archived one. `to` and
+    /// `rows` begin with the part of the rows.
+    fn end_restore(
+        self: &Arc<Self>,
+        archived: &Part,
+        to: &[PartRef],
+        rows: &[PackedRows],
+        until: i64,
+    ) -> Result<bool> {
+        let change = |detail: &mut PartDetail| {
+            detail.set_restored(until);
+            detail.fragments = rows[0].has_fragments;
+        };
+        let of_groups = std::iter::zip(to, rows).skip(1);
+        let of_groups = of_groups
+            .filter(|(_, rows)| rows.bytes_max > 0)
+            .map(|(at, rows)| {
+                let mut detail = PartDetail::new(at.table, archived.detail.number, at.tier);
+                detail.fragments = rows.has_fragments;
+                detail.row_bytes_max = rows.bytes_max as u64;
+                detail.column_bytes_max = None;
+                detail.newest = archived.detail.newest;
+                Part { at: *at, detail }
+            });
+        let of_groups: Vec<Part> = of_groups.collect();
+        let groups = (archived.number(), GroupParts::Add(&of_groups));
+        self.put_instead(groups, (archived.at, to[0]), &mut |_| Ok(true), &change)
+    }
+
+    /// Writes the rows of an archived part into a new part, and the columns of their groups into further ones. Returns the
+    /// sizes of the rows of each new part; `None` if the caller ended the work.
     fn copy_archived(
         &self,
         part: &Part,
-        to: PartRef,
+        (rules, to): (&TableRules, &[PartRef]),
         progress: &mut MoveProgress,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
-    ) -> Result<Option<bool>> {
-        let mut packed = PackedPart::new(self, to);
+    ) -> Result<Option<Vec<PackedRows>>> {
+        let groups = (0..).map(Share::Group);
+        let shares = std::iter::once(Share::Main).chain(groups);
+        let mut shares: Vec<(Share, PackedPart<'_>)> = shares
+            .zip(to)
+            .map(|(share, to)| (share, PackedPart::new(self, *to, rules.compression_of(share))))
+            .collect();
         let mut rest = Some(KeyRange::ALL);
         while let Some(range) = rest {
             let Some(group) = self.next_group(part, &range, Direction::Ascending)? else {
@@ -87,14 +125,24 @@ impl WideStore {
                 progress.values += 1;
                 progress.bytes += (key.len() + row.len()) as u64;
                 debug_assert!(!codec::is_head(row));
-                packed.push(key.clone(), row.clone())?;
+                for (share, packed) in &mut shares {
+                    let table = part.at.table;
+                    let cut = rules.groups.cut(row, *share);
+                    let cut = cut.map_err(|reason| WideError::Damaged { table, reason })?;
+                    if let Some(cut) = cut.filter(|cut| !codec::is_delete(cut)) {
+                        packed.push(key.clone(), cut)?;
+                    }
+                }
             }
             if proceed(progress).is_break() {
                 return Ok(None);
             }
             rest = range.above(&group.key);
         }
-        let has_fragments = around("wide_restore", "rows", || packed.finish())?;
-        Ok(Some(has_fragments))
+        let finish = |(_, packed): (Share, PackedPart<'_>)| packed.finish();
+        let rows = around("wide_restore", "rows", || {
+            shares.into_iter().map(finish).collect()
+        });
+        rows.map(Some)
     }
 }

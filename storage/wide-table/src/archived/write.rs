@@ -1,5 +1,6 @@
 //! Archiving of a part: its rows become Parquet files, which are verified before the stored rows are freed.
 //!
+//! The files have whole rows, also of a table with column groups, whose parts are freed together with that of the rows.
 //! The part is *closed* first: the committer refuses further changes of its rows. After a flush, all of its rows are stored, and
 //! they do not change any more. A crash leaves a part that is closed, and files that no part has. The next run archives the
 //! part again, and the files are removed with the other orphans.
@@ -19,7 +20,7 @@ use tideline_model::{KeyRange, TableId, TableName, TableSpec, Tier};
 use super::form::{GroupBuilder, RowForm};
 use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
 use crate::error::{Result, WideError};
-use crate::moves::{MoveEnd, MoveProgress};
+use crate::moves::{GroupParts, MoveEnd, MoveProgress};
 use crate::read::Scope;
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
@@ -127,7 +128,7 @@ impl WideStore {
         progress: MoveProgress,
     ) -> Result<MoveEnd> {
         let is_moved = self.put_instead(
-            number,
+            (number, GroupParts::Remove),
             parts,
             &mut |part| Ok(part.is_closed()),
             &PartDetail::set_archived,

@@ -5,12 +5,13 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use tideline_model::GroupCompression;
 use tideline_wire::varint::{self, zigzag};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
 use super::columns::{ColumnWriter, stored_tag, take_payload};
-use super::{FORMAT, LEVEL, checksum, filter};
+use super::{FORMAT, checksum, filter, level};
 use crate::codec;
 use crate::error::Damage;
 use crate::value::number;
@@ -58,8 +59,9 @@ struct Cell {
 }
 
 impl BlockEncoder {
-    pub(crate) fn new() -> Self {
-        let mut compressor = Compressor::new(LEVEL).expect("a context of a supported level is created");
+    pub(crate) fn new(compression: GroupCompression) -> Self {
+        let mut compressor =
+            Compressor::new(level(compression)).expect("a context of a supported level is created");
         compressor
             .set_parameter(CParameter::ChecksumFlag(true))
             .expect("a supported parameter is set");

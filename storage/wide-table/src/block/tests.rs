@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tideline_backend::{Direction, PageLimit};
-use tideline_model::{KeyRange, Timestamp};
+use tideline_model::{GroupCompression, KeyRange, Timestamp};
 
 use super::*;
 use crate::codec;
@@ -85,7 +85,7 @@ proptest! {
 
     #[test]
     fn a_block_returns_its_rows_byte_for_byte(one in rows(), other in rows()) {
-        let mut encoder = BlockEncoder::new();
+        let mut encoder = BlockEncoder::new(GroupCompression::Fast);
         for rows in [one, other] {
             let bytes = block_of(&mut encoder, &rows);
             let block = Block::open(&bytes).expect("a valid header");
@@ -106,7 +106,7 @@ proptest! {
         rows_max in 1..50_usize,
         bytes_max in 1..2_000_usize,
     ) {
-        let bytes = block_of(&mut BlockEncoder::new(), &rows);
+        let bytes = block_of(&mut BlockEncoder::new(GroupCompression::Fast), &rows);
         let range = KeyRange { start, end };
         let (direction, mut expected) = (
             if is_descending { Direction::Descending } else { Direction::Ascending },
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn a_changed_byte_never_gives_other_rows(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
-        let bytes = block_of(&mut BlockEncoder::new(), &rows);
+        let bytes = block_of(&mut BlockEncoder::new(GroupCompression::Fast), &rows);
         let mut changed = bytes.to_vec();
         let at = place.index(changed.len());
         changed[at] ^= 1 << bit;
@@ -162,7 +162,7 @@ fn the_bytes_of_a_block_never_change() {
         out
     };
     let rows = [(b"ka".to_vec(), row(1)), (b"kb".to_vec(), row(3))];
-    let bytes = block_of(&mut BlockEncoder::new(), &rows);
+    let bytes = block_of(&mut BlockEncoder::new(GroupCompression::Fast), &rows);
     let mut body = Vec::new();
     let frame = &bytes[15..];
     zstd::stream::copy_decode(frame, &mut body).expect("a frame");

@@ -1,7 +1,7 @@
 //! Changed rows of a buffer, which a flush takes in key order, span by span.
 //!
 //! A table with one part has all rows of the buffer, which are read in pages. A flush of several parts sorts the rows by
-//! their parts once, and passes each part its own.
+//! their parts once, and passes each part its own. In a table with column groups, the changes are cut to one share.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,9 +10,13 @@ use tideline_backend::{Direction, PageLimit};
 use tideline_model::KeyRange;
 
 use crate::buffer::{Mutations, TableBuffer};
+use crate::codec;
 use crate::division::RECORD;
-use crate::error::Damage;
+use crate::error::{Damage, Result as StoreResult, WideError};
+use crate::groups::Share;
 use crate::read::rest_of;
+use crate::state::Part;
+use crate::store::WideStore;
 use crate::tables::TableRules;
 
 /// Number of rows of a generation that are read at once.
@@ -22,7 +26,47 @@ const PAGE_ROWS: usize = 500;
 pub(super) struct Changes<'b> {
     buffer: &'b TableBuffer,
     rows: VecDeque<(Bytes, Mutations)>,
+    /// Range of the buffer that is not read yet.
     rest: Option<KeyRange>,
+    /// Rows of one of several parts that are not cut yet.
+    of_part: PartRows,
+    /// Share to which the changes are cut; `None` in a table without column groups.
+    share: Option<ShareOf<'b>>,
+}
+
+/// Share of the rows of a part that a flush writes.
+#[derive(Clone, Copy)]
+pub(super) struct ShareOf<'b> {
+    pub(super) store: &'b WideStore,
+    pub(super) rules: &'b TableRules,
+    pub(super) part: Part,
+    pub(super) share: Share,
+}
+
+impl ShareOf<'_> {
+    /// Cuts the changes of rows to the share. Drops rows whose share does not change.
+    fn cut(&self, rows: impl Iterator<Item = (Bytes, Mutations)>) -> StoreResult<PartRows> {
+        let damaged = |reason| WideError::Damaged {
+            table: self.part.at.table,
+            reason,
+        };
+        let mut cut = PartRows::new();
+        for (key, mutations) in rows {
+            let mut changes = Mutations::new();
+            for mutation in &mutations {
+                let changed = self.rules.groups.cut(mutation, self.share);
+                changes.extend(changed.map_err(damaged)?);
+            }
+            // Most rows without columns of a group have never had some.
+            let is_delete = changes.len() == 1 && codec::is_delete(&changes[0]);
+            let is_dropped =
+                is_delete && self.share != Share::Main && self.store.stored_raw(&self.part, &key)?.is_none();
+            if !changes.is_empty() && !is_dropped {
+                cut.push_back((key, changes));
+            }
+        }
+        Ok(cut)
+    }
 }
 
 /// Changed rows of one of several parts, in key order.
@@ -60,50 +104,71 @@ pub(super) struct Waiting {
 
 impl<'b> Changes<'b> {
     /// Takes the rows of one of several parts, or all rows of the buffer.
-    pub(super) fn new(buffer: &'b TableBuffer, of_part: Option<PartRows>) -> Self {
+    pub(super) fn new(
+        buffer: &'b TableBuffer,
+        of_part: Option<PartRows>,
+        share: Option<ShareOf<'b>>,
+    ) -> Self {
         Self {
             buffer,
+            rows: PartRows::new(),
             rest: of_part.is_none().then_some(KeyRange::ALL),
-            rows: of_part.unwrap_or_default(),
+            of_part: of_part.unwrap_or_default(),
+            share,
         }
     }
 
-    fn fill(&mut self) {
-        if self.rows.is_empty()
-            && let Some(range) = self.rest.take()
-        {
-            let rows = self.buffer.page(&range, Direction::Ascending, PAGE_ROWS);
-            self.rest = match rows.last() {
-                Some((last, _)) if rows.len() == PAGE_ROWS => rest_of(&range, last, Direction::Ascending),
-                _ => None,
+    /// Returns rows that are not cut yet; empty at the end.
+    fn next_rows(&mut self) -> PartRows {
+        let Some(range) = self.rest.take() else {
+            let count = PAGE_ROWS.min(self.of_part.len());
+            return self.of_part.drain(..count).collect();
+        };
+        let rows = self.buffer.page(&range, Direction::Ascending, PAGE_ROWS);
+        self.rest = match rows.last() {
+            Some((last, _)) if rows.len() == PAGE_ROWS => rest_of(&range, last, Direction::Ascending),
+            _ => None,
+        };
+        rows.into()
+    }
+
+    fn fill(&mut self) -> StoreResult<()> {
+        while self.rows.is_empty() {
+            let rows = self.next_rows();
+            if rows.is_empty() {
+                break;
+            }
+            self.rows = match &self.share {
+                Some(share) => share.cut(rows.into_iter())?,
+                None => rows,
             };
-            self.rows = rows.into();
         }
+        Ok(())
     }
 
     /// Returns the key of the next row; `None` at the end.
-    pub(super) fn first(&mut self) -> Option<Bytes> {
-        self.fill();
-        self.rows.front().map(|(key, _)| key.clone())
+    pub(super) fn first(&mut self) -> StoreResult<Option<Bytes>> {
+        self.fill()?;
+        Ok(self.rows.front().map(|(key, _)| key.clone()))
     }
 
     /// Returns true if no row is left, or the next row is above the bound.
-    pub(super) fn is_above(&mut self, upper: Option<&Bytes>) -> bool {
-        match (self.first(), upper) {
+    pub(super) fn is_above(&mut self, upper: Option<&Bytes>) -> StoreResult<bool> {
+        Ok(match (self.first()?, upper) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(first), Some(upper)) => first > *upper,
-        }
+        })
     }
 
     /// Takes the next rows up to a key, inclusive, and within a limit.
-    pub(super) fn take(&mut self, upper: Option<&Bytes>, limit: PageLimit) -> Waiting {
+    pub(super) fn take(&mut self, upper: Option<&Bytes>, limit: PageLimit) -> StoreResult<Waiting> {
         let mut waiting = Waiting {
             rows: VecDeque::new(),
             bytes: 0,
             is_cut: false,
         };
-        while !self.is_above(upper) {
+        while !self.is_above(upper)? {
             if waiting.rows.len() >= limit.rows_max || waiting.bytes > limit.bytes_max {
                 waiting.is_cut = true;
                 break;
@@ -113,7 +178,7 @@ impl<'b> Changes<'b> {
                 waiting.rows.push_back((key, changes));
             }
         }
-        waiting
+        Ok(waiting)
     }
 
     /// Puts back the last of the rows that were taken, as long as `is_back` returns true for their keys.

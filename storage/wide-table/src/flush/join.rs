@@ -17,7 +17,7 @@ const SMALL_MAX: usize = 100_000;
 impl TableFlush<'_> {
     /// Records a written block if it is small: less than a quarter of a full one.
     pub(super) fn note_small(&mut self, key: &Bytes, bytes: usize) {
-        if bytes < self.store.settings.block_bytes / 4 && self.small.len() < SMALL_MAX {
+        if bytes < self.packer.block_bytes() / 4 && self.small.len() < SMALL_MAX {
             self.small.push(key.clone());
         }
     }
@@ -37,10 +37,10 @@ impl TableFlush<'_> {
             let (mut group, mut bytes): (Vec<Row>, usize) = (Vec::new(), 0);
             for block in blocks {
                 let of_block = self.open(&block)?.bytes;
-                if bytes + of_block > self.store.settings.block_bytes && !group.is_empty() {
+                if bytes + of_block > self.packer.block_bytes() && !group.is_empty() {
                     self.join(std::mem::take(&mut group))?;
                     bytes = 0;
-                    if of_block >= self.store.settings.block_bytes / 4 {
+                    if of_block >= self.packer.block_bytes() / 4 {
                         break;
                     }
                 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use tideline_backend::PartRef;
+use tideline_model::GroupCompression;
 
 use super::packer::{Packer, RowsToPack};
 use super::part_writer::PartWriter;
@@ -19,43 +20,53 @@ pub(crate) struct PackedPart<'f> {
     packer: Packer,
     rows: RowsToPack,
     bytes: usize,
-    has_fragments: bool,
+    written: PackedRows,
+}
+
+/// Sizes of the rows of a packed part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PackedRows {
+    /// True if some rows are stored in fragments.
+    pub(crate) has_fragments: bool,
+    /// Size of the largest row with its key, in bytes; 0 if there are no rows.
+    pub(crate) bytes_max: usize,
 }
 
 impl<'f> PackedPart<'f> {
-    pub(crate) fn new(store: &'f WideStore, at: PartRef) -> Self {
+    pub(crate) fn new(store: &'f WideStore, at: PartRef, compression: GroupCompression) -> Self {
         Self {
             store,
             at,
             writer: PartWriter::new(store, at),
-            packer: Packer::new(store.settings.block_bytes),
+            packer: Packer::new(store.settings.block_bytes, compression),
             rows: RowsToPack::default(),
             bytes: 0,
-            has_fragments: false,
+            written: PackedRows::default(),
         }
     }
 
     /// Adds a whole row, whose key is above all earlier ones.
     pub(crate) fn push(&mut self, key: Bytes, row: Bytes) -> Result<()> {
         let bytes = key.len() + row.len();
+        self.written.bytes_max = self.written.bytes_max.max(bytes);
         if bytes > self.store.settings.fragment_bytes {
             let (head, _) = self.store.write_fragments(self.at, &key, &row, None)?;
-            self.has_fragments = true;
+            self.written.has_fragments = true;
             return self.writer.put_single(key, Some(head.encode().into()));
         }
         self.bytes += bytes;
         self.rows.push((key, row), false, usize::MAX);
-        if self.bytes >= BLOCKS_TOGETHER * self.store.settings.block_bytes {
+        if self.bytes >= BLOCKS_TOGETHER * self.packer.block_bytes() {
             self.pack()?;
         }
         Ok(())
     }
 
-    /// Writes everything that waits. Returns true if some rows are stored in fragments.
-    pub(crate) fn finish(mut self) -> Result<bool> {
+    /// Writes everything that waits. Returns the sizes of the rows.
+    pub(crate) fn finish(mut self) -> Result<PackedRows> {
         self.pack()?;
         self.writer.finish()?;
-        Ok(self.has_fragments)
+        Ok(self.written)
     }
 
     fn pack(&mut self) -> Result<()> {

@@ -4,9 +4,15 @@
 
 use bytes::Bytes;
 use tideline_backend::RowChange;
+use tideline_model::GroupCompression;
 
 use crate::block::BlockEncoder;
 use crate::error::Damage;
+
+/// Factor between the sizes of a block that is compressed densely and of another one.
+const DENSE_BLOCKS: usize = 8;
+/// Maximum size of a block that is compressed densely, before its encoding, in bytes.
+const DENSE_BYTES_MAX: usize = 1 << 20;
 
 /// Rows to pack, in key order.
 #[derive(Debug, Default)]
@@ -66,11 +72,20 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    pub(super) fn new(block_bytes: usize) -> Self {
+    /// Creates a packer. `block_bytes` is the size of a block of rows that are compressed fast, before its encoding.
+    pub(super) fn new(block_bytes: usize, compression: GroupCompression) -> Self {
         Self {
-            encoder: BlockEncoder::new(),
-            block_bytes,
+            encoder: BlockEncoder::new(compression),
+            block_bytes: match compression {
+                GroupCompression::Fast => block_bytes,
+                GroupCompression::Dense => (block_bytes * DENSE_BLOCKS).min(DENSE_BYTES_MAX),
+            },
         }
+    }
+
+    /// Returns the size of a block before its encoding, in bytes.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     /// Returns the blocks of rows, each under the key of its last row.

@@ -42,9 +42,7 @@ impl WideStore {
         rules.check(table)?;
         seen.indexes = rules.index_ids().collect();
         let state = self.state();
-        let parts = state.parts_of(table, ALL_PARTS);
-        let sizes = parts.map(|part| part.detail.largest());
-        let largest = sizes.fold((0, 0), |one, other| (one.0.max(other.0), one.1.max(other.1)));
+        let largest = largest(&state, table, &rules);
         let writable_from = match is_removal {
             true => i32::MIN,
             false => self.writable_from(&rules),
@@ -338,6 +336,19 @@ impl Deciding<'_> {
         self.rows.insert(key.clone(), Evaluated::Row(row.clone()));
         Ok(row)
     }
+}
+
+/// Returns the sizes of the largest stored row and column of a table, in bytes. With column groups, the first one is an
+/// upper bound.
+fn largest(state: &State, table: TableId, rules: &TableRules) -> (usize, usize) {
+    let of = |id| {
+        let sizes = state.parts_of(id, ALL_PARTS).map(|part| part.detail.largest());
+        sizes.fold((0, 0), |one, other| (one.0.max(other.0), one.1.max(other.1)))
+    };
+    let shares = std::iter::once(table).chain(rules.groups.ids()).map(of);
+    shares.fold((0_usize, 0), |one, other| {
+        (one.0.saturating_add(other.0), one.1.max(other.1))
+    })
 }
 
 /// Returns the size limit that a row or one of its columns exceeds; `None` if no limit is exceeded. `bytes` is the size

@@ -15,7 +15,7 @@ use tideline_backend::{
 use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
 use tideline_model::{Durability, KeyRange, Tier};
-use tideline_wide_table::check::{StoredParts, check_rows};
+use tideline_wide_table::check::{JournalChanges, StoredParts, check_rows};
 
 use super::database::*;
 
@@ -279,7 +279,7 @@ fn the_check_finds_damaged_blocks() {
     database.flush();
     let findings = || {
         let parts = StoredParts::read(&*backend).expect("the parts are read");
-        let checked = check_rows(&*backend, &parts, TABLE, &|_| Ok(()));
+        let checked = check_rows(&*backend, &parts, TABLE, &JournalChanges::default(), &|_| Ok(()));
         checked.expect("it is checked")
     };
     let clean = findings();

@@ -14,8 +14,8 @@ use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{
-    Clock, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel, TableName, TableSpec, TierScope,
-    WideSpec,
+    Clock, ColumnGroupSpec, GroupCompression, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel,
+    TableName, TableSpec, TierScope, WideSpec,
 };
 use tideline_wide_table::why::KeyTrace;
 use tideline_wide_table::{
@@ -265,6 +265,20 @@ pub(crate) fn spec(versions_max: u32) -> TableSpec {
         wide: Some(Box::new(wide)),
         ..TableSpec::default()
     }
+}
+
+/// Returns settings with a column group per list of columns. The ids of the groups begin at 50. Each second group is
+/// compressed densely.
+pub(crate) fn grouped(mut spec: TableSpec, groups: &[&[&str]]) -> TableSpec {
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    let group = |(number, columns): (u32, &&[&str])| ColumnGroupSpec {
+        id: 50 + number,
+        name: format!("group{number}"),
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        compression: GroupCompression::ALL[number as usize % 2],
+    };
+    wide.groups = (0..).zip(groups).map(group).collect();
+    spec
 }
 
 /// Returns the stored key of a row, which is valid UTF-8.

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod database;
+mod groups;
 mod indexes;
 mod large;
 mod model;

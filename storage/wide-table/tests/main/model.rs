@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction};
-use tideline_model::KeyRange;
+use tideline_model::{KeyRange, SystemClock};
 use tideline_wide_table::{Action, Column, RowOutcome, Settings, Update};
 
 use super::database::*;
@@ -104,8 +104,17 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
     assert_eq!(row, expected, "row {key}");
 }
 
-fn run(backend: &dyn Fn() -> Arc<dyn Backend>, settings: Settings, steps: &[Step]) {
-    let open = || Database::open_with(backend(), VERSIONS_MAX as u32, settings);
+/// Column groups of a table, by their columns.
+type Groups = &'static [&'static [&'static str]];
+
+/// Column groups of the tables that random steps change. The second one stores two columns in one group, by a pattern.
+const GROUPS: [Groups; 3] = [&[], &[&["a*", "c"]], &[&["b"], &["c"]]];
+
+fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Groups), steps: &[Step]) {
+    let open = || {
+        let spec = grouped(spec(VERSIONS_MAX as u32), groups);
+        Database::open_at(backend(), Arc::new(SystemClock), spec, settings)
+    };
     let (mut database, mut naive) = (open(), Naive::default());
     database.set_indexes(&serde_json::json!([]));
     database.delete_rows(KeyRange::ALL);
@@ -321,7 +330,7 @@ fn check_indexes(database: &Database, naive: &Naive) {
 }
 
 /// Runs random steps on the store and on the naive model, and compares the results.
-fn check(cases: u32, settings: Settings, backend: &dyn Fn() -> Arc<dyn Backend>) {
+fn check(cases: u32, settings: (Settings, Groups), backend: &dyn Fn() -> Arc<dyn Backend>) {
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
         ..tideline_testkit::proptest_config(cases)
@@ -347,10 +356,12 @@ fn random_writes_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
         // From blocks of one row to blocks that never fill.
         for block_bytes in [1, 60, 200, 1 << 20] {
-            let disk = MemoryDisk::new(character);
-            check(40, sizes(block_bytes, 1 << 20), &|| {
-                Arc::new(MemoryBackend::open(&disk))
-            });
+            for groups in GROUPS {
+                let disk = MemoryDisk::new(character);
+                check(25, (sizes(block_bytes, 1 << 20), groups), &|| {
+                    Arc::new(MemoryBackend::open(&disk))
+                });
+            }
         }
     }
 }
@@ -359,18 +370,22 @@ fn random_writes_equal_a_naive_model_in_memory() {
 fn random_writes_of_large_rows_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
         for (block_bytes, fragment_bytes) in [(60, 12), (30, 30), (200, 30)] {
-            let disk = MemoryDisk::new(character);
-            check(40, sizes(block_bytes, fragment_bytes), &|| {
-                Arc::new(MemoryBackend::open(&disk))
-            });
+            for groups in GROUPS {
+                let disk = MemoryDisk::new(character);
+                check(25, (sizes(block_bytes, fragment_bytes), groups), &|| {
+                    Arc::new(MemoryBackend::open(&disk))
+                });
+            }
         }
     }
 }
 
 #[test]
 fn random_writes_equal_a_naive_model_in_fjall() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for settings in [sizes(100, 1 << 20), sizes(60, 12)] {
-        check(15, settings, &|| fjall(&folder.path().join("data")));
+    for groups in GROUPS {
+        let folder = tempfile::tempdir().expect("a folder");
+        for settings in [sizes(100, 1 << 20), sizes(60, 12)] {
+            check(8, (settings, groups), &|| fjall(&folder.path().join("data")));
+        }
     }
 }

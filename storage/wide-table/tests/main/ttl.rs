@@ -81,8 +81,9 @@ impl Naive {
     }
 }
 
-fn spec_of(are_cells: bool) -> TableSpec {
-    let mut spec = spec(1);
+fn spec_of(are_cells: bool, is_grouped: bool) -> TableSpec {
+    let groups: &[&[&str]] = if is_grouped { &[&["b"]] } else { &[] };
+    let mut spec = grouped(spec(1), groups);
     let wide = spec.wide.as_deref_mut().expect("a wide table");
     let of = if are_cells { "cell" } else { "row" };
     wide.ttl = serde_json::from_value(serde_json::json!({"after": TTL, "of": of})).expect("valid");
@@ -146,7 +147,7 @@ fn check(database: &Database, naive: &Naive) {
     assert_eq!(found, expected);
 }
 
-fn run(character: Character, are_cells: bool, fragment_bytes: usize, steps: &[Step]) {
+fn run(character: Character, (are_cells, is_grouped): (bool, bool), fragment_bytes: usize, steps: &[Step]) {
     let disk = MemoryDisk::new(character);
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let open = || {
@@ -154,7 +155,7 @@ fn run(character: Character, are_cells: bool, fragment_bytes: usize, steps: &[St
         Database::open_at(
             backend,
             Arc::new(clock.clone()),
-            spec_of(are_cells),
+            spec_of(are_cells, is_grouped),
             Settings {
                 fragment_bytes,
                 ..settings()
@@ -261,20 +262,24 @@ fn run(character: Character, are_cells: bool, fragment_bytes: usize, steps: &[St
 
 #[test]
 fn expired_rows_and_cells_equal_a_naive_model() {
-    for (character, are_cells, fragment_bytes) in [
-        (Character::Embedded, false, 1 << 20),
-        (Character::Embedded, true, 1 << 20),
-        (Character::Distributed, false, 12),
-        (Character::Distributed, true, 12),
+    for (character, are_cells, is_grouped, fragment_bytes) in [
+        (Character::Embedded, false, false, 1 << 20),
+        (Character::Embedded, true, false, 1 << 20),
+        (Character::Embedded, false, true, 1 << 20),
+        (Character::Embedded, true, true, 1 << 20),
+        (Character::Distributed, false, false, 12),
+        (Character::Distributed, true, false, 12),
+        (Character::Distributed, false, true, 12),
+        (Character::Distributed, true, true, 12),
     ] {
         let mut runner = TestRunner::new(Config {
             failure_persistence: None,
-            ..tideline_testkit::proptest_config(60)
+            ..tideline_testkit::proptest_config(40)
         });
         let checked = runner.run(&steps(), |steps| {
-            run(character, are_cells, fragment_bytes, &steps);
+            run(character, (are_cells, is_grouped), fragment_bytes, &steps);
             Ok(())
         });
-        checked.unwrap_or_else(|error| panic!("cells {are_cells}: {error}"));
+        checked.unwrap_or_else(|error| panic!("cells {are_cells}, groups {is_grouped}: {error}"));
     }
 }

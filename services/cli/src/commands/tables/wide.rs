@@ -29,6 +29,13 @@ pub(crate) struct WideArguments {
     /// Declared column of a wide table as 'NAME TYPE', such as 'total decimal' or 'seen_* timestamp'; may be repeated
     #[arg(help_heading = "Rows", long = "column", value_name = "COLUMN")]
     columns: Vec<String>,
+    /// Group of columns that are stored apart from the others as 'NAME COLUMN…', such as 'texts description picture_*'; may
+    /// be repeated
+    #[arg(help_heading = "Rows", long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Like --group, with columns that are compressed further; may be repeated
+    #[arg(help_heading = "Rows", long = "dense-group", value_name = "GROUP")]
+    dense_groups: Vec<String>,
     /// Number of versions that are kept per column of a wide table
     #[arg(help_heading = "Rows", long, value_name = "N")]
     max_versions: Option<u32>,
@@ -58,7 +65,7 @@ pub(crate) struct WideArguments {
     archive_parts: Option<String>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
-    #[arg(conflicts_with_all = ["keys", "columns", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts"])]
+    #[arg(conflicts_with_all = ["keys", "columns", "groups", "dense_groups", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts"])]
     file: Option<PathBuf>,
 }
 
@@ -86,6 +93,16 @@ impl WideArguments {
         let mut settings = Map::new();
         if !columns.is_empty() {
             settings.insert("columns".into(), columns.into());
+        }
+        let groups = self.groups.iter().map(|text| column_group(text));
+        let dense = self.dense_groups.iter().map(|text| {
+            let mut group = column_group(text)?;
+            group["compression"] = "dense".into();
+            Ok(group)
+        });
+        let groups = groups.chain(dense).collect::<Result<Vec<Value>>>()?;
+        if !groups.is_empty() {
+            settings.insert("groups".into(), groups.into());
         }
         if let Some(count) = self.max_versions {
             settings.insert("max_versions".into(), count.into());
@@ -132,7 +149,21 @@ impl WideArguments {
     }
 }
 
-/// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`.
+/// Parses a column group: its name, and then its columns.
+fn column_group(text: &str) -> Result<Value> {
+    let mut words = text.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let columns: Vec<&str> = words.collect();
+    match columns.is_empty() {
+        true => Err(CliError::usage(format!(
+            "column group {text:?}: expected 'NAME COLUMN…'"
+        ))),
+        false => Ok(json!({"name": name, "columns": columns})),
+    }
+}
+
+/// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`, and
+/// groups that of `--group`.
 pub(super) fn described(wide: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
     for column in wide["key"].as_array().into_iter().flatten() {
@@ -141,8 +172,17 @@ pub(super) fn described(wide: &Value) -> String {
     for column in wide["columns"].as_array().into_iter().flatten() {
         grid.row(vec!["column".into(), typed(column)]);
     }
+    for group in wide["groups"].as_array().into_iter().flatten() {
+        let columns = group["columns"].as_array().into_iter().flatten();
+        let words = std::iter::once(&group["name"]).chain(columns).map(output::cell);
+        let setting = match group["compression"].as_str() {
+            Some("dense") => "dense-group",
+            _ => "group",
+        };
+        grid.row(vec![setting.into(), words.collect::<Vec<String>>().join(" ")]);
+    }
     let settings = wide.as_object().into_iter().flatten();
-    for (name, value) in settings.filter(|(name, _)| !matches!(name.as_str(), "key" | "columns")) {
+    for (name, value) in settings.filter(|(name, _)| !matches!(name.as_str(), "key" | "columns" | "groups")) {
         grid.row(setting(name, value));
     }
     grid.render()
