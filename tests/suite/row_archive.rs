@@ -134,7 +134,8 @@ pub(super) fn create(client: &Client) {
             {"name": "state", "type": "string"}, {"name": "total", "type": "decimal"}, {"name": "rate", "type": "f64"},
             {"name": "paid", "type": "bool"}, {"name": "doc", "type": "json"}, {"name": "raw", "type": "binary"}
         ],
-        "parts": {"by": "at", "every": "month"}
+        "parts": {"by": "at", "every": "month"},
+        "groups": [{"name": "documents", "columns": ["doc", "raw", "text"], "compression": "dense"}, {"name": "states", "columns": ["state"]}]
     }});
     client.post_json("/v1/tables", &table).expect_status(201);
     // The planner of SQL prefers the first of several equal indexes.
