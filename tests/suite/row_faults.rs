@@ -35,10 +35,11 @@ const LARGE: usize = 200 << 10;
 /// Columns of each row, by row number.
 type Rows = BTreeMap<u64, BTreeMap<&'static str, String>>;
 
-fn create(client: &Client, has_index: bool) {
+fn create(client: &Client, has_index: bool, groups: &Value) {
     let table = json!({"name": "events", "model": "wide", "wide": {
         "key": [{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}],
-        "columns": [{"name": "a", "type": "string"}, {"name": "s", "type": "string"}]
+        "columns": [{"name": "a", "type": "string"}, {"name": "s", "type": "string"}],
+        "groups": groups,
     }});
     client.post_json("/v1/tables", &table).expect_status(201);
     if has_index {
@@ -192,15 +193,24 @@ fn change(client: &Client, rows: &mut Rows) {
 
 #[test]
 fn every_row_is_there_whatever_step_of_a_flush_is_cut() {
-    kill_at_every_step(false);
+    kill_at_every_step(false, &json!([]));
+}
+
+#[test]
+fn every_column_of_a_group_is_there_whatever_step_of_a_flush_is_cut() {
+    kill_at_every_step(false, &json!([{"name": "large", "columns": ["a"]}]));
+    kill_at_every_step(
+        false,
+        &json!([{"name": "states", "columns": ["s"], "compression": "dense"}]),
+    );
 }
 
 #[test]
 fn every_index_entry_is_there_whatever_step_of_a_flush_is_cut() {
-    kill_at_every_step(true);
+    kill_at_every_step(true, &json!([]));
 }
 
-fn kill_at_every_step(has_index: bool) {
+fn kill_at_every_step(has_index: bool, groups: &Value) {
     // A table with an index deletes rows one by one.
     for step in STEPS
         .into_iter()
@@ -217,7 +227,7 @@ fn kill_at_every_step(has_index: bool) {
             let folder = DataFolder::new();
             let server = folder.start(&Launch::default());
             let (client, mut rows) = (server.client(), Rows::new());
-            create(&client, has_index);
+            create(&client, has_index, groups);
             prepare(&client, &mut rows);
             assert!(server.terminate().status.success());
 
