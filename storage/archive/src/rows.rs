@@ -8,11 +8,13 @@
 //! |---|---|
 //! | [`schema`] | columns of the files |
 //! | [`group`] | rows of a group, column by column |
+//! | `encode` | encoding of columns as Parquet column chunks |
 //! | [`write`] | writing of groups to verified files |
 //! | `read` | reading of groups |
 //! | [`description`] | description of a part, stored with its files |
 
 pub mod description;
+mod encode;
 pub mod group;
 mod read;
 pub mod schema;
@@ -21,7 +23,7 @@ pub mod write;
 use serde::{Deserialize, Serialize};
 use tideline_model::TableName;
 
-use crate::error::{ArchiveError, Result};
+use crate::error::Result;
 use crate::layout::{self, DIGITS};
 use crate::{Archive, SentObjects, Verified};
 
@@ -95,13 +97,11 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target is not valid or not allowed, or the local disk fails.
+    /// Fails if the target is not valid or not allowed.
     pub fn rows_writer(&self, place: PartTarget, schema: RowSchema) -> Result<RowsWriter> {
         self.check_allowed(&place.target)?;
         let target = self.target(&place.target)?;
-        let directory = self.settings.temporary.clone();
-        std::fs::create_dir_all(&directory).map_err(ArchiveError::local("making"))?;
-        RowsWriter::new(place, target, directory, schema)
+        Ok(RowsWriter::new(place, target, schema))
     }
 
     /// Writes the description of a part and returns its object name. This is the last step, after which the files are

@@ -16,7 +16,7 @@ use crate::target::Target;
 pub(crate) fn send(
     target: &Target,
     file: &FinishedFile,
-    (first, last): (i64, i64),
+    times: (i64, i64),
     shared: bool,
     name: impl FnOnce(&str) -> String,
 ) -> Result<ArchiveFile> {
@@ -28,24 +28,61 @@ pub(crate) fn send(
         let changed = std::io::Error::other("the disk returned bytes that differ from those written");
         return Err(ArchiveError::local("reading")(changed));
     }
-    let sha256 = sha256_hex(&content);
-    let index_from = file.index_from();
-    let index = content.get(index_from as usize..).unwrap_or_default();
-    let sent = ArchiveFile {
-        key: name(&sha256),
-        bytes: content.len() as u64,
-        index_from,
-        index_sha256: sha256_hex(index),
+    let about = ContentOfFile {
+        index_from: file.index_from(),
         rows: file.rows,
-        sha256,
-        first,
-        last,
+        times,
         shared,
     };
+    let sent = about.described(&content, name);
     target.put_new(&sent.key, &content)?;
     drop(content);
     verify_file(target, &sent)?;
     Ok(sent)
+}
+
+/// Sends a file that is in memory under a name derived from its content, and compares what the target returns with it.
+pub(crate) fn send_content(
+    target: &Target,
+    content: &Bytes,
+    about: &ContentOfFile,
+    name: impl FnOnce(&str) -> String,
+) -> Result<ArchiveFile> {
+    let sent = about.described(content, name);
+    target.put_new(&sent.key, content)?;
+    match target.get(&sent.key, sent.bytes)? == *content {
+        true => Ok(sent),
+        false => Err(target.damaged(&sent.key, "the target returned bytes that differ from those sent")),
+    }
+}
+
+/// Figures of a file that is sent.
+pub(crate) struct ContentOfFile {
+    /// Offset of the page indexes and footer.
+    pub(crate) index_from: u64,
+    pub(crate) rows: u64,
+    /// First and last timestamp.
+    pub(crate) times: (i64, i64),
+    pub(crate) shared: bool,
+}
+
+impl ContentOfFile {
+    /// Returns the description of a file with its checksums.
+    fn described(&self, content: &Bytes, name: impl FnOnce(&str) -> String) -> ArchiveFile {
+        let sha256 = sha256_hex(content);
+        let index = content.get(self.index_from as usize..).unwrap_or_default();
+        ArchiveFile {
+            key: name(&sha256),
+            bytes: content.len() as u64,
+            index_from: self.index_from,
+            index_sha256: sha256_hex(index),
+            rows: self.rows,
+            sha256,
+            first: self.times.0,
+            last: self.times.1,
+            shared: self.shared,
+        }
+    }
 }
 
 /// Reads a description and verifies its content with the checksum in its name.

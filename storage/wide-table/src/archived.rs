@@ -9,6 +9,7 @@
 mod attach;
 mod form;
 mod restore;
+mod source;
 mod write;
 
 use std::collections::VecDeque;

@@ -4,6 +4,7 @@
 //! values of each column side by side, and compresses the result with zstd. [`BlockEncoder`] builds a block from rows in
 //! key order. [`Block`] reads the rows of a key range back, byte for byte as they were.
 
+mod by_column;
 mod columns;
 mod decode;
 mod encode;
@@ -12,6 +13,8 @@ mod filter;
 use tideline_model::GroupCompression;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use by_column::BlockColumns;
+pub(crate) use columns::{ColumnReader, cut};
 pub(crate) use decode::Block;
 pub(crate) use encode::BlockEncoder;
 

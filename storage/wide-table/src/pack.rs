@@ -26,7 +26,8 @@ pub struct PackStep {
 
 impl WideStore {
     /// Packs the first single rows of a key range of a part into their blocks. Flushes wait meanwhile, some tens of
-    /// milliseconds; reads and writes do not. Does nothing if the part does not exist.
+    /// milliseconds; reads and writes do not. Does nothing if the part does not exist,
+    /// or is closed: it is being archived.
     ///
     /// # Errors
     ///
@@ -40,7 +41,9 @@ impl WideStore {
         let _alone = self.part_writes.lock();
         let state = self.state();
         let found = state.parts.get(&(table, part)).copied();
-        let Some(found) = found.filter(|found| rules.keeps(part) && found.detail.has_blocks()) else {
+        let Some(found) =
+            found.filter(|found| rules.keeps(part) && !found.is_closed() && found.detail.has_blocks())
+        else {
             return Ok(PackStep::default());
         };
         let mut stale = Vec::new();

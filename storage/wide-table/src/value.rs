@@ -189,7 +189,7 @@ impl<'a> CellValue<'a> {
             tag::FALSE => Self::Bool(false),
             tag::TRUE => Self::Bool(true),
             tag::BINARY => Self::Binary(sized(bytes)?.into()),
-            tag::DECIMAL => Self::Decimal(decimal(bytes)?),
+            tag::DECIMAL => Self::Decimal(decimal_at(bytes)?),
             tag::JSON => Self::Json(text(bytes)?.into()),
             tag::TIMESTAMP => {
                 let time = Timestamp::from_nanos(unzigzag(number(bytes)?));
@@ -223,16 +223,22 @@ pub(crate) fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, Damage> {
     std::str::from_utf8(sized(bytes)?).map_err(|_| Damage("a text is not UTF-8"))
 }
 
-fn decimal(bytes: &mut &[u8]) -> Result<Decimal, Damage> {
-    let ([scale, length], rest) = bytes.split_first_chunk().ok_or(Damage("a decimal is cut off"))?;
-    let (digits, rest) = rest
-        .split_at_checked(usize::from(*length))
-        .filter(|(digits, _)| digits.len() <= 16)
-        .ok_or(Damage("a decimal is cut off or too long"))?;
+fn decimal_at(bytes: &mut &[u8]) -> Result<Decimal, Damage> {
+    let (head, rest) = bytes.split_first_chunk().ok_or(Damage("a decimal is cut off"))?;
+    let digits = rest.split_at_checked(usize::from(head[1]));
+    let (digits, rest) = digits.ok_or(Damage("a decimal is cut off or too long"))?;
     *bytes = rest;
+    decimal(*head, digits)
+}
+
+/// Decodes a decimal from its scale and its digit bytes, whose number follows the scale.
+pub(crate) fn decimal([scale, _]: [u8; 2], digits: &[u8]) -> Result<Decimal, Damage> {
     let mut padded = [0; 16];
-    padded[..digits.len()].copy_from_slice(digits);
+    let place = padded.get_mut(..digits.len());
+    place
+        .ok_or(Damage("a decimal is cut off or too long"))?
+        .copy_from_slice(digits);
     let folded = u128::from_le_bytes(padded);
     let mantissa = (folded >> 1) as i128 ^ -((folded & 1) as i128);
-    Decimal::new(mantissa, *scale).map_err(|_| Damage("a decimal has an impossible scale"))
+    Decimal::new(mantissa, scale).map_err(|_| Damage("a decimal has an impossible scale"))
 }

@@ -156,6 +156,11 @@ impl<W> Summed<W> {
         }
     }
 
+    /// Returns the writer.
+    pub(crate) fn into_inner(self) -> W {
+        self.out
+    }
+
     /// Returns the checksums of the bytes written so far. Further bytes are not covered.
     pub(crate) fn take_sums(&mut self) -> BlockSums {
         std::mem::take(&mut self.summer).sums()

@@ -18,6 +18,18 @@ impl JoinedBytes {
         self.ends.push(self.data.len());
     }
 
+    fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+    }
+
+    /// Appends values that follow each other in `data`, by the end of each. The last end is the end of `data`.
+    pub fn push_joined(&mut self, data: &[u8], ends: &[usize]) {
+        let start = self.data.len();
+        self.data.extend_from_slice(data);
+        self.ends.extend(ends.iter().map(|end| start + end));
+    }
+
     /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -35,9 +47,17 @@ impl JoinedBytes {
         self.data.get(start..end)
     }
 
-    /// Returns the bytes of all values, and the end of each.
-    pub(super) fn into_parts(self) -> (Vec<u8>, Vec<usize>) {
-        (self.data, self.ends)
+    /// Returns the bytes of all values, without gaps.
+    pub(super) fn joined(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Returns the values.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .map(move |end| &self.data[std::mem::replace(&mut start, *end)..*end])
     }
 }
 
@@ -100,6 +120,18 @@ impl GroupColumn {
         self.note(1);
     }
 
+    /// Appends rows by their definition levels; a level of 1 is that of a row with a value, which the caller appends to the
+    /// values. Returns the number of these rows.
+    pub fn push_levels(&mut self, levels: impl ExactSizeIterator<Item = i16>) -> usize {
+        let rows = levels.len();
+        let Some(all) = &mut self.levels else {
+            return rows;
+        };
+        let start = all.len();
+        all.extend(levels);
+        all[start..].iter().filter(|level| **level == 1).count()
+    }
+
     /// Appends a row without a value.
     pub fn push_absent(&mut self) {
         self.note(0);
@@ -141,6 +173,22 @@ impl RowGroup {
         Self {
             columns: schema.columns().iter().map(column).collect(),
             rows: 0,
+        }
+    }
+
+    /// Removes the rows, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.rows = 0;
+        for column in &mut self.columns {
+            if let Some(levels) = &mut column.levels {
+                levels.clear();
+            }
+            match &mut column.values {
+                GroupValues::Bytes(values) => values.clear(),
+                GroupValues::Floats(values) => values.clear(),
+                GroupValues::Integers(values) => values.clear(),
+                GroupValues::Booleans(values) => values.clear(),
+            }
         }
     }
 }

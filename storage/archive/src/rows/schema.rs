@@ -1,21 +1,18 @@
-//! Columns of the files of archived rows: names, types and how they are compressed.
+//! Columns of the files of archived rows: names and types.
 //!
 //! A schema is written once, into the description of its part; every group has all of its columns.
 
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type, TypePtr};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ArchiveError, Result};
 use crate::file::columns::{NOTE_FORMAT, Names};
-
-/// Compression level of zstd.
-const ZSTD: i32 = 3;
 
 /// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,36 +97,16 @@ impl RowSchema {
         &self.leaves
     }
 
-    /// Returns the properties of a file.
-    pub(super) fn properties(&self, notes: Vec<(String, String)>) -> WriterProperties {
-        let zstd = ZstdLevel::try_new(ZSTD).expect("it is a level");
+    /// Returns the properties of a file. Its columns are encoded by [`encode`](super::encode).
+    pub(super) fn properties(notes: Vec<(String, String)>) -> WriterProperties {
         let format = (NOTE_FORMAT.to_owned(), crate::FORMAT.to_string());
         let notes = std::iter::once(format).chain(notes);
         let notes = notes.map(|(key, value)| KeyValue::new(key, value)).collect();
-        let mut builder = WriterProperties::builder()
+        WriterProperties::builder()
             .set_created_by(format!("tideline {}", env!("CARGO_PKG_VERSION")))
-            .set_compression(Compression::ZSTD(zstd))
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_statistics_truncate_length(Some(64))
-            .set_max_row_group_row_count(None)
-            .set_key_value_metadata(Some(notes));
-        for (column, leaf) in self.columns.iter().zip(self.leaves.columns()) {
-            let path: ColumnPath = leaf.path().clone();
-            builder = match column.kind {
-                RowColumnKind::Signed | RowColumnKind::Unsigned | RowColumnKind::Time => builder
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-                RowColumnKind::Sorted => builder
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY),
-                RowColumnKind::Boolean | RowColumnKind::Bytes => {
-                    builder.set_column_dictionary_enabled(path, false)
-                }
-                RowColumnKind::Float => builder.set_column_encoding(path, Encoding::BYTE_STREAM_SPLIT),
-                RowColumnKind::Text | RowColumnKind::Json => builder,
-            };
-        }
-        builder.build()
+            .set_offset_index_disabled(true)
+            .set_key_value_metadata(Some(notes))
+            .build()
     }
 }
 

@@ -1,32 +1,31 @@
 //! Writing of row groups to files.
 //!
-//! A file is built on the local disk, sent when it is large enough, and read back before the next one begins.
+//! A file is built in memory, sent when it is large enough, and read back before the next one begins. Each of its bytes
+//! is therefore processed a few times only: when it is encoded, for the checksums, and for the comparison with what the
+//! target returns.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, RowGroupMetaData};
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use tempfile::NamedTempFile;
+use parquet::file::writer::SerializedFileWriter;
 
-use super::group::{GroupColumn, GroupValues, RowGroup};
+use super::encode::ColumnEncoder;
+use super::group::RowGroup;
 use super::schema::RowSchema;
 use super::{ColumnPlace, GroupPlace, PartTarget};
 use crate::copy::ArchiveFile;
 use crate::error::{ArchiveError, Result};
 use crate::file::sums::{NOTE_SUMS, Summed};
-use crate::file::writer::{FinishedFile, failed};
-use crate::send::send;
+use crate::file::writer::failed;
+use crate::send::{ContentOfFile, send_content};
 use crate::target::Target;
 use crate::write::SentObjects;
 
-/// Size at which a file is completed, in bytes.
-const FILE_BYTES_MAX: usize = 64 << 20;
+/// Size at which a file is completed, in bytes. The file and a copy that was read back are in memory.
+const FILE_BYTES_MAX: usize = 32 << 20;
+/// Memory of a file beyond [`FILE_BYTES_MAX`], in bytes: a group and the footer. More is allocated if it does not suffice.
+const FILE_BYTES_SPARE: usize = 2 << 20;
 
 /// Files of a part, all verified.
 #[derive(Debug)]
@@ -41,39 +40,33 @@ pub struct WrittenRows {
 pub struct RowsWriter {
     place: PartTarget,
     target: Arc<Target>,
-    directory: PathBuf,
     schema: RowSchema,
+    encoder: ColumnEncoder,
     file: Option<OpenFile>,
     done: WrittenRows,
     sent: SentObjects,
 }
 
 struct OpenFile {
-    writer: SerializedFileWriter<Summed<BufWriter<File>>>,
-    file: NamedTempFile,
+    writer: SerializedFileWriter<Summed<Vec<u8>>>,
     rows: u64,
     groups: Vec<GroupPlace>,
 }
 
 impl RowsWriter {
-    pub(super) fn new(
-        place: PartTarget,
-        target: Arc<Target>,
-        directory: PathBuf,
-        schema: RowSchema,
-    ) -> Result<Self> {
-        Ok(Self {
+    pub(super) fn new(place: PartTarget, target: Arc<Target>, schema: RowSchema) -> Self {
+        Self {
             place,
             target,
-            directory,
             schema,
+            encoder: ColumnEncoder::new(),
             file: None,
             done: WrittenRows {
                 files: Vec::new(),
                 groups: Vec::new(),
             },
             sent: SentObjects::default(),
-        })
+        }
     }
 
     /// Returns the list of names to which this writer adds every object that it puts. The list remains valid after a
@@ -87,19 +80,21 @@ impl RowsWriter {
     ///
     /// # Errors
     ///
-    /// Fails if the target or the local disk fails.
-    pub fn add(&mut self, group: RowGroup) -> Result<()> {
+    /// Fails if the target fails.
+    pub fn add(&mut self, group: &RowGroup) -> Result<()> {
         let mut open = match self.file.take() {
             Some(open) => open,
             None => self.open()?,
         };
         let mut row_group = open.writer.next_row_group().map_err(failed)?;
         let rows = group.rows;
-        for column in group.columns {
-            let next = row_group.next_column().map_err(failed)?;
-            let mut to = next.ok_or_else(|| ArchiveError::format("a group", "it has too many columns"))?;
-            column.write(&mut to).map_err(failed)?;
-            to.close().map_err(failed)?;
+        let kinds = self.schema.columns().iter().zip(self.schema.leaves().columns());
+        for (column, (of, about)) in group.columns.iter().zip(kinds) {
+            let encoded = self.encoder.encode(column, of.kind, Arc::clone(about), rows);
+            let encoded = encoded.map_err(failed)?;
+            row_group
+                .append_column(&encoded.bytes, encoded.close)
+                .map_err(failed)?;
         }
         let metadata = row_group.close().map_err(failed)?;
         open.groups.push(place_of(&metadata, rows)?);
@@ -116,31 +111,24 @@ impl RowsWriter {
     ///
     /// # Errors
     ///
-    /// Fails if the target or the local disk fails.
+    /// Fails if the target fails.
     pub fn finish(mut self) -> Result<WrittenRows> {
         self.complete()?;
         Ok(self.done)
     }
 
     fn open(&self) -> Result<OpenFile> {
-        let file = tempfile::Builder::new()
-            .prefix("archive-")
-            .suffix(".parquet")
-            .tempfile_in(&self.directory)
-            .map_err(ArchiveError::local("making"))?;
-        let handle = file.reopen().map_err(ArchiveError::local("opening"))?;
         let notes = vec![
             ("tideline.table".to_owned(), self.place.table.to_string()),
             ("tideline.part".to_owned(), self.place.name.clone()),
         ];
         let writer = SerializedFileWriter::new(
-            Summed::new(BufWriter::new(handle)),
+            Summed::new(Vec::with_capacity(FILE_BYTES_MAX + FILE_BYTES_SPARE)),
             Arc::clone(self.schema.parquet()),
-            Arc::new(self.schema.properties(notes)),
+            Arc::new(RowSchema::properties(notes)),
         );
         Ok(OpenFile {
             writer: writer.map_err(failed)?,
-            file,
             rows: 0,
             groups: Vec::new(),
         })
@@ -151,24 +139,11 @@ impl RowsWriter {
         let Some(mut open) = self.file.take() else {
             return Ok(());
         };
-        let local = |source| ArchiveError::local("writing")(source);
-        open.writer.flush().map_err(local)?;
+        open.writer.flush().map_err(ArchiveError::local("writing"))?;
         let sums = open.writer.inner_mut().take_sums();
         let note = KeyValue::new(NOTE_SUMS.to_owned(), sums.to_note());
         open.writer.append_key_value_metadata(note);
-        let metadata = open.writer.finish().map_err(failed)?;
-        open.writer.inner_mut().flush().map_err(local)?;
-        open.file
-            .as_file()
-            .sync_all()
-            .map_err(ArchiveError::local("syncing"))?;
-        let finished = FinishedFile {
-            file: open.file,
-            metadata,
-            rows: open.rows,
-            sums,
-        };
-        let content = std::fs::read(finished.file.path()).map_err(ArchiveError::local("reading"))?;
+        let content = Bytes::from(open.writer.into_inner().map_err(failed)?.into_inner());
         let number = u32::try_from(self.done.files.len())
             .map_err(|_| ArchiveError::format("a part", "it has too many files"))?;
         for group in &mut open.groups {
@@ -178,35 +153,22 @@ impl RowsWriter {
             group.checksum = crc32fast::hash(part);
             group.file = number;
         }
-        drop(content);
         let name = |sha256: &str| {
             let key = self.place.file_key(sha256);
             self.sent.note(&key);
             key
         };
-        // Rows have no range of times that the statistics could be compared with.
-        let file = send(&self.target, &finished, (i64::MIN, i64::MAX), false, name)?;
+        let about = ContentOfFile {
+            index_from: sums.end(),
+            rows: open.rows,
+            // Rows have no range of times that the statistics could be compared with.
+            times: (i64::MIN, i64::MAX),
+            shared: false,
+        };
+        let file = send_content(&self.target, &content, &about, name)?;
         self.done.files.push(file);
         self.done.groups.append(&mut open.groups);
         Ok(())
-    }
-}
-
-impl GroupColumn {
-    fn write(self, to: &mut SerializedColumnWriter<'_>) -> std::result::Result<usize, ParquetError> {
-        let levels = self.levels.as_deref();
-        match self.values {
-            GroupValues::Bytes(values) => {
-                let (data, ends) = values.into_parts();
-                let (data, mut start) = (Bytes::from(data), 0);
-                let value = |end| ByteArray::from(data.slice(std::mem::replace(&mut start, end)..end));
-                let values: Vec<ByteArray> = ends.into_iter().map(value).collect();
-                to.typed::<ByteArrayType>().write_batch(&values, levels, None)
-            }
-            GroupValues::Floats(values) => to.typed::<DoubleType>().write_batch(&values, levels, None),
-            GroupValues::Integers(values) => to.typed::<Int64Type>().write_batch(&values, levels, None),
-            GroupValues::Booleans(values) => to.typed::<BoolType>().write_batch(&values, levels, None),
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod goldens;
 mod kit;
 mod other_readers;
 mod round_trip;
+mod rows;
 mod s3;
 mod sparse;
 mod targets;

@@ -1,4 +1,4 @@
-//! Files are readable by foreign tools: DuckDB and pyarrow.
+//! Files of points and of rows are readable by foreign tools: DuckDB and pyarrow.
 //!
 //! DuckDB has timestamps with a time zone in microseconds only; pyarrow preserves nanoseconds.
 //!
@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tideline_archive::rows::{RowColumnKind, RowGroup};
 use tideline_model::ValueType;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
@@ -148,4 +149,80 @@ fn duckdb_and_pyarrow_read_the_same() {
     assert_eq!(lines[3], "[('cpu', 'a', 40000), ('cpu', 'b', 40000)]");
     assert_eq!(lines[4], "timestamp[ns, tz=UTC] uint64 bool 40000");
     assert_eq!(lines[5], "40000 40");
+}
+
+const ROWS_SCRIPT: &str = r#"
+import sys, duckdb, pyarrow.parquet as pq
+path = sys.argv[1]
+table = pq.read_table(path, partitioning=None)
+print([f"{field.name}:{field.type}" for field in table.schema])
+columns = ["_key", "text", "text_or_null", "bytes", "float", "signed", "unsigned_or_null", "boolean_or_null"]
+rows = table.select(columns).to_pylist()
+print(rows[0], rows[1], rows[-1])
+names = ", ".join(f'"{name}"' for name in columns)
+with_duckdb = duckdb.sql(f"select {names} from read_parquet('{path}') order by _key").fetchall()
+assert with_duckdb == [tuple(row.values()) for row in rows]
+print(duckdb.sql(f"select count(*), sum(signed), max(epoch_ns(time)) from read_parquet('{path}') where unsigned > 8000").fetchall())
+"#;
+
+#[test]
+fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
+    let Some(python) = python(Path::new(env!("CARGO_TARGET_TMPDIR"))) else {
+        tideline_testkit::skip("DuckDB and pyarrow could not be installed from PyPI");
+        return;
+    };
+    let directory = tempfile::tempdir().expect("made");
+    let (archive, schema) = (archive(directory.path()), crate::rows::schema());
+    let place = crate::rows::place(directory.path());
+    let mut writer = archive
+        .rows_writer(place.clone(), schema.clone())
+        .expect("a writer");
+    for from in [0, 5_000] {
+        let mut group = RowGroup::new(&schema);
+        for row in from..from + 5_000_i64 {
+            for (column, of) in group.columns.iter_mut().zip(schema.columns()) {
+                if !of.required && row % 3 == 0 {
+                    column.push_absent();
+                    continue;
+                }
+                match of.kind {
+                    RowColumnKind::Sorted => column.push_bytes(format!("{row:06}").as_bytes()),
+                    RowColumnKind::Text => column.push_bytes(["ünique", "b"][row as usize % 2].as_bytes()),
+                    RowColumnKind::Json => column.push_bytes(format!("{{\"n\":{row}}}").as_bytes()),
+                    RowColumnKind::Bytes => column.push_bytes(&row.to_be_bytes()),
+                    RowColumnKind::Float => column.push_float(row as f64 / 8.0),
+                    RowColumnKind::Signed => column.push_integer(-row * row),
+                    RowColumnKind::Unsigned | RowColumnKind::Time => column.push_integer(row),
+                    RowColumnKind::Boolean => column.push_boolean(row % 2 == 0),
+                }
+            }
+            group.rows += 1;
+        }
+        writer.add(&group).expect("it is added");
+    }
+    let written = writer.finish().expect("they are written");
+    let root = place.target.strip_prefix("file://").expect("it begins so");
+    let path = Path::new(root).join(&written.files[0].key);
+    let said = Command::new(python)
+        .args(["-c", ROWS_SCRIPT, path.to_str().expect("a path")])
+        .output()
+        .expect("it runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let said = String::from_utf8_lossy(&said.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[0],
+        "['_key:binary', 'text:string', 'text_or_null:string', 'json:extension<arrow.json>', 'json_or_null:extension<arrow.json>', \
+         'bytes:binary', 'bytes_or_null:binary', 'float:double', 'float_or_null:double', 'signed:int64', \
+         'signed_or_null:int64', 'unsigned:uint64', 'unsigned_or_null:uint64', 'boolean:bool', \
+         'boolean_or_null:bool', 'time:timestamp[ns, tz=UTC]', 'time_or_null:timestamp[ns, tz=UTC]']"
+    );
+    let first = r"{'_key': b'000000', 'text': 'ünique', 'text_or_null': None, 'bytes': b'\x00\x00\x00\x00\x00\x00\x00\x00', 'float': 0.0, 'signed': 0, 'unsigned_or_null': None, 'boolean_or_null': None}";
+    let second = r"{'_key': b'000001', 'text': 'b', 'text_or_null': 'b', 'bytes': b'\x00\x00\x00\x00\x00\x00\x00\x01', 'float': 0.125, 'signed': -1, 'unsigned_or_null': 1, 'boolean_or_null': False}";
+    assert!(
+        lines[1].starts_with(&format!("{first} {second} ")),
+        "{}",
+        lines[1]
+    );
+    assert_eq!(lines[2], "[(1999, -162584667000, 9999)]");
 }

@@ -48,6 +48,36 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
+    /// Appends the text that [`Display`](fmt::Display) formats. Takes a fraction of its time for numbers of up to 19 digits.
+    pub fn push_text(self, out: &mut Vec<u8>) {
+        let Ok(mut rest) = u64::try_from(self.mantissa.unsigned_abs()) else {
+            return out.extend_from_slice(self.to_string().as_bytes());
+        };
+        // At most 38 digits after the point and 20 before it.
+        let mut text = [0; 64];
+        let mut start = text.len();
+        let mut put = |byte| {
+            start -= 1;
+            text[start] = byte;
+        };
+        let mut places = 0;
+        loop {
+            put(b'0' + (rest % 10) as u8);
+            rest /= 10;
+            places += 1;
+            if rest == 0 && places > self.scale {
+                break;
+            }
+            if places == self.scale {
+                put(b'.');
+            }
+        }
+        if self.mantissa < 0 {
+            put(b'-');
+        }
+        out.extend_from_slice(&text[start..]);
+    }
+
     /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, an optional fraction, and an optional
     /// exponent. Returns `None` if the text has another form. Returns `None` as well if the digits or the scale do not
     /// fit, because numbers are never rounded.

@@ -4,6 +4,8 @@
 //! A row is read back from its typed columns if that gives its stored bytes again. Otherwise the file also holds these bytes,
 //! for example for versions, or for columns that no declaration names.
 
+mod packed;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use crate::error::Damage;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::read::StoredRow;
 use crate::value::CellValue;
+use packed::{Scratch, StoredNames};
 
 /// Index of the column of stored keys.
 const KEY: usize = 0;
@@ -60,6 +63,7 @@ pub(crate) struct RowForm {
     first: usize,
     /// Positions in `declared`, sorted by the name in stored rows.
     by_name: Vec<(ColumnName<'static>, usize)>,
+    stored_names: StoredNames,
 }
 
 impl RowForm {
@@ -129,6 +133,7 @@ impl RowForm {
             schema: RowSchema::new(columns)?,
             declared,
             first,
+            stored_names: StoredNames::new(&by_name),
             by_name,
         })
     }
@@ -176,6 +181,7 @@ pub(super) struct GroupBuilder<'f> {
     bytes: usize,
     /// Stored form of a row, encoded again.
     again: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl<'f> GroupBuilder<'f> {
@@ -186,10 +192,11 @@ impl<'f> GroupBuilder<'f> {
             layout,
             bytes: 0,
             again: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
-    /// Returns the bytes of the rows that were added since the last call of [`take`](Self::take).
+    /// Returns the bytes of the rows that were added since the last call of [`clear`](Self::clear).
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -261,10 +268,24 @@ impl<'f> GroupBuilder<'f> {
         Ok(())
     }
 
-    /// Takes the rows that were added since the last call.
-    pub(super) fn take(&mut self) -> RowGroup {
+    /// Returns the rows that were added since the last call of [`clear`](Self::clear).
+    pub(super) fn group(&self) -> &RowGroup {
+        &self.group
+    }
+
+    /// Returns the key of the last row; `None` without rows.
+    pub(super) fn last_key(&self) -> Option<Bytes> {
+        let GroupValues::Bytes(keys) = &self.group.columns[KEY].values else {
+            return None;
+        };
+        let last = keys.get(keys.len().checked_sub(1)?);
+        last.map(Bytes::copy_from_slice)
+    }
+
+    /// Removes the rows.
+    pub(super) fn clear(&mut self) {
         self.bytes = 0;
-        std::mem::replace(&mut self.group, RowGroup::new(&self.form.schema))
+        self.group.clear();
     }
 }
 

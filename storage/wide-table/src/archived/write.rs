@@ -12,16 +12,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_archive::rows::{DescribedGroup, PartTarget, RowsDescription, WrittenRows};
 use tideline_archive::{Archive, ArchiveError, SentObjects};
-use tideline_backend::{Direction, PageLimit, PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
+use tideline_backend::{PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::fail_points::around;
-use tideline_model::{KeyRange, TableId, TableName, TableSpec, Tier};
+use tideline_model::{TableId, TableName, TableSpec, Tier};
 
 use super::form::{GroupBuilder, RowForm};
+use super::source::{PartReader, Stretch};
 use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
+use crate::block::Block;
 use crate::error::{Result, WideError};
 use crate::moves::{GroupParts, MoveEnd, MoveProgress};
-use crate::read::Scope;
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
 
@@ -29,11 +30,6 @@ use crate::store::WideStore;
 const GROUP_BYTES: usize = 1 << 20;
 /// Maximum number of rows of a group.
 const GROUP_ROWS_MAX: usize = 16_384;
-/// Limit of one page that is read.
-const PAGE: PageLimit = PageLimit {
-    rows_max: 5_000,
-    bytes_max: 1 << 20,
-};
 /// Number of flushes after which rows of a closed part are no longer expected in the row buffer.
 const FLUSHES_MAX: usize = 3;
 
@@ -191,7 +187,6 @@ impl WideStore {
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
     ) -> Result<Option<Written>> {
         let table = part.table;
-        let damaged = |reason| WideError::Damaged { table, reason };
         let settings = |reason: String| WideError::Settings { table, reason };
         let wide = part.spec.wide.as_deref();
         let wide = wide.ok_or_else(|| settings("they have no key".to_owned()))?;
@@ -201,32 +196,21 @@ impl WideStore {
         *sent = writer.sent();
         let mut lasts: Vec<Bytes> = Vec::new();
         let mut builder = GroupBuilder::new(&form, &layout);
-        let (rules, mut rest) = (self.rules(table)?, Some(KeyRange::ALL));
-        let (mut rows, mut last) = (0, None);
-        while let Some(range) = rest {
-            let wanted = (&range, Direction::Ascending, PAGE);
-            let numbers = part.number..=part.number;
-            let page = self.stored_page(table, &rules, &numbers, Scope::All, wanted)?;
-            rest = page.next;
-            for row in page.rows {
-                builder.push(&row).map_err(damaged)?;
-                rows += 1;
-                progress.values += 1;
-                progress.bytes += row.bytes() as u64;
-                last = Some(row.key);
-                if builder.bytes() >= GROUP_BYTES || rows >= GROUP_ROWS_MAX {
-                    rows = 0;
-                    lasts.extend(last.take());
-                    writer.add(builder.take())?;
-                    if proceed(progress).is_break() {
-                        return Ok(None);
-                    }
+        let mut reader = PartReader::new(self, *from, self.rules(table)?);
+        while let Some(stretch) = reader.next()? {
+            add_stretch(&mut builder, &reader, stretch, progress)?;
+            if builder.bytes() >= GROUP_BYTES || builder.group().rows >= GROUP_ROWS_MAX {
+                lasts.extend(builder.last_key());
+                writer.add(builder.group())?;
+                builder.clear();
+                if proceed(progress).is_break() {
+                    return Ok(None);
                 }
             }
         }
-        if let Some(last) = last {
+        if let Some(last) = builder.last_key() {
             lasts.push(last);
-            writer.add(builder.take())?;
+            writer.add(builder.group())?;
         }
         let written = around("wide_archive", "files", || Ok::<_, WideError>(writer.finish()?))?;
         self.describe(archive, part, (from, place), (&form, written, lasts), sent)
@@ -324,6 +308,32 @@ impl WideStore {
         }
         Ok(objects)
     }
+}
+
+/// Adds neighbouring rows to a group.
+fn add_stretch(
+    builder: &mut GroupBuilder<'_>,
+    reader: &PartReader<'_>,
+    stretch: Stretch,
+    progress: &mut MoveProgress,
+) -> Result<()> {
+    let damaged = |reason| reader.damaged(reason);
+    let before = (builder.group().rows, builder.bytes());
+    let by_row = match stretch {
+        Stretch::Block(block) => {
+            let pushed = Block::open(&block.value).and_then(|block| builder.push_block(&block));
+            match pushed.map_err(damaged)? {
+                true => Vec::new(),
+                false => reader.rows_of(&block)?,
+            }
+        }
+        Stretch::Rows(rows) => rows,
+    };
+    let mut by_row = by_row.iter();
+    by_row.try_for_each(|row| builder.push(row)).map_err(damaged)?;
+    progress.values += (builder.group().rows - before.0) as u64;
+    progress.bytes += (builder.bytes() - before.1) as u64;
+    Ok(())
 }
 
 pub(super) fn unwritable(error: &serde_json::Error) -> WideError {

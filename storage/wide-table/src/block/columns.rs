@@ -48,7 +48,7 @@ pub(super) fn take_payload<'r>(of: u8, rest: &mut &'r [u8]) -> Result<&'r [u8], 
 /// # Errors
 ///
 /// [`Damage`] if there are fewer bytes.
-pub(super) fn cut<'r>(rest: &mut &'r [u8], length: usize) -> Result<&'r [u8], Damage> {
+pub(crate) fn cut<'r>(rest: &mut &'r [u8], length: usize) -> Result<&'r [u8], Damage> {
     let (taken, after) = rest
         .split_at_checked(length)
         .ok_or(Damage("a block is cut off"))?;
@@ -109,13 +109,16 @@ impl ColumnWriter {
 }
 
 /// Reads the values of a column.
-#[derive(Debug)]
-pub(super) struct ColumnReader<'b> {
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnReader<'b> {
     /// Encoded name of the column.
-    pub(super) name: &'b [u8],
-    tag: u8,
-    pub(super) numbers: &'b [u8],
-    pub(super) bytes: &'b [u8],
+    pub(crate) name: &'b [u8],
+    /// Type byte, as [`stored_tag`] returns it.
+    pub(crate) tag: u8,
+    /// Stream of numbers that were not read yet.
+    pub(crate) numbers: &'b [u8],
+    /// Stream of bytes that were not read yet.
+    pub(crate) bytes: &'b [u8],
     previous: u64,
 }
 
@@ -160,10 +163,10 @@ impl<'b> ColumnReader<'b> {
             }
             tag::FALSE => out.extend_from_slice(cut(&mut self.bytes, 1)?),
             tag::DECIMAL => {
-                let head = cut(&mut self.numbers, 2)?;
+                let (head, digits) = self.decimal()?;
                 out.push(self.tag);
-                out.extend_from_slice(head);
-                out.extend_from_slice(cut(&mut self.bytes, usize::from(head[1]))?);
+                out.extend_from_slice(&head);
+                out.extend_from_slice(digits);
             }
             _ => return Err(Damage("a column of a block has an unknown type")),
         }
@@ -192,16 +195,35 @@ impl<'b> ColumnReader<'b> {
                 cut(&mut self.bytes, 1)?;
             }
             tag::DECIMAL => {
-                let head = cut(&mut self.numbers, 2)?;
-                cut(&mut self.bytes, usize::from(head[1]))?;
+                self.decimal()?;
             }
             _ => return Err(Damage("a column of a block has an unknown type")),
         }
         Ok(())
     }
 
+    /// Returns the next decimal: its scale and the number of its digit bytes, and these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the streams are cut off.
     #[inline]
-    fn next_number(&mut self) -> Result<u64, Damage> {
+    pub(crate) fn decimal(&mut self) -> Result<([u8; 2], &'b [u8]), Damage> {
+        let (head, rest) = self
+            .numbers
+            .split_first_chunk()
+            .ok_or(Damage("a block is cut off"))?;
+        self.numbers = rest;
+        Ok((*head, cut(&mut self.bytes, usize::from(head[1]))?))
+    }
+
+    /// Returns the next integer, unsigned ones as they are and others by their bits.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the stream is cut off.
+    #[inline]
+    pub(crate) fn next_number(&mut self) -> Result<u64, Damage> {
         let difference = unzigzag(number(&mut self.numbers)?);
         self.previous = self.previous.wrapping_add(difference as u64);
         Ok(self.previous)

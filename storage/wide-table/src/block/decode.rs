@@ -129,9 +129,17 @@ impl<'b> Block<'b> {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<BlockRows, Damage> {
+        self.with_body(|body| {
+            let keys = self.keys(&body, range)?;
+            RowReader::new(body).read(keys, direction, limit)
+        })
+    }
+
+    /// Decompresses the block, and passes its streams to `read`.
+    pub(super) fn with_body<T>(&self, read: impl FnOnce(Body<'_>) -> Result<T, Damage>) -> Result<T, Damage> {
         SCRATCH.with_borrow_mut(|scratch| {
             self.decompress(scratch)?;
-            self.decode(&scratch.body, range, direction, limit)
+            read(Body::split(&scratch.body)?)
         })
     }
 
@@ -149,13 +157,42 @@ impl<'b> Block<'b> {
         }
     }
 
-    fn decode(
-        &self,
-        mut body: &[u8],
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<BlockRows, Damage> {
+    /// Decodes the keys up to the end of a range, and keeps those in the range.
+    fn keys(&self, body: &Body<'_>, range: &KeyRange) -> Result<Keys, Damage> {
+        let mut keys = Keys::default();
+        let mut reader = KeyReader::new(body);
+        for row in 0..self.rows {
+            let key = reader.next()?;
+            if *key < range.start[..] {
+                continue;
+            }
+            if range.end.as_ref().is_some_and(|end| *key >= end[..]) {
+                break;
+            }
+            if keys.ends.is_empty() {
+                keys.from = row;
+            }
+            keys.bytes.extend_from_slice(key);
+            keys.ends.push(keys.bytes.len());
+        }
+        Ok(keys)
+    }
+}
+
+/// Decompressed block, split into its streams.
+pub(super) struct Body<'b> {
+    pub(super) columns: Vec<ColumnReader<'b>>,
+    /// Lists of positions of columns that rows have.
+    pub(super) shapes: Vec<Vec<usize>>,
+    key_lengths: &'b [u8],
+    key_suffixes: &'b [u8],
+    shape_numbers: &'b [u8],
+    pub(super) times: &'b [u8],
+    whole: &'b [u8],
+}
+
+impl<'b> Body<'b> {
+    fn split(mut body: &'b [u8]) -> Result<Self, Damage> {
         let mut columns = Vec::new();
         for _ in 0..count(&mut body)? {
             let name = sized(&mut body)?;
@@ -187,47 +224,61 @@ impl<'b> Block<'b> {
             column.bytes = cut(&mut body, bytes)?;
         }
         let [key_lengths, key_suffixes, shape_numbers, times, whole] = streams;
-        let keys = self.keys(key_lengths, key_suffixes, range)?;
-        let reader = RowReader {
+        Ok(Self {
             columns,
             shapes,
+            key_lengths,
+            key_suffixes,
             shape_numbers,
             times,
-            time: 0,
             whole,
-        };
-        reader.read(keys, direction, limit)
+        })
     }
 
-    /// Decodes the keys up to the end of a range, and keeps those in the range.
-    fn keys(&self, mut lengths: &[u8], mut suffixes: &[u8], range: &KeyRange) -> Result<Keys, Damage> {
-        let mut keys = Keys::default();
-        let mut key: Vec<u8> = Vec::new();
-        for row in 0..self.rows {
-            let shared = number(&mut lengths)? as usize;
-            let length = number(&mut lengths)? as usize;
-            if shared > key.len() {
-                return Err(Damage("a key of a block is cut off"));
-            }
-            let suffix = cut(&mut suffixes, length)?;
-            if row > 0 && key[shared..] >= *suffix {
-                return Err(Damage("the keys of a block are not sorted"));
-            }
-            key.truncate(shared);
-            key.extend_from_slice(suffix);
-            if key < range.start {
-                continue;
-            }
-            if range.end.as_ref().is_some_and(|end| key >= *end) {
-                break;
-            }
-            if keys.ends.is_empty() {
-                keys.from = row;
-            }
-            keys.bytes.extend_from_slice(&key);
-            keys.ends.push(keys.bytes.len());
+    /// Returns the list of columns of the next row; `None` if the row is stored whole.
+    pub(super) fn shape(&mut self) -> Result<Option<usize>, Damage> {
+        match number(&mut self.shape_numbers)? as usize {
+            0 => Ok(None),
+            shape if shape <= self.shapes.len() => Ok(Some(shape - 1)),
+            _ => Err(Damage(
+                "a block refers to a list of columns that it does not have",
+            )),
         }
-        Ok(keys)
+    }
+}
+
+/// Reads the keys of a block one by one.
+pub(super) struct KeyReader<'b> {
+    lengths: &'b [u8],
+    suffixes: &'b [u8],
+    key: Vec<u8>,
+    is_first: bool,
+}
+
+impl<'b> KeyReader<'b> {
+    pub(super) fn new(body: &Body<'b>) -> Self {
+        Self {
+            lengths: body.key_lengths,
+            suffixes: body.key_suffixes,
+            key: Vec::new(),
+            is_first: true,
+        }
+    }
+
+    /// Returns the next key, which must exist.
+    pub(super) fn next(&mut self) -> Result<&[u8], Damage> {
+        let shared = number(&mut self.lengths)? as usize;
+        let length = number(&mut self.lengths)? as usize;
+        if shared > self.key.len() {
+            return Err(Damage("a key of a block is cut off"));
+        }
+        let suffix = cut(&mut self.suffixes, length)?;
+        if !std::mem::take(&mut self.is_first) && self.key[shared..] >= *suffix {
+            return Err(Damage("the keys of a block are not sorted"));
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
+        Ok(&self.key)
     }
 }
 
@@ -243,15 +294,15 @@ struct Keys {
 
 /// Reads the rows of a block one by one.
 struct RowReader<'b> {
-    columns: Vec<ColumnReader<'b>>,
-    shapes: Vec<Vec<usize>>,
-    shape_numbers: &'b [u8],
-    times: &'b [u8],
+    body: Body<'b>,
     time: i64,
-    whole: &'b [u8],
 }
 
-impl RowReader<'_> {
+impl<'b> RowReader<'b> {
+    fn new(body: Body<'b>) -> Self {
+        Self { body, time: 0 }
+    }
+
     fn read(mut self, keys: Keys, direction: Direction, limit: PageLimit) -> Result<BlockRows, Damage> {
         let count = keys.ends.len();
         // A descending scan takes the last keys of the range.
@@ -295,26 +346,17 @@ impl RowReader<'_> {
         Ok(BlockRows { rows, is_cut })
     }
 
-    fn shape(&mut self) -> Result<Option<usize>, Damage> {
-        match number(&mut self.shape_numbers)? as usize {
-            0 => Ok(None),
-            shape if shape <= self.shapes.len() => Ok(Some(shape - 1)),
-            _ => Err(Damage(
-                "a block refers to a list of columns that it does not have",
-            )),
-        }
-    }
-
     fn next(&mut self, out: &mut Vec<u8>) -> Result<(), Damage> {
-        let Some(shape) = self.shape()? else {
-            out.extend_from_slice(sized(&mut self.whole)?);
+        let body = &mut self.body;
+        let Some(shape) = body.shape()? else {
+            out.extend_from_slice(sized(&mut body.whole)?);
             return Ok(());
         };
-        let shape = &self.shapes[shape];
-        self.time = self.time.wrapping_add(unzigzag(number(&mut self.times)?));
+        let shape = &body.shapes[shape];
+        self.time = self.time.wrapping_add(unzigzag(number(&mut body.times)?));
         codec::begin_uniform_row(self.time, shape.len(), out);
         for column in shape {
-            let column = &mut self.columns[*column];
+            let column = &mut body.columns[*column];
             out.extend_from_slice(column.name);
             column.next(out)?;
         }
@@ -322,14 +364,15 @@ impl RowReader<'_> {
     }
 
     fn skip(&mut self) -> Result<(), Damage> {
-        let Some(shape) = self.shape()? else {
-            sized(&mut self.whole)?;
+        let body = &mut self.body;
+        let Some(shape) = body.shape()? else {
+            sized(&mut body.whole)?;
             return Ok(());
         };
-        self.time = self.time.wrapping_add(unzigzag(number(&mut self.times)?));
-        self.shapes[shape]
+        self.time = self.time.wrapping_add(unzigzag(number(&mut body.times)?));
+        body.shapes[shape]
             .iter()
-            .try_for_each(|column| self.columns[*column].skip())
+            .try_for_each(|column| body.columns[*column].skip())
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tideline_archive::Archive;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction, PageLimit};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
@@ -51,11 +52,20 @@ impl Database {
         spec: TableSpec,
         settings: Settings,
     ) -> Self {
+        Self::open_archived(backend, (clock, spec, settings), None)
+    }
+
+    /// Opens the database of a backend with an archive like [`open_at`](Self::open_at).
+    pub(crate) fn open_archived(
+        backend: Arc<dyn Backend>,
+        (clock, spec, settings): (Arc<dyn Clock>, TableSpec, Settings),
+        archive: Option<Arc<Archive>>,
+    ) -> Self {
         let opening = Opening::begin(backend, clock, LogSettings::default()).expect("it begins");
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
-        let store = Arc::new(WideStore::open(&log, &replay, None, settings));
+        let store = Arc::new(WideStore::open(&log, &replay, archive, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
         let database = Self { store, threads };

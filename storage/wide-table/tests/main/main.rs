@@ -1,5 +1,6 @@
 //! Tests of wide tables through their public interface, on every kind of backend.
 
+mod archived;
 mod blocks;
 mod database;
 mod groups;

@@ -143,13 +143,25 @@ fn every_sequence_of_two_bytes_is_refused_or_canonical() {
 
 #[test]
 fn a_decimal_as_text_has_no_superfluous_zeros() {
-    let text = |mantissa, scale| decimal(mantissa, scale).to_string();
+    let text = |mantissa, scale| {
+        let number = decimal(mantissa, scale);
+        let mut pushed = b"x".to_vec();
+        number.push_text(&mut pushed);
+        assert_eq!(pushed, format!("x{number}").into_bytes());
+        number.to_string()
+    };
     assert_eq!(text(0, 5), "0");
     assert_eq!(text(12_345, 3), "12.345");
     assert_eq!(text(-12_340, 3), "-12.34");
     assert_eq!(text(5, 2), "0.05");
     assert_eq!(text(-5, 38), "-0.00000000000000000000000000000000000005");
     assert_eq!(text(100, 0), "100");
+    assert_eq!(
+        text(u64::MAX.into(), 38),
+        "0.00000000000000000018446744073709551615"
+    );
+    assert_eq!(text(-i128::from(u64::MAX), 1), "-1844674407370955161.5");
+    assert_eq!(text(i128::from(u64::MAX) + 1, 20), "0.18446744073709551616");
     assert_eq!(text(i128::MIN, 0), i128::MIN.to_string());
 }
 

@@ -1,0 +1,204 @@
+//! Rows of a closed part in the order of their keys, as whole blocks where possible.
+//!
+//! Nothing changes a closed part: its writes are refused, and it is not packed. Its blocks and its single rows can therefore
+//! be read apart from each other. Rows of a table with column groups are joined from several parts, so they are read as whole
+//! rows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, Partition, Row};
+use tideline_model::KeyRange;
+
+use crate::block::Block;
+use crate::blocks::BLOCKS_BUCKET;
+use crate::error::{Damage, Result, WideError};
+use crate::read::{ROWS_BUCKET, STEP_PAGE, Scope, StoredRow, resolve};
+use crate::state::Part;
+use crate::store::WideStore;
+use crate::tables::TableRules;
+
+/// Neighbouring rows of a part.
+pub(super) enum Stretch {
+    /// All rows of a block. No single row has a key among those of the block.
+    Block(Row),
+    /// Some rows.
+    Rows(Vec<StoredRow>),
+}
+
+/// Reads a closed part from its first row to its last.
+pub(super) struct PartReader<'s> {
+    store: &'s WideStore,
+    part: Part,
+    rules: Arc<TableRules>,
+    blocks: Rest,
+    singles: Rest,
+    /// Rows of a block that are merged with single rows.
+    packed: VecDeque<(Bytes, Bytes)>,
+    /// Last key up to which single rows precede the next block; `None` after the last block.
+    until: Option<Bytes>,
+    /// Range of the whole rows of a table with column groups that were not read yet; `None` after the last ones.
+    whole: Option<KeyRange>,
+}
+
+/// Blocks or single rows that were not returned yet.
+struct Rest {
+    from: Partition,
+    read: VecDeque<Row>,
+    /// Range that was not read yet.
+    unread: Option<KeyRange>,
+}
+
+impl Rest {
+    /// Returns the first row that was not returned yet.
+    fn first(&mut self, store: &WideStore) -> Result<Option<&Row>> {
+        while self.read.is_empty()
+            && let Some(range) = self.unread.take()
+        {
+            store.log.check_lease()?;
+            let backend = store.log.backend();
+            let page = backend.scan(self.from, &range, Direction::Ascending, STEP_PAGE)?;
+            self.read.extend(page.rows);
+            self.unread = page.next;
+        }
+        Ok(self.read.front())
+    }
+
+    /// Returns the first row if its key is not above `until`.
+    fn first_until(&mut self, store: &WideStore, until: Option<&Bytes>) -> Result<Option<&Row>> {
+        let first = self.first(store)?;
+        Ok(first.filter(|row| until.is_none_or(|until| row.key <= *until)))
+    }
+}
+
+impl<'s> PartReader<'s> {
+    pub(super) fn new(store: &'s WideStore, part: Part, rules: Arc<TableRules>) -> Self {
+        let rest = |bucket, is_used: bool| Rest {
+            from: Partition::part(part.at, bucket),
+            read: VecDeque::new(),
+            unread: is_used.then_some(KeyRange::ALL),
+        };
+        Self {
+            store,
+            part,
+            rules,
+            blocks: rest(BLOCKS_BUCKET, part.detail.has_blocks()),
+            singles: rest(ROWS_BUCKET, true),
+            packed: VecDeque::new(),
+            until: Some(Bytes::new()),
+            whole: Some(KeyRange::ALL),
+        }
+    }
+
+    /// Returns the next rows; `None` after the last ones.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Damaged`] if stored bytes are damaged, and the errors of the backend and of the lease.
+    pub(super) fn next(&mut self) -> Result<Option<Stretch>> {
+        if !self.rules.groups.is_empty() {
+            return self.next_whole();
+        }
+        loop {
+            let rows = self.merged()?;
+            if !rows.is_empty() {
+                return Ok(Some(Stretch::Rows(rows)));
+            }
+            if self.until.is_none() {
+                return Ok(None);
+            }
+            self.blocks.first(self.store)?;
+            let Some(block) = self.blocks.read.pop_front() else {
+                self.until = None;
+                continue;
+            };
+            let is_alone = self.singles.first_until(self.store, Some(&block.key))?.is_none();
+            self.until = Some(block.key.clone());
+            if is_alone {
+                return Ok(Some(Stretch::Block(block)));
+            }
+            self.packed = self.packed_rows(&block)?.into();
+        }
+    }
+
+    /// Returns the next rows of a table with column groups, with the columns of all groups; `None` after the last ones.
+    fn next_whole(&mut self) -> Result<Option<Stretch>> {
+        let Some(range) = self.whole.take() else {
+            return Ok(None);
+        };
+        let (table, number) = (self.part.at.table, self.part.number());
+        let wanted = (&range, Direction::Ascending, STEP_PAGE);
+        let page = self
+            .store
+            .stored_page(table, &self.rules, &(number..=number), Scope::All, wanted)?;
+        self.whole = page.next;
+        Ok(Some(Stretch::Rows(page.rows)))
+    }
+
+    /// Returns the rows of a block one by one.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Damaged`] if the block is damaged.
+    pub(super) fn rows_of(&self, block: &Row) -> Result<Vec<StoredRow>> {
+        let mut rows = Vec::new();
+        for (key, row) in self.packed_rows(block)? {
+            rows.extend(self.resolved(key, row)?);
+        }
+        Ok(rows)
+    }
+
+    fn packed_rows(&self, block: &Row) -> Result<Vec<(Bytes, Bytes)>> {
+        let rows = Block::open(&block.value).and_then(|block| block.all_rows());
+        rows.map_err(|reason| self.damaged(reason))
+    }
+
+    /// Returns up to about 1 MiB of the rows of the block that is merged and of the single rows among them, which hide packed
+    /// ones. Empty if there are no more.
+    fn merged(&mut self) -> Result<Vec<StoredRow>> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while rows.len() < STEP_PAGE.rows_max && bytes <= STEP_PAGE.bytes_max {
+            let single = self.singles.first_until(self.store, self.until.as_ref())?;
+            let packed = self.packed.front();
+            let is_packed_first = match (packed, single) {
+                (None, None) => break,
+                (Some((key, _)), Some(single)) => *key < single.key,
+                (packed, _) => packed.is_some(),
+            };
+            let (key, row) = match is_packed_first {
+                true => self.packed.pop_front().map(|(key, row)| (key, Some(row))),
+                false => self.single()?,
+            }
+            .unwrap_or_default();
+            if let Some(row) = row {
+                bytes += key.len() + row.len();
+                rows.extend(self.resolved(key, row)?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Removes the first single row and the packed row that it hides. Returns its key, and the row unless it was deleted.
+    fn single(&mut self) -> Result<Option<(Bytes, Option<Bytes>)>> {
+        let Some(Row { key, value }) = self.singles.read.pop_front() else {
+            return Ok(None);
+        };
+        self.packed.pop_front_if(|(packed, _)| *packed == key);
+        let row = self.store.joined(&self.part, &key, value)?;
+        Ok(Some((key, row)))
+    }
+
+    fn resolved(&self, key: Bytes, row: Bytes) -> Result<Option<StoredRow>> {
+        let row = resolve(None, &[row], self.rules.versions_max).map_err(|reason| self.damaged(reason))?;
+        Ok(row.map(|row| StoredRow::new(key, row)))
+    }
+
+    /// Returns the error of damaged bytes of the part.
+    pub(super) fn damaged(&self, reason: Damage) -> WideError {
+        WideError::Damaged {
+            table: self.part.at.table,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Parts in the archive: every read returns the same rows before an archiving, in the archive, and after a restoration.
+//!
+//! The rows are random: of all types, with several versions, undeclared columns, surplus types, in fragments, deleted, packed
+//! into blocks, and single among them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_archive::{Archive, ArchiveSettings};
+use tideline_backend::Direction;
+use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::tuple::{Decimal, KeyValue};
+use tideline_model::{
+    KeyRange, PartPeriod, SystemClock, TableModel, TableName, TableSpec, Tier, Timestamp, WideSpec,
+};
+use tideline_testkit::{Random, is_slow, seed};
+use tideline_wide_table::{
+    Action, CellValue, Column, ColumnName, Image, MoveEnd, MoveProgress, PartToArchive, RowWrite, Settings,
+    StoredRow, Update, Version,
+};
+
+use super::database::*;
+
+const EVERY: PartPeriod = PartPeriod::Day;
+/// 2026-10-01T00:00:00Z.
+const START: i64 = 1_790_812_800_000_000_000;
+const DAY: i64 = 86_400_000_000_000;
+
+fn divided() -> TableSpec {
+    let types = [
+        "string",
+        "i64",
+        "u64",
+        "f64",
+        "bool",
+        "binary",
+        "decimal",
+        "json",
+        "timestamp",
+    ];
+    let columns = types.iter().zip(1..);
+    // The order of the numbers is not that of the names.
+    let columns = columns.map(
+        |(of, number)| serde_json::json!({"name": format!("{of}_column"), "type": of, "number": 20 - number}),
+    );
+    let wide = serde_json::json!({
+        "key": [{"name": "k", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": columns.collect::<Vec<_>>(),
+        "max_versions": 3,
+        "parts": {"by": "at", "every": EVERY},
+    });
+    let wide: WideSpec = serde_json::from_value(wide).expect("valid settings");
+    TableSpec {
+        model: TableModel::Wide,
+        wide: Some(Box::new(wide)),
+        ..TableSpec::default()
+    }
+}
+
+fn value(of: u64, random: &mut Random) -> CellValue<'static> {
+    let number = match random.below(3) {
+        0 => random.next(),
+        1 => random.below(5),
+        _ => 1_000_000 + random.below(1_000),
+    };
+    let text = ["", "a", "ünique", "a longer text that is in no other row"][random.below(4) as usize];
+    match of {
+        0 => CellValue::String(text.into()),
+        1 => CellValue::I64(number.cast_signed()),
+        2 => CellValue::U64(number),
+        3 => CellValue::F64(f64::from_bits(number)),
+        4 => CellValue::Bool(number % 2 == 1),
+        5 => CellValue::Binary(number.to_le_bytes()[..(number % 8) as usize].to_vec().into()),
+        6 => {
+            let sign = if random.is(50) { -1 } else { 1 };
+            let scale = random.below(39) as u8;
+            CellValue::Decimal(Decimal::new(sign * i128::from(number), scale).expect("a scale"))
+        }
+        7 => CellValue::Json(format!("{{\"n\": {number}}}").into()),
+        _ => CellValue::Timestamp(Timestamp::from_nanos_clamped(number.cast_signed())),
+    }
+}
+
+/// Returns columns of a write. `odd` is the percentage of columns that files do not have a column for.
+fn columns(time: i64, odd: u64, random: &mut Random) -> Vec<Column<'static>> {
+    let mut columns = Vec::new();
+    for of in 0..9 {
+        if random.is(20) {
+            continue;
+        }
+        let value = match random.is(odd) {
+            true => value(random.below(9), random),
+            false => value(of, random),
+        };
+        columns.push(Column::with(ColumnName::Declared(19 - of as u32), time, value));
+    }
+    columns.reverse();
+    for name in ["other", "pöther"] {
+        if random.is(odd) {
+            columns.push(Column::with(named(name), time, value(random.below(9), random)));
+        }
+    }
+    if random.is(odd / 4) {
+        let bytes = vec![7; 3_000 + random.below(3_000) as usize];
+        columns.push(Column::with(named("wide"), time, CellValue::Binary(bytes.into())));
+    }
+    columns
+}
+
+struct Lab {
+    database: Database,
+    layout: KeyLayout,
+    target: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Writes random rows of a part.
+    fn fill(&self, number: i32, odd: u64, random: &mut Random) {
+        for step in 0..2 + random.below(4) as i64 {
+            let mut writes = Vec::new();
+            for _ in 0..random.below(300) {
+                let at = Timestamp::from_nanos_clamped(EVERY.start_of(number) + random.below(5) as i64);
+                let name = format!("k{:03}", random.below(400));
+                let mut key = Vec::new();
+                let values = [KeyValue::from(&name[..]), KeyValue::Timestamp(at)];
+                self.layout.encode(&values, &mut key).expect("a key");
+                let time = START + step * 10 + random.below(10) as i64;
+                let mut columns = columns(time, odd, random);
+                let action = match random.below(10) {
+                    0 => Action::Delete,
+                    1 if odd > 0 => {
+                        let update = |column: &mut Column<'static>| {
+                            let value = column.versions[0].value.clone();
+                            let time = time - 5;
+                            column.versions.push(Version { time, value });
+                        };
+                        columns.iter_mut().for_each(update);
+                        Action::Update(Update {
+                            columns,
+                            ..Update::default()
+                        })
+                    }
+                    _ => Action::Put(columns),
+                };
+                writes.push(RowWrite {
+                    key: Bytes::from(key),
+                    partition: 1,
+                    time,
+                    action,
+                    condition: None,
+                    image: Image::None,
+                });
+            }
+            self.database.write(&writes);
+            self.database.flush();
+        }
+    }
+
+    fn rows(&self, direction: Direction) -> Vec<StoredRow> {
+        let mut rows = self.database.rows_of(TABLE, KeyRange::ALL, direction, 97);
+        if direction == Direction::Descending {
+            rows.reverse();
+        }
+        rows
+    }
+
+    fn archive(&self, number: i32) -> MoveEnd {
+        let manifest = self.database.threads.log().manifest();
+        let part = PartToArchive {
+            table: TABLE,
+            number,
+            spec: &manifest.tables[&TABLE].spec,
+            origin: "0123456789abcdef".to_owned(),
+            names: (TableName::new("rows").expect("a name"), EVERY.part_name(number)),
+            target: format!("file://{}", self.target.path().display()),
+        };
+        let flush = || Ok(self.database.threads.flush()?);
+        let archived = self.database.store.archive_part(&part, &flush, &mut on);
+        archived.expect("it is archived")
+    }
+}
+
+fn on(_: &MoveProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn rows_are_the_same_bit_for_bit_in_the_archive_and_after_it() {
+    let seed = seed("rows_are_the_same_bit_for_bit_in_the_archive_and_after_it");
+    every_backend(|backend| {
+        let mut random = Random::new(seed);
+        let target = tempfile::tempdir().expect("a folder");
+        let archive = Archive::open(ArchiveSettings::new(target.path().join("temporary")));
+        let settings = Settings {
+            block_bytes: 600,
+            fragment_bytes: 2_000,
+            ..settings()
+        };
+        let spec = divided();
+        let key = spec.wide.as_deref().expect("a wide table").key.clone();
+        let database = Database::open_archived(
+            backend(),
+            (Arc::new(SystemClock), spec, settings),
+            Some(Arc::new(archive.expect("it opens"))),
+        );
+        let lab = Lab {
+            database,
+            layout: KeyLayout::new(&key, true).expect("a key"),
+            target,
+        };
+        for round in 0..if is_slow() { 80 } else { 8 } {
+            let number = EVERY.number_of(START + round * DAY);
+            // Parts with rows of the declared form only, and with few and many others.
+            lab.fill(number, random.of(&[0, 0, 2, 30]), &mut random);
+            let rows = lab.rows(Direction::Ascending);
+            assert_eq!(lab.rows(Direction::Descending), rows, "{seed}");
+            let Some(part) = lab.database.store.parts_in_tiers(TABLE).pop() else {
+                continue;
+            };
+            if part.number != number {
+                continue;
+            }
+            assert!(matches!(lab.archive(number), MoveEnd::Moved(_)));
+            let tiers = lab.database.store.parts_in_tiers(TABLE);
+            assert_eq!(tiers.last().map(|part| part.tier), Some(Tier::Archive));
+            assert_eq!(lab.rows(Direction::Ascending), rows, "{seed}, part {number}");
+            assert_eq!(lab.rows(Direction::Descending), rows, "{seed}, part {number}");
+            let restored = lab.database.store.restore_part(TABLE, number, i64::MAX, &mut on);
+            assert!(matches!(restored.expect("it is restored"), MoveEnd::Moved(_)));
+            assert_eq!(lab.rows(Direction::Ascending), rows, "{seed}, part {number}");
+        }
+        lab.database.close();
+    });
+}
