@@ -238,12 +238,11 @@ impl WideStore {
 
     /// Returns the number of the first part of a table whose rows can be written at this moment.
     pub(crate) fn writable_from(&self, rules: &TableRules) -> i32 {
-        match &rules.division {
-            Some(division) if division.spec.writable.is_some() || division.spec.archive.is_some() => {
-                division.spec.writable_from(self.log.trusted_now().now.nanos())
-            }
-            _ => i32::MIN,
-        }
+        let now = match rules.depend_on_time() {
+            true => self.log.trusted_now().now.nanos(),
+            false => 0,
+        };
+        rules.writable_from(now)
     }
 
     /// Returns the latest time of rows that have expired; `None` if the rows of a table do not expire as a whole.

@@ -164,6 +164,18 @@ impl TableRules {
         first.max(*numbers.start())..=*numbers.end().min(parts.end())
     }
 
+    /// Returns true if what is visible, or can be written, depends on the time.
+    pub(crate) fn depend_on_time(&self) -> bool {
+        let of_parts =
+            |parts: &PartsSpec| parts.keep.is_some() || parts.writable.is_some() || parts.archive.is_some();
+        self.ttl.is_some() || self.parts().is_some_and(of_parts)
+    }
+
+    /// Returns the number of the first part whose rows can be written at a time.
+    pub(crate) fn writable_from(&self, now: i64) -> i32 {
+        self.parts().map_or(i32::MIN, |parts| parts.writable_from(now))
+    }
+
     /// Returns false if the part with this number was dropped.
     pub(crate) fn keeps(&self, number: i32) -> bool {
         self.parts().is_none_or(|parts| number >= parts.first)

@@ -43,20 +43,21 @@ impl WideStore {
         seen.indexes = rules.index_ids().collect();
         let state = self.state();
         let largest = largest(&state, table, &rules);
-        let writable_from = match is_removal {
-            true => i32::MIN,
-            false => self.writable_from(&rules),
+        // One reading of the clock decides on expiry and on ages, so that they agree.
+        let now = match rules.depend_on_time() {
+            true => self.log.trusted_now().now.nanos(),
+            false => 0,
         };
         let mut deciding = Deciding {
             store: self,
             table,
-            expiry: self.expiry(&rules),
-            visible: self.visible_parts(&rules),
-            writable_from,
-            now: match writable_from {
-                i32::MIN => 0,
-                _ => self.log.trusted_now().now.nanos(),
+            expiry: Expiry::new(rules.ttl, now),
+            visible: rules.visible_parts(now),
+            writable_from: match is_removal {
+                true => i32::MIN,
+                false => rules.writable_from(now),
             },
+            now,
             state,
             rules: &rules,
             largest,
@@ -151,7 +152,7 @@ struct Deciding<'s> {
     /// Number of the first part whose rows can be written, because of its age.
     writable_from: i32,
     state: Arc<State>,
-    /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if no part is closed by its age.
+    /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if nothing depends on it.
     now: i64,
     /// Sizes of the largest stored row and column of the table, in bytes.
     largest: (usize, usize),
