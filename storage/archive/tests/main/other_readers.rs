@@ -224,5 +224,5 @@ fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
         "{}",
         lines[1]
     );
-    assert_eq!(lines[2], "[(1999, -162584667000, 9999)]");
+    assert_eq!(lines[2], "[(1999, -162584667000, 9000)]");
 }
