@@ -471,6 +471,9 @@ impl WideSettings {
     /// `hash_prefix`, `bucket`, `reverse` and `splice`.
     pub fn into_spec(self) -> Result<WideSpec, String> {
         let key = self.key.into_iter().map(KeyColumn::into_spec);
+        if self.ttl.is_none() && self.ttl_of != TtlOf::Row {
+            return Err("wide.ttl_of: the table has no ttl; set it as well".to_owned());
+        }
         Ok(WideSpec {
             key: key.collect::<Result<_, _>>()?,
             columns: self.columns.into_iter().map(RowColumn::into_spec).collect(),

@@ -14,6 +14,7 @@ mod group;
 mod index;
 mod key;
 mod select;
+mod settings;
 mod table;
 mod tokens;
 mod value;

@@ -274,6 +274,9 @@ pub struct AlterTable {
     pub settings: TableOptions,
 }
 
+/// Reason why `TTL_OF` is refused.
+pub(crate) const TTL_OF_NEEDS_TTL: &str = "the table has no TTL, which TTL_OF belongs to; set TTL as well";
+
 /// Settings of a table in `WITH` or `SET`; `None` = unchanged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TableOptions {
@@ -283,8 +286,8 @@ pub struct TableOptions {
     pub version_guard: Option<Option<i64>>,
     /// `TTL` in nanoseconds; the inner `None` = data never expires.
     pub ttl: Option<Option<i64>>,
-    /// `TTL_OF`.
-    pub ttl_of: Option<TtlScope>,
+    /// `TTL_OF`, with its position.
+    pub ttl_of: Option<(TtlScope, Position)>,
     /// Position of one of the settings of parts; `None` without such a setting.
     pub parts_at: Option<Position>,
     /// `PARTS_BY`.

@@ -3,20 +3,20 @@
 //! Key columns are declared with their types, like all other columns.
 
 use sqlparser::tokenizer::Token;
-use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
 use tideline_engine::model::{
-    ColumnSpec, ColumnType, Durability, IndexScope, KeyColumnSpec, PartPeriod, PartsArchive, PartsSpec,
-    RowTtl, TtlScope, WideSpec,
+    ColumnSpec, ColumnType, IndexScope, KeyColumnSpec, PartsArchive, PartsSpec, RowTtl, WideSpec,
 };
-use tideline_openapi::wide::ColumnGroup;
 
 use super::cursor::Cursor;
 use super::index;
 use super::key::{KeyPart, parts};
+use super::settings::settings;
 use crate::Position;
 use crate::definition::type_of;
 use crate::error::{Result, SqlError};
-use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
+use crate::statement::{
+    AlterTable, CreateTable, Name, ShowStatement, TTL_OF_NEEDS_TTL, TableOptions, TableStatement,
+};
 
 /// Maximum number of columns of a statement.
 const COLUMNS_MAX: usize = tideline_engine::wide_table::COLUMNS_MAX;
@@ -83,7 +83,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
         ));
     }
     let options = match cursor.word("WITH") {
-        true => options(cursor)?,
+        true => settings(cursor)?,
         false => TableOptions::default(),
     };
     let rows = to_spec(columns, &required, &key, &options)?;
@@ -208,12 +208,21 @@ fn to_spec(
         search_indexes: Vec::new(),
         large_values: None,
         groups: options.groups.clone().unwrap_or_default(),
-        ttl: options.ttl.flatten().map(|after| RowTtl {
-            after,
-            of: options.ttl_of.unwrap_or_default(),
-        }),
+        ttl: ttl_of(options)?,
         parts: parts_of(options)?,
     })
+}
+
+/// Returns the time-to-live of a new table; `None` without one.
+fn ttl_of(options: &TableOptions) -> Result<Option<RowTtl>> {
+    match (options.ttl.flatten(), options.ttl_of) {
+        (None, Some((_, at))) => Err(SqlError::refused(at, TTL_OF_NEEDS_TTL)),
+        (None, None) => Ok(None),
+        (Some(after), of) => Ok(Some(RowTtl {
+            after,
+            of: of.map(|(of, _)| of).unwrap_or_default(),
+        })),
+    }
 }
 
 /// Returns the division of a new table into parts; `None` if it is not divided.
@@ -261,140 +270,6 @@ fn declared_column(name: Name, column_type: ColumnType) -> ColumnSpec {
     }
 }
 
-/// Parses a list of options, in parentheses or without them.
-fn options(cursor: &mut Cursor<'_>) -> Result<TableOptions> {
-    let mut options = TableOptions::default();
-    let has_parentheses = cursor.token(&Token::LParen);
-    loop {
-        option(cursor, &mut options)?;
-        if !cursor.token(&Token::Comma) {
-            break;
-        }
-    }
-    if has_parentheses {
-        cursor.expect_token(&Token::RParen)?;
-    }
-    Ok(options)
-}
-
-fn option(cursor: &mut Cursor<'_>, options: &mut TableOptions) -> Result<()> {
-    let at = cursor.at();
-    let name = match cursor.text() {
-        Some(text) => text,
-        None => cursor.name("the name of a setting")?.text,
-    };
-    cursor.expect_token(&Token::Eq)?;
-    let value_at = cursor.at();
-    let value = if let Some(text) = cursor.text() {
-        text
-    } else if let Some(number) = cursor.whole_number() {
-        number.to_string()
-    } else {
-        cursor.name("the value of the setting")?.text
-    };
-    let wrong = |expected: &str| {
-        SqlError::invalid(
-            value_at,
-            format!(
-                "{}: expected {expected}, found {value:?}",
-                name.to_ascii_uppercase()
-            ),
-        )
-    };
-    let upper = name.to_ascii_uppercase();
-    if upper.starts_with("PARTS_") {
-        options.parts_at = Some(at);
-    }
-    match upper.as_str() {
-        "VERSIONS" => options.max_versions = Some(value.parse().map_err(|_| wrong("a whole number"))?),
-        "VERSION_GUARD" => {
-            options.version_guard = Some(match value.eq_ignore_ascii_case("none") {
-                true => None,
-                false => {
-                    Some(parse_duration(&value).ok_or_else(|| wrong("a duration such as '1d', or 'none'"))?)
-                }
-            });
-        }
-        "ALLOW_RISING_KEY" => {
-            let truth = match value.to_ascii_lowercase().as_str() {
-                "true" => true,
-                "false" => false,
-                _ => return Err(wrong("TRUE or FALSE")),
-            };
-            options.allow_rising_key = Some(truth);
-        }
-        "DURABILITY" => {
-            options.durability = Some(match value.to_ascii_lowercase().as_str() {
-                "synced" => Durability::Synced,
-                "buffered" => Durability::Buffered,
-                _ => return Err(wrong("'synced' or 'buffered'")),
-            });
-        }
-        // A number is a number of seconds, as in Lindorm.
-        "TTL" => {
-            options.ttl = Some(match value.parse::<i64>() {
-                _ if value.eq_ignore_ascii_case("none") => None,
-                Ok(seconds) => Some(seconds.saturating_mul(NANOS_PER_SECOND)),
-                Err(_) => Some(
-                    parse_duration(&value)
-                        .ok_or_else(|| wrong("a number of seconds, a duration such as '30d', or 'none'"))?,
-                ),
-            });
-        }
-        "PARTS_BY" => options.parts_by = Some(value),
-        "PARTS_EVERY" => {
-            let every = PartPeriod::ALL
-                .into_iter()
-                .find(|every| every.name().eq_ignore_ascii_case(&value));
-            options.parts_every = Some(every.ok_or_else(|| wrong("'day', 'week' or 'month'"))?);
-        }
-        "PARTS_KEEP" | "PARTS_HOT" | "PARTS_WRITABLE" => {
-            let age = match value.eq_ignore_ascii_case("none") {
-                true => None,
-                false => Some(
-                    parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d', or 'none'"))?,
-                ),
-            };
-            *match upper.as_str() {
-                "PARTS_KEEP" => &mut options.parts_keep,
-                "PARTS_HOT" => &mut options.parts_hot,
-                _ => &mut options.parts_writable,
-            } = Some(age);
-        }
-        "PARTS_ARCHIVE" => {
-            options.parts_archive = Some((!value.eq_ignore_ascii_case("none")).then_some(value));
-        }
-        "PARTS_ARCHIVE_AFTER" => {
-            let after = parse_duration(&value).ok_or_else(|| wrong("a duration such as '365d'"))?;
-            options.parts_archive_after = Some(after);
-        }
-        "GROUPS" => {
-            let groups: Vec<ColumnGroup> = serde_json::from_str(&value).map_err(|_| {
-                wrong(r#"a JSON list of groups such as '[{"name": "texts", "columns": ["description"]}]'"#)
-            })?;
-            options.groups = Some(groups.into_iter().map(ColumnGroup::into_spec).collect());
-        }
-        "TTL_OF" => {
-            options.ttl_of = Some(match value.to_ascii_lowercase().as_str() {
-                "row" => TtlScope::Row,
-                "cell" => TtlScope::Cell,
-                _ => return Err(wrong("'row' or 'cell'")),
-            });
-        }
-        other => {
-            return Err(SqlError::refused(
-                at,
-                format!(
-                    "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, ALLOW_RISING_KEY, \
-                     DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                     PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER and GROUPS"
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Parses the rest of a statement that begins with `ALTER`.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     cursor.expect_word("TABLE")?;
@@ -421,7 +296,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
                 .push((cursor.name("the name of a column")?, if_exists));
         } else if cursor.word("SET") {
             let at = cursor.at();
-            altered.settings = options(cursor)?;
+            altered.settings = settings(cursor)?;
             if altered.settings.allow_rising_key.is_some() {
                 return Err(SqlError::refused(
                     at,

@@ -11,7 +11,9 @@ use tideline_engine::{Engine, ErrorKind};
 
 use crate::definition::{create_table, key_columns, type_name};
 use crate::error::{Result, SqlError};
-use crate::statement::{AlterTable, CreateTable, Name, ShowStatement, TableOptions, TableStatement};
+use crate::statement::{
+    AlterTable, CreateTable, Name, ShowStatement, TTL_OF_NEEDS_TTL, TableOptions, TableStatement,
+};
 
 /// Result of a statement on a table or index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +129,9 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
         if let Some(ttl) = alter.settings.ttl {
             rows.ttl = ttl.map(|after| RowTtl { after, of });
         }
-        if let (Some(of), Some(ttl)) = (alter.settings.ttl_of, &mut rows.ttl) {
-            ttl.of = of;
+        if let Some((of, at)) = alter.settings.ttl_of {
+            let ttl = rows.ttl.as_mut();
+            ttl.ok_or_else(|| SqlError::refused(at, TTL_OF_NEEDS_TTL))?.of = of;
         }
     }
     alter_parts(&mut spec, &alter.settings)?;

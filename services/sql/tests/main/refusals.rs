@@ -133,6 +133,11 @@ fn statements_without_a_plan_are_refused_by_name() {
             "fixed when the table is created",
         ),
         ("ALTER TABLE t SET (PARTS_KEEP = '1d')", "not divided into parts"),
+        ("ALTER TABLE t SET (TTL_OF = 'cell')", "set TTL as well"),
+        (
+            "CREATE TABLE u (a BIGINT, PRIMARY KEY (a)) WITH (TTL = 'none', TTL_OF = 'row')",
+            "set TTL as well",
+        ),
         (
             "ALTER TABLE t SET (PARTS_EVERY = 'day')",
             "fixed when a table is created",
