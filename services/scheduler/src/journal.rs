@@ -110,7 +110,8 @@ impl Journal {
             job.finished = job.started;
             let rest = match job.kind {
                 JobKind::SetAttributes | JobKind::AttachArchive => "send the request again to do the rest",
-                JobKind::Restore => "restored points stay; request the rest again",
+                JobKind::Restore => "restored points and rows stay; request the rest again",
+                JobKind::Rekey => "copied rows stay; request the rest again",
                 _ => "the same work is planned again",
             };
             job.outcome = Some(format!("interrupted by the end of the process; {rest}"));

@@ -114,20 +114,16 @@ async fn start(
     if kind == JobKind::Seal && table.is_some() {
         return Err(Failure::invalid("sealing applies to all tables; omit `table`"));
     }
-    if kind == JobKind::SetAttributes {
-        return Err(Failure::invalid(
-            "set_attributes needs parameters: start it with POST /v1/tables/{table}/timelines/attributes",
-        ));
-    }
-    if kind == JobKind::Restore {
-        return Err(Failure::invalid(
-            "restore needs parameters: start it with POST /v1/tables/{table}/archive/restore",
-        ));
-    }
-    if kind == JobKind::AttachArchive {
-        return Err(Failure::invalid(
-            "attach_archive needs parameters: start it with POST /v1/archive/attach",
-        ));
+    if kind.needs_parameters() {
+        let route = match kind {
+            JobKind::Restore => "/v1/tables/{table}/archive/restore, or …/parts/restore for rows",
+            JobKind::AttachArchive => "/v1/archive/attach",
+            JobKind::Rekey => "/v1/tables/{table}/rows/rekey",
+            _ => "/v1/tables/{table}/timelines/attributes",
+        };
+        return Err(Failure::invalid(format!(
+            "{kind} needs parameters: start it with POST {route}"
+        )));
     }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
