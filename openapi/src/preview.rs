@@ -76,6 +76,7 @@ pub struct PolicyPreview {
 
 /// Unsealed points affected by a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = UnsealedEffects)]
 pub struct UnsealedPoints {
     /// Points old enough for the cold tier.
     pub migrate: u64,
