@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use tideline_key_codec::layout::Ranges;
 use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp, WideSpec};
 use tideline_wide_table::{
-    ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartSelection, PartToArchive, StoredPart, WideError,
+    ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartNumbers, PartSelection, PartToArchive, StoredPart,
+    WideError,
 };
 
 use crate::engine::Engine;
@@ -115,6 +116,35 @@ impl Engine {
         };
         let read = self.rows.parts_read(id, parts, &ranges.ranges)?.into_iter();
         Ok(Some(read.map(|number| every.part_name(number)).collect()))
+    }
+
+    /// Returns true if a scan of ranges reads parts in the cold tier or in the archive.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table was dropped.
+    pub fn scan_reaches_cold(
+        &self,
+        table: &WideTable,
+        path: &RowPath,
+        ranges: &Ranges,
+        parts: &PartNumbers,
+    ) -> Result<bool> {
+        let rows = table.table().points().id();
+        let id = match path {
+            RowPath::Primary => rows,
+            RowPath::Index { index, .. } => index.id(),
+        };
+        Ok(self.rows.reaches_cold((id, rows), parts, &ranges.ranges)?)
+    }
+
+    /// Returns true if a stored key belongs to a part in the cold tier or in the archive.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table was dropped or a key is damaged.
+    pub fn has_cold_keys(&self, table: &WideTable, keys: &[Vec<u8>]) -> Result<bool> {
+        Ok(self.rows.has_cold_keys(table.table().points().id(), keys)?)
     }
 
     /// Returns the number of stored parts of a table; `None` if it is not divided into parts.

@@ -18,7 +18,7 @@ pub use tideline_wide_table::{
     Condition as RowCondition, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress, Mutation,
     PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome,
     RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats,
-    Written,
+    Written, take_cold_bytes,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
 

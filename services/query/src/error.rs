@@ -71,7 +71,7 @@ pub enum QueryError {
         elapsed: Duration,
     },
     /// Too many concurrent queries of cold points. Nothing was done; the query can be retried later.
-    #[error("too many queries of cold points: {running} running, {waiting} waiting; retry later")]
+    #[error("too many queries of cold points and rows: {running} running, {waiting} waiting; retry later")]
     Overloaded {
         /// Number of running queries.
         running: usize,

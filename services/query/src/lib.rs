@@ -73,7 +73,7 @@ pub use point_query::{
     Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, RowOrder, Rows, Selector, Shape, Window,
     WindowSpec,
 };
-pub use pool::{QuerySettings, QueryStats, while_waiting};
+pub use pool::{ColdRows, QuerySettings, QueryStats, while_waiting};
 pub use querier::Querier;
 pub use result::{
     Header, QueryCost, RowSink, Series, SinkClosed, Summary, TierCost, ValueRef, histogram_text,

@@ -4,7 +4,8 @@
 //! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the
 //! last hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller
 //! pool of workers, all with background priority. Only a few of these queries run at once; further ones wait in
-//! order of arrival. The read rate of these queries can be limited.
+//! order of arrival. The read rate of these queries can be limited. Requests for old rows of wide tables share their turns
+//! and their rate: see [`ColdRows`].
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,7 +39,8 @@ pub struct QuerySettings {
     pub cold_queries_max: Option<usize>,
     /// Maximum number of waiting queries of cold points; further ones are refused. Default 64.
     pub cold_waiting_max: usize,
-    /// Encoded bytes of cold chunks that all queries together may read per second. `None`, the default, = no limit.
+    /// Encoded bytes of cold chunks, and bytes of rows in cold and archived parts, that all queries together may read per
+    /// second. `None`, the default, = no limit.
     pub cold_read_bytes_per_second: Option<u64>,
 }
 
@@ -123,8 +125,19 @@ impl ColdPool {
     /// the query is cancelled, or its thread cannot be started. The waiting time counts against the time limit of the
     /// query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        self.run_within(watch, watch, work)
+    }
+
+    /// Runs a query like [`run`](Self::run). The time limit of `turn` applies to the wait for a permit, that of `watch` to the
+    /// query.
+    pub(crate) fn run_within<T: Send>(
+        &self,
+        turn: &Watch,
+        watch: &Watch,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
         let deadline = watch.deadline();
-        let _permit = self.gate.acquire(deadline)?;
+        let _permit = self.gate.acquire(turn.deadline())?;
         let ended = std::thread::scope(|scope| {
             // A thread cannot raise its priority again, so the query runs on a new thread and the caller waits.
             let builder = std::thread::Builder::new().name("query-cold".into());
@@ -141,8 +154,13 @@ impl ColdPool {
         match ended {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => Err(self.gate.state.lock().overloaded()),
+            Err(_) => Err(self.overloaded()),
         }
+    }
+
+    /// Returns the error of a query that gets no permit.
+    pub(crate) fn overloaded(&self) -> QueryError {
+        self.gate.state.lock().overloaded()
     }
 }
 
@@ -323,6 +341,21 @@ impl GateState {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.release();
+    }
+}
+
+/// Running request for rows of wide tables in the cold tier or in the archive.
+#[derive(Debug)]
+pub struct ColdRows<'q> {
+    pub(crate) meter: &'q ReadMeter,
+    pub(crate) watch: Watch,
+}
+
+impl ColdRows<'_> {
+    /// Counts bytes that were read, and waits until the rate of cold reads allows more. Returns false if the request was
+    /// cancelled.
+    pub fn pass(&self, bytes: u64) -> bool {
+        self.meter.take(bytes, &self.watch).is_ok()
     }
 }
 

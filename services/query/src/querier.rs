@@ -4,6 +4,7 @@
 //! its budget.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rayon::ThreadPool;
 use tideline_engine::model::{Tier, TimeRange, TimelineId};
@@ -15,10 +16,13 @@ use crate::error::{QueryError, Result};
 use crate::explain::Explanation;
 use crate::latest::LatestQuery;
 use crate::point_query::{PointQuery, Shape};
-use crate::pool::{self, ColdPool, HotPool, QuerySettings, QueryStats, ReadMeter};
+use crate::pool::{self, ColdPool, ColdRows, HotPool, QuerySettings, QueryStats, ReadMeter};
 use crate::result::{RowSink, Segments, Summary};
 use crate::scan::Scan;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
+
+/// Maximum time that a request for old rows waits for its turn.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Runs queries over one engine.
 ///
@@ -155,6 +159,36 @@ impl Querier {
     pub fn reaches_cold(&self, table: &Table, range: TimeRange, tier: Option<Tier>) -> bool {
         let segments = segments(table, range, tier, &self.engine.store().snapshot());
         segments.are_old()
+    }
+
+    /// Runs a request for rows of wide tables in the cold tier or in the archive. It takes turns with queries of cold points,
+    /// runs on a thread of its own with background priority, and must pass what it has read to its [`ColdRows`]. It has no
+    /// time limit.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Overloaded`] if too many requests wait, or if it gets no turn within ten seconds, and
+    /// [`QueryError::Cancelled`] if it is cancelled meanwhile.
+    pub fn read_cold_rows<T: Send>(
+        &self,
+        cancel: &Cancel,
+        work: impl FnOnce(&ColdRows<'_>) -> T + Send,
+    ) -> Result<T> {
+        let within = |time_max| {
+            let budget = Budget {
+                time_max,
+                ..Budget::default()
+            };
+            self.watch(budget, cancel)
+        };
+        let (turn, watch) = (within(TURN_TIME_MAX), within(Duration::MAX));
+        let meter = &self.cold.meter;
+        let reading = ColdRows { meter, watch };
+        let ended = self.cold.run_within(&turn, &reading.watch, || Ok(work(&reading)));
+        match ended {
+            Err(QueryError::TimedOut { .. }) => Err(self.cold.overloaded()),
+            ended => ended,
+        }
     }
 
     /// Runs a query and streams its result to `sink`. A query that reads cold segments first waits for a permit of

@@ -224,6 +224,19 @@ impl Aggregation {
         Ok(Self { rows, columns })
     }
 
+    /// Returns true if the rows are in parts in the cold tier or in the archive; false for a search, whose rows are not known.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Scan::reaches_cold`] and [`Engine::has_cold_keys`].
+    pub fn reaches_cold(&self, engine: &Engine, table: &WideTable) -> Result<bool> {
+        match &self.rows {
+            Rows::Scan(scan) => scan.reaches_cold(engine, table),
+            Rows::Keys(keys, _) => Ok(engine.has_cold_keys(table, keys)?),
+            Rows::Search(_) => Ok(false),
+        }
+    }
+
     /// Reads the rows and aggregates them.
     ///
     /// # Errors

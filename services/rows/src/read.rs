@@ -12,7 +12,7 @@ use tideline_engine::backend::Direction;
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::{Durability, TierScope};
+use tideline_engine::model::{Durability, Tier, TierScope};
 use tideline_engine::rows::{PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
@@ -372,6 +372,16 @@ impl Scan {
                 Ok(engine.check_index_covers(index, &self.ranges, &self.parts)?)
             }
         }
+    }
+
+    /// Returns true if the scan reads parts of the table in the cold tier or in the archive.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::scan_reaches_cold`].
+    pub fn reaches_cold(&self, engine: &Engine, table: &WideTable) -> Result<bool> {
+        let PartSelection { numbers, tier } = &self.parts;
+        Ok(tier.has(Tier::Cold) && engine.scan_reaches_cold(table, &self.path, &self.ranges, numbers)?)
     }
 
     fn begin<'e>(&self, engine: &'e Engine, table: &Arc<WideTable>, wanted: Option<u64>) -> RowScan<'e> {

@@ -19,6 +19,7 @@ use tideline_model::{KeyRange, TableId, TierScope};
 use crate::blocks::{Blocks, PackedRows};
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
+use crate::cold;
 use crate::division::{ALL_PARTS, PartNumbers, PartSelection, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
@@ -263,6 +264,12 @@ impl WideStore {
 
     /// Returns a stored row, or the head of a large row; `None` if the part does not have the row.
     pub(crate) fn stored_raw(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+        let found = self.stored_raw_uncounted(part, key)?;
+        cold::count(part, || key.len() + found.as_ref().map_or(0, Bytes::len));
+        Ok(found)
+    }
+
+    fn stored_raw_uncounted(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
         if part.is_archived() {
             return self.archived_row(part, key);
         }
@@ -645,6 +652,12 @@ impl Source {
         }
     }
 
+    /// Returns the bytes of the keys and rows.
+    fn bytes(&self) -> usize {
+        let of = |(key, rows): &(Bytes, Mutations)| key.len() + rows.iter().map(Bytes::len).sum::<usize>();
+        self.rows.iter().map(of).sum()
+    }
+
     fn of_blocks(packed: PackedRows) -> Self {
         let rows = packed.rows.into_iter();
         Self {
@@ -732,6 +745,19 @@ impl WideStore {
 
     /// Reads the first single or packed rows of a range of a part.
     fn part_source(
+        &self,
+        part: &Part,
+        is_packed: bool,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Source> {
+        let source = self.part_source_uncounted(part, is_packed, range, direction, limit)?;
+        cold::count(part, || source.bytes());
+        Ok(source)
+    }
+
+    fn part_source_uncounted(
         &self,
         part: &Part,
         is_packed: bool,

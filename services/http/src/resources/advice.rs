@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::rows::answer;
+use super::rows::{RowTier, answer};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
@@ -82,12 +82,17 @@ async fn of_queries(
     Json(request): Json<AdviseQueries>,
 ) -> Result<JsonResponse<QueriesAdvised>> {
     let description = describe(id.clone(), &table, "advice", &request);
-    let advised = answer(&app, description, move |engine, table, is_stopped| {
-        let advised = advise_queries(engine, table, &request, is_stopped)?;
-        Ok(QueriesAdvised {
-            request_id: id.into(),
-            ..advised
-        })
-    });
+    let advised = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            let advised = advise_queries(engine, table, &request, is_stopped)?;
+            Ok(QueriesAdvised {
+                request_id: id.into(),
+                ..advised
+            })
+        },
+    );
     advised.await.map(JsonResponse)
 }

@@ -9,6 +9,7 @@ mod formats;
 mod import;
 mod rekey;
 mod statistics;
+mod tier;
 mod why;
 
 use std::io::Write;
@@ -57,6 +58,8 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
+pub(crate) use tier::{RowReading, RowTier};
+use tier::{in_tier, tier_of_keys, tier_of_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without a thread of its own. Parsing it takes some tens
 /// of microseconds.
@@ -398,7 +401,8 @@ async fn get(
         return formats::get(&app, id, table, &query, request, format).await;
     }
     let is_lines = format == ResultFormat::Ndjson;
-    read(&app, format.content_type(), move |app, cancel, writer| {
+    let tier = tier_of_keys(&app, &table, &request);
+    read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let selection = Selection::new(
             request.columns.as_deref(),
@@ -426,7 +430,7 @@ async fn get(
                 Ok(writer.write_all(row.unwrap_or(b"null"))?)
             }
         };
-        let is_stopped = || cancel.is_cancelled();
+        let is_stopped = || reading.is_stopped();
         let engine = &app.engine;
         let found = match pages {
             None => get_rows(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
@@ -519,9 +523,10 @@ async fn scan(
         }
     };
     let description = describe(id.clone(), &table, "scan", &request);
-    read(&app, format.content_type(), move |app, cancel, writer| {
+    let tier = tier_of_scan(&app, &table, &scan_terms(&request));
+    read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
-        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let selection = Selection::new(
             request.columns.as_deref(),
             request.versions,
@@ -541,7 +546,7 @@ async fn scan(
             &table,
             &selection,
             limits,
-            &|| cancel.is_cancelled(),
+            &|| reading.is_stopped(),
             &mut |row| {
                 if is_lines {
                     writer.write_all(row)?;
@@ -592,6 +597,20 @@ fn scan_terms(request: &ScanRows) -> ScanTerms<'_> {
     }
 }
 
+/// Returns the parameters of the scan of a count.
+fn count_terms(request: &CountRows) -> ScanTerms<'_> {
+    ScanTerms {
+        index: request.index.as_deref(),
+        prefix: &request.prefix,
+        range: request.range.as_ref(),
+        direction: Default::default(),
+        filter: request.filter.as_ref(),
+        tier: request.tier,
+        page_token: request.page_token.as_deref(),
+        allow_scan: request.allow_scan,
+    }
+}
+
 fn found_example() -> &'static str {
     "{\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"},\"columns\":{\"total\":\"5.32\"}}\n{\"found\":1}\n"
 }
@@ -631,17 +650,9 @@ async fn count(
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
     let description = describe(id.clone(), &table, "count", &request);
-    let counted = answer(&app, description, move |engine, table, is_stopped| {
-        let terms = ScanTerms {
-            index: request.index.as_deref(),
-            prefix: &request.prefix,
-            range: request.range.as_ref(),
-            direction: Default::default(),
-            filter: request.filter.as_ref(),
-            tier: request.tier,
-            page_token: request.page_token.as_deref(),
-            allow_scan: request.allow_scan,
-        };
+    let tier = tier_of_scan(&app, &table, &count_terms(&request));
+    let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
+        let terms = count_terms(&request);
         if request.estimate && request.page_token.is_some() {
             return Err(Failure::invalid("an estimate has no pages; omit page_token"));
         }
@@ -713,12 +724,12 @@ async fn delete(
 
 /// Waits for a query permit, and runs a listed query of a wide table on a blocking thread. The query stops if the client
 /// disconnects or an operator cancels it.
-pub(crate) async fn answer<T, F>(app: &App, description: Description, query: F) -> Result<T>
+pub(crate) async fn answer<T, F>(app: &App, description: Description, tier: RowTier, query: F) -> Result<T>
 where
     T: Send + 'static,
     F: FnOnce(&Engine, &Arc<WideTable>, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
 {
-    let permit = app.queries.take(current_client()).await?;
+    let permit = tier.permits(app).take(current_client()).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     let app = app.clone();
@@ -726,23 +737,30 @@ where
         let _permit = permit;
         let table = app.engine.wide_table(&description.table)?;
         let _listed = app.running.list(&app.engine, description, cancel.clone());
-        query(&app.engine, &table, &|| cancel.is_cancelled())
+        in_tier(&app, &cancel, tier, |reading| {
+            query(&app.engine, &table, &|| reading.is_stopped())
+        })
     })
     .await
 }
 
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
-pub(crate) async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
+pub(crate) async fn read<F>(
+    app: &App,
+    content_type: &'static str,
+    tier: RowTier,
+    write: F,
+) -> Result<Response>
 where
-    F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,
+    F: FnOnce(&App, &RowReading<'_>, &mut ResponseWriter) -> Result<()> + Send + 'static,
 {
     let work = WriteContext {
-        permit: Some(app.queries.take(current_client()).await?),
+        permit: Some(tier.permits(app).take(current_client()).await?),
         cancel: Cancel::new(),
     };
     let (reading, cancel) = (app.clone(), work.cancel.clone());
     stream::respond(app, content_type, work, move |writer| {
-        write(&reading, &cancel, writer)
+        in_tier(&reading, &cancel, tier, |rows| write(&reading, rows, writer))
     })
     .await
 }

@@ -30,7 +30,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
 use crate::resources::query::describe;
-use crate::resources::rows::{answer, put, put_end, read as read_rows};
+use crate::resources::rows::{RowTier, answer, put, put_end, read as read_rows};
 use crate::resources::{Failures, QueryFailures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -193,43 +193,49 @@ async fn search(
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
     let description = describe(id.clone(), &table, "search_rows", &request);
-    read_rows(&app, "application/json", move |app, cancel, writer| {
-        let table = app.engine.wide_table(&table)?;
-        let _listed = app.running.list(&app.engine, description, cancel.clone());
-        let selection = Selection::new(
-            request.columns.as_deref(),
-            None,
-            None,
-            query.integers.unwrap_or_default(),
-            app.engine.now(),
-        )?;
-        let search = Search::new(&app.engine, &table, &request, &selection)?;
-        put(writer, b"{\"rows\":[")?;
-        let mut separator: &[u8] = b"";
-        let end = search.page(
-            &app.engine,
-            &table,
-            &selection,
-            &|| cancel.is_cancelled(),
-            &mut |row| {
-                writer.write_all(std::mem::replace(&mut separator, b","))?;
-                Ok(writer.write_all(row)?)
-            },
-        )?;
-        #[derive(Serialize)]
-        struct End {
-            #[serde(flatten)]
-            end: SearchEnd,
-            request_id: String,
-        }
-        put_end(
-            writer,
-            &End {
-                end,
-                request_id: id.into(),
-            },
-        )
-    })
+    // Which rows a search finds is not known before it runs.
+    read_rows(
+        &app,
+        "application/json",
+        RowTier::Hot,
+        move |app, reading, writer| {
+            let table = app.engine.wide_table(&table)?;
+            let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
+            let selection = Selection::new(
+                request.columns.as_deref(),
+                None,
+                None,
+                query.integers.unwrap_or_default(),
+                app.engine.now(),
+            )?;
+            let search = Search::new(&app.engine, &table, &request, &selection)?;
+            put(writer, b"{\"rows\":[")?;
+            let mut separator: &[u8] = b"";
+            let end = search.page(
+                &app.engine,
+                &table,
+                &selection,
+                &|| reading.is_stopped(),
+                &mut |row| {
+                    writer.write_all(std::mem::replace(&mut separator, b","))?;
+                    Ok(writer.write_all(row)?)
+                },
+            )?;
+            #[derive(Serialize)]
+            struct End {
+                #[serde(flatten)]
+                end: SearchEnd,
+                request_id: String,
+            }
+            put_end(
+                writer,
+                &End {
+                    end,
+                    request_id: id.into(),
+                },
+            )
+        },
+    )
     .await
 }
 
@@ -250,13 +256,18 @@ async fn facets(
     JsonBody(request): JsonBody<FacetRows>,
 ) -> Result<Json<RowFacetList>> {
     let description = describe(id.clone(), &table, "facet_rows", &request);
-    let counted = answer(&app, description, move |engine, table, is_stopped| {
-        let facets = Facets::new(engine, table, &request)?;
-        Ok(RowFacetList {
-            request_id: id.into(),
-            ..facets.count(engine, table, is_stopped)?
-        })
-    });
+    let counted = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            let facets = Facets::new(engine, table, &request)?;
+            Ok(RowFacetList {
+                request_id: id.into(),
+                ..facets.count(engine, table, is_stopped)?
+            })
+        },
+    );
     counted.await.map(Json)
 }
 

@@ -35,7 +35,7 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
-use crate::resources::rows::{NDJSON, put, put_end, put_line, read, report, wait_for_searches};
+use crate::resources::rows::{NDJSON, RowTier, put, put_end, put_line, read, report, wait_for_searches};
 use crate::stream::{self, ResponseWriter};
 
 /// Size of a statement, in bytes, up to which the memory to parse it is not reserved.
@@ -264,14 +264,15 @@ where
     F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
-    read(app, content_type, move |app, cancel, writer| {
+    // A statement is planned when it has its permit, so which parts it reads is not known before.
+    read(app, content_type, RowTier::Hot, move |app, reading, writer| {
         let mut rows = RowsWriter {
             writer,
             is_lines,
             separator: b"",
             id,
         };
-        write(app, cancel, &mut rows)
+        write(app, reading.cancel, &mut rows)
     })
     .await
 }

@@ -2,11 +2,13 @@
 //!
 //! The forms of requests and responses, and refusals, are tested by `tests/scenarios/34-rows.txt`.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::HttpSettings;
+use tideline_query::QuerySettings;
 
 use crate::client::{Response, Server};
 
@@ -377,4 +379,88 @@ fn lists_that_select_too_many_keys_are_refused_with_their_product() {
     assert!(refused["message"].to_string().contains("69 × 29"), "{refused}");
     let read = post(&server, "t/rows/get", &json!({"in": {"a": [1, 1, 2], "b": [3]}})).expect(200);
     assert_eq!(read["rows"], json!([null, null]));
+}
+
+#[test]
+fn a_flood_of_requests_for_old_rows_leaves_room_for_new_ones() {
+    let query = QuerySettings {
+        cold_queries_max: Some(1),
+        cold_waiting_max: 1,
+        // The clock of the tests does not advance, so the first request waits after its first page until its client
+        // disconnects.
+        cold_read_bytes_per_second: Some(1),
+        ..QuerySettings::default()
+    };
+    let server = Server::with(HttpSettings {
+        queries_in_flight_max: 1,
+        query,
+        ..HttpSettings::default()
+    });
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [{"name": "n", "type": "i64"}],
+        "parts": {"by": "at", "every": "day", "hot": "3d"},
+    });
+    create(&server, "t", &wide);
+    let key = |at: &str| json!({"host": "a", "at": at});
+    let (old, new) = (key("2026-11-10T12:00:00Z"), key("2026-11-20T11:00:00Z"));
+    let rows = [&old, &new].map(|key| put(key, &json!({"n": 1})));
+    post(&server, "t/rows", &json!({"rows": rows})).expect(200);
+    let migrate = r#"{"kind": "migrate", "table": "t", "wait": true}"#;
+    server.json("POST", "/v1/jobs", migrate).expect(200);
+    let tiers = server.get("/v1/tables/t/parts").expect(200)["parts"].clone();
+    assert_eq!(
+        (&tiers[0]["tier"], &tiers[1]["tier"]),
+        (&json!("cold"), &json!("hot")),
+        "{tiers}"
+    );
+    let scan =
+        |from: &str| json!({"prefix": {"host": "a"}, "range": {"column": "at", "from": from}}).to_string();
+    let (all, newer) = (scan("2026-11-01T00:00:00Z"), scan("2026-11-19T00:00:00Z"));
+    let begin = |path: &str, body: &str| {
+        let mut stream = server.connect();
+        let head = format!(
+            "POST /v1/tables/t/rows/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let wait_for = |line: &str| {
+        let has = |text: &str| text.lines().any(|have| have.starts_with(line));
+        while !has(&server.get("/metrics").text()) {}
+    };
+    let running = begin("scan", &all);
+    wait_for("tideline_cold_queries_running 1");
+    let waiting = begin(
+        "aggregate",
+        r#"{"allow_scan": true, "metrics": [{"column": "n", "functions": ["sum"]}]}"#,
+    );
+    wait_for("tideline_cold_queries_waiting 1");
+    let get = |key: &Value| json!({"keys": [key]}).to_string();
+    for (path, body) in [("scan", &all), ("get", &get(&old)), ("count", &all)] {
+        let path = format!("/v1/tables/t/rows/{path}");
+        let refused = server.json("POST", &path, body).expect(503);
+        assert_eq!(
+            (&refused["code"], &refused["retryable"]),
+            (&json!("overloaded"), &json!(true)),
+            "{path}: {refused}"
+        );
+    }
+    for (path, body) in [("scan", &newer), ("get", &get(&new))] {
+        let found = server
+            .json("POST", &format!("/v1/tables/t/rows/{path}"), body)
+            .expect(200);
+        assert_eq!(
+            found["rows"],
+            json!([{"key": new, "columns": {"n": 1}}]),
+            "{path}"
+        );
+    }
+    let counted = server.json("POST", "/v1/tables/t/rows/count", &newer).expect(200);
+    assert_eq!(counted["count"], 1);
+    drop((running, waiting));
+    wait_for("tideline_cold_queries_running 0");
+    wait_for("tideline_cold_queries_waiting 0");
 }

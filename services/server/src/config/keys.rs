@@ -394,19 +394,22 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 256),
     Key::new(
         "query.cold_queries_max",
-        "Queries of cold points that run concurrently; further ones wait. Not set: twice their threads.",
+        "Queries of cold points, and requests for rows in cold or archived parts, that run concurrently;\n\
+         further ones wait. Not set: twice the threads.",
         |config| Slot::OptionalCount(&mut config.http.query.cold_queries_max),
     )
     .within(1, 64),
     Key::new(
         "query.cold_waiting_max",
-        "Most waiting queries of cold points; further ones are refused as overload.",
+        "Most waiting queries of cold points and requests for rows in cold or archived parts; further ones\n\
+         are refused as overload.",
         |config| Slot::Count(&mut config.http.query.cold_waiting_max),
     )
     .within(0, 256),
     Key::new(
         "query.cold_read_bytes_per_second",
-        "Bytes that all queries together read from the cold tier per second. Not set: no limit.",
+        "Bytes of cold points, and of rows in cold or archived parts, that all requests together read per\n\
+         second. Not set: no limit.",
         |config| Slot::OptionalBytes64(&mut config.http.query.cold_read_bytes_per_second),
     )
     .within(KIB, u64::MAX),

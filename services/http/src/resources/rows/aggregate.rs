@@ -12,7 +12,7 @@ use tideline_results::ResultFormat;
 use tideline_rows::aggregate::{AggregateWriter, Aggregation};
 use utoipa::IntoParams;
 
-use super::{put, put_end, put_line, read};
+use super::{RowTier, put, put_end, put_line, read};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
@@ -65,11 +65,12 @@ pub(super) async fn aggregate(
 ) -> Result<Response> {
     let format = accepted_format(&headers)?;
     let description = describe(id.clone(), &table, "aggregate", &request);
-    read(&app, format.content_type(), move |app, cancel, writer| {
+    let tier = tier_of(&app, &table, &request);
+    read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
-        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let aggregation = Aggregation::new(&app.engine, &table, &request)?;
-        let (shape, groups) = aggregation.run(&app.engine, &table, &|| cancel.is_cancelled())?;
+        let (shape, groups) = aggregation.run(&app.engine, &table, &|| reading.is_stopped())?;
         let integers = query.integers.unwrap_or_default();
         let output = AggregateWriter::new(&shape, &groups, format, integers)?;
         match format {
@@ -102,6 +103,17 @@ pub(super) async fn aggregate(
         }
     })
     .await
+}
+
+/// Returns the tiers that the rows of an aggregate are in. An error of the request is returned later, by its evaluation.
+fn tier_of(app: &App, table: &str, request: &AggregateRows) -> RowTier {
+    let is_cold = || {
+        let table = app.engine.wide_table(table).ok()?;
+        table.settings().parts.as_ref()?;
+        let aggregation = Aggregation::new(&app.engine, &table, request).ok()?;
+        aggregation.reaches_cold(&app.engine, &table).ok()
+    };
+    RowTier::of(is_cold().unwrap_or(false))
 }
 
 fn groups_example() -> &'static str {

@@ -7,7 +7,7 @@ use axum::extract::State;
 use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
 use tideline_rows::explain::explain as explain_rows;
 
-use super::answer;
+use super::{RowTier, answer};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
@@ -36,12 +36,17 @@ pub(super) async fn explain(
     Json(request): Json<ExplainRows>,
 ) -> Result<JsonResponse<RowsExplained>> {
     let description = describe(id.clone(), &table, "explain", &request);
-    let explained = answer(&app, description, move |engine, table, is_stopped| {
-        let explained = explain_rows(engine, table, &request, is_stopped)?;
-        Ok(RowsExplained {
-            request_id: id.into(),
-            ..explained
-        })
-    });
+    let explained = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            let explained = explain_rows(engine, table, &request, is_stopped)?;
+            Ok(RowsExplained {
+                request_id: id.into(),
+                ..explained
+            })
+        },
+    );
     explained.await.map(JsonResponse)
 }

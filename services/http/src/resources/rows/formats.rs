@@ -13,7 +13,7 @@ use tideline_rows::read::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, get_s
 use tideline_rows::tabular::{TableColumns, TabularWriter};
 use tideline_rows::{Page, PageLimits, Scan, Selection};
 
-use super::{ReadQuery, read, scan_terms};
+use super::{ReadQuery, RowReading, RowTier, in_tier, read, scan_terms, tier_of_keys, tier_of_scan};
 use crate::app::{App, Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
@@ -76,23 +76,24 @@ pub(super) async fn scan(
         form: table_form(format).flatten(),
         request,
     };
+    let tier = tier_of_scan(app, &plan.table, &scan_terms(&plan.request));
     if plan.request.limit.is_some_and(|limit| limit <= PAGE_ROWS_MAX) {
-        return page(app, plan, format).await;
+        return page(app, plan, tier, format).await;
     }
-    read(app, format.content_type(), move |app, cancel, writer| {
+    read(app, format.content_type(), tier, move |app, reading, writer| {
         let limits = PageLimits {
             rows: plan.request.limit,
             scanned: None,
             bytes: None,
         };
-        plan.write(app, cancel, limits, writer).map(drop)
+        plan.write(app, reading, limits, writer).map(drop)
     })
     .await
 }
 
 /// Returns one page with headers that describe its end.
-async fn page(app: &App, plan: Plan, format: ResultFormat) -> Result<Response> {
-    let permit = app.queries.take(current_client()).await?;
+async fn page(app: &App, plan: Plan, tier: RowTier, format: ResultFormat) -> Result<Response> {
+    let permit = tier.permits(app).take(current_client()).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
@@ -107,9 +108,11 @@ async fn page(app: &App, plan: Plan, format: ResultFormat) -> Result<Response> {
             scanned: Some(PAGE_SCANNED_MAX),
             bytes: Some(PAGE_BYTES_MAX),
         };
-        let mut body = Vec::new();
-        let page = plan.write(&running, &cancel, limits, &mut body)?;
-        Ok((body, page))
+        in_tier(&running, &cancel, tier, |reading| {
+            let mut body = Vec::new();
+            let page = plan.write(&running, reading, limits, &mut body)?;
+            Ok((body, page))
+        })
     })
     .await?;
     let mut response = ([(header::CONTENT_TYPE, format.content_type())], body).into_response();
@@ -139,7 +142,7 @@ impl Plan {
     fn write<W: std::io::Write + Send>(
         self,
         app: &App,
-        cancel: &Cancel,
+        reading: &RowReading<'_>,
         limits: PageLimits,
         out: W,
     ) -> Result<Page> {
@@ -148,7 +151,7 @@ impl Plan {
         } = self;
         let description = describe(id.clone(), &table, "scan", &request);
         let table = app.engine.wide_table(&table)?;
-        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let columns = request.columns.as_deref();
         let selection = Selection::new(columns, None, None, Default::default(), app.engine.now())?;
         let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
@@ -158,7 +161,7 @@ impl Plan {
             &app.engine,
             &table,
             limits,
-            &|| cancel.is_cancelled(),
+            &|| reading.is_stopped(),
             &mut |row| writer.row(&table, row),
         )?;
         let end = ScanEnd {
@@ -199,18 +202,15 @@ pub(super) async fn get(
         ("inline_bytes", query.inline_bytes.is_some()),
     ])?;
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
-    read(app, format.content_type(), move |app, cancel, writer| {
+    let tier = tier_of_keys(app, &table, &request);
+    read(app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let keys = keys_of(&table, &request)?;
         let columns = TableColumns::new(&table, request.columns.as_deref(), scale)?;
         let mut rows = TabularWriter::new(writer, form, columns)?;
-        get_stored(
-            &app.engine,
-            &table,
-            &keys,
-            &|| cancel.is_cancelled(),
-            &mut |row| rows.row(&table, row).map(drop),
-        )?;
+        get_stored(&app.engine, &table, &keys, &|| reading.is_stopped(), &mut |row| {
+            rows.row(&table, row).map(drop)
+        })?;
         let found = serde_json::json!({"found": rows.rows()});
         Ok(rows.end(&notes(id, &found))?)
     })

@@ -7,7 +7,7 @@ use axum::extract::State;
 use tideline_openapi::row_why::{RowWhy, WhyRow};
 use tideline_rows::why::why as explain_key;
 
-use super::answer;
+use super::{RowTier, answer};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
@@ -37,12 +37,17 @@ pub(super) async fn why(
     Json(request): Json<WhyRow>,
 ) -> Result<JsonResponse<RowWhy>> {
     let description = describe(id.clone(), &table, "why", &request);
-    let explained = answer(&app, description, move |engine, table, is_stopped| {
-        let explained = explain_key(engine, table, &request, is_stopped)?;
-        Ok(RowWhy {
-            request_id: id.into(),
-            ..explained
-        })
-    });
+    let explained = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            let explained = explain_key(engine, table, &request, is_stopped)?;
+            Ok(RowWhy {
+                request_id: id.into(),
+                ..explained
+            })
+        },
+    );
     explained.await.map(JsonResponse)
 }
