@@ -58,27 +58,26 @@ enum Decoder {
     Running(Box<dyn Read + Send>),
 }
 
-impl Decoder {
-    fn new(encoding: Encoding, frames: Frames) -> io::Result<Box<dyn Read + Send>> {
-        let buffered = |frames| BufReader::with_capacity(BUFFER_BYTES, frames);
-        Ok(match encoding {
-            Encoding::Identity | Encoding::Snappy => Box::new(frames),
-            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(buffered(frames))),
-            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(buffered(frames))),
-            Encoding::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::new(frames)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-        })
-    }
+/// Creates the decoder of a stream.
+fn decoder_of(encoding: Encoding, frames: Frames) -> io::Result<Box<dyn Read + Send>> {
+    let buffered = |frames| BufReader::with_capacity(BUFFER_BYTES, frames);
+    Ok(match encoding {
+        Encoding::Identity | Encoding::Snappy => Box::new(frames),
+        Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(buffered(frames))),
+        Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(buffered(frames))),
+        Encoding::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::new(frames)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+            Box::new(decoder)
+        }
+    })
 }
 
 impl Read for Decoder {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if let Self::Waiting(encoding, frames) = self {
             let frames = frames.take().ok_or(io::ErrorKind::BrokenPipe)?;
-            *self = Self::Running(Self::new(*encoding, frames)?);
+            *self = Self::Running(decoder_of(*encoding, frames)?);
         }
         match self {
             Self::Running(decoder) => decoder.read(bytes),
