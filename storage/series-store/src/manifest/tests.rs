@@ -270,11 +270,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":14,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":15,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 14 is not supported by this build"
+        "stored cursor row cannot be read: format 15 is not supported by this build"
     );
 }
 
