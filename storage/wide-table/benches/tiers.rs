@@ -68,7 +68,10 @@ fn main() -> BenchResult<()> {
     measured("read all, hot", || bench.read())?;
     let number = bench.store.parts_in_tiers(TABLE)[0].number;
     measured("hot to cold", || {
-        let moved = bench.store.move_part((TABLE, number), Tier::Cold, &mut on);
+        let (threads, place) = (&bench.threads, (TABLE, number));
+        let moved = bench
+            .store
+            .move_table_part(threads, place, Tier::Cold, &mut |_, _| Ok(None), &mut on);
         is_moved(&moved?)
     })?;
     let target = folder.path().join("target");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -207,8 +208,20 @@ fn a_flipped_byte_in_a_search_index_is_found_and_the_next_start_builds_the_index
         );
         assert!(fs::read(&terms).expect("a file") == bytes, "the file was changed");
     }
-    let found = run_on(&["rows", "search", "orders", "-w", "state=open"]);
+    let (server, address) = Running::serve(&data);
+    let url = format!("http://{address}");
+    let search = ["rows", "search", "orders", "state=open", "--server", &url];
+    // The search is refused until the index is built again.
+    let begun = Instant::now();
+    let found = loop {
+        let found = ended(at_home(&search, home.path()));
+        if found.code == 0 {
+            break found.out;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{found:?}");
+    };
     assert!(found.contains("\"id\":\"a\""), "{found}");
+    stop(server);
     assert_eq!(check(&data, &[]).code, 0);
 }
 
