@@ -263,7 +263,7 @@ pub struct WideView {
     /// Division into parts by time; missing if the table is not divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSettings>,
-    /// Groups of columns that are stored apart; missing if there are none.
+    /// Groups of columns that are stored apart; missing without groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroup>,
 }

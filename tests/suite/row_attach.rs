@@ -30,10 +30,6 @@ impl Source {
             &client,
             &json!({"wide": {"add_columns": [{"name": "color", "type": "string"}]}}),
         );
-        let search = json!({"name": "all", "columns": [{"column": "state", "as": "keyword"}]});
-        client
-            .post_json("/v1/tables/orders/search-indexes", &search)
-            .expect_status(201);
         Work::Archive.prepare(&client);
         assert!(Work::Archive.start(&client));
         let settings = client.get("/v1/tables/orders").json();
@@ -68,7 +64,7 @@ fn build_indexes(client: &Client) {
 
 /// Returns the number of rows that a search finds, when the search index is built.
 fn found(client: &Client) -> Value {
-    let search = json!({"where": {"column": "state", "equals": "open"}, "limit": 1});
+    let search = json!({"index": "all", "where": {"column": "state", "equals": "open"}, "limit": 1});
     let total = tideline_tests::wait::until(PATIENCE, || {
         let response = client.post_json("/v1/tables/orders/rows/search", &search);
         response.is_success().then(|| response.json()["total"].clone())
@@ -381,7 +377,7 @@ fn what_does_not_fit_the_table_is_refused() {
     );
     let counted = client.post_json("/v1/tables/orders/rows/count", &json!({"allow_scan": true}));
     assert_eq!(counted.expect_status(200).json()["count"], ROWS / 2 + 1);
-    let count = json!({"index": "by_state", "prefix": {"state": "done"}});
+    let count = json!({"index": "all", "prefix": {"state": "done"}});
     let counted = client.post_json("/v1/tables/orders/rows/count", &count);
     assert_eq!(counted.expect_status(200).json()["count"], ROWS / 3 + 1);
 }

@@ -51,7 +51,7 @@ impl CatalogReader<'_> {
         self.state.id(ordinal)
     }
 
-    /// Returns the visible timeline with this id; `None` if there is none.
+    /// Returns the visible timeline with this id; `None` without one.
     pub fn by_id(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
         self.state.visible.contains(ordinal.0).then_some(ordinal)

@@ -56,7 +56,7 @@ impl Labels {
         Some(text(value))
     }
 
-    /// Returns the metric name; `None` if there is none.
+    /// Returns the metric name; `None` without one.
     pub fn metric_name(&self) -> Option<&str> {
         self.get(METRIC_NAME)
     }

@@ -119,7 +119,7 @@ async fn change(
     response
 }
 
-/// Converts the attributes to set and to remove. Fails if there are none, or if an attribute is in both.
+/// Converts the attributes to set and to remove. Fails without attributes, and if an attribute is in both.
 fn changes_of(
     set: BTreeMap<String, AttributeValue>,
     remove: Vec<String>,
