@@ -406,6 +406,7 @@ fn a_flood_of_requests_for_old_rows_leaves_room_for_new_ones() {
     let (old, new) = (key("2026-11-10T12:00:00Z"), key("2026-11-20T11:00:00Z"));
     let rows = [&old, &new].map(|key| put(key, &json!({"n": 1})));
     post(&server, "t/rows", &json!({"rows": rows})).expect(200);
+    server.json("POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(200);
     let migrate = r#"{"kind": "migrate", "table": "t", "wait": true}"#;
     server.json("POST", "/v1/jobs", migrate).expect(200);
     let tiers = server.get("/v1/tables/t/parts").expect(200)["parts"].clone();
