@@ -1,5 +1,5 @@
 //! Attaching of archived parts of wide tables: an empty server that has only the archive returns the same rows, also by
-//! indexes and after restores; kills before and after each step; and archives that cannot be attached.
+//! indexes, after restores and beside other tables; kills before and after each step; and archives that cannot be attached.
 
 use std::fs;
 use std::path::Path;
@@ -152,6 +152,54 @@ fn an_empty_machine_reads_archived_rows() {
         .expect_status(200);
     assert_eq!(written.json()["written"], 1, "{}", written.text());
     check_rows(&client, "attached, restored, then written");
+    assert!(server.terminate().status.success());
+    let report = check_of(&folder);
+    assert_eq!(report["is_sound"], true, "{report}");
+}
+
+/// Each database counts the ids of its tables, indexes and column groups itself, so those of the source belong to other tables
+/// here.
+#[test]
+fn attached_rows_and_those_of_other_tables_stay_apart() {
+    const OTHERS: u64 = 14;
+    let source = Source::new();
+    let folder = DataFolder::new();
+    let server = folder.start(&source.launch());
+    let client = server.client();
+    let key = json!({"n": 8, "at": "2024-01-07T08:00:00Z"});
+    for other in 0..OTHERS {
+        let table = json!({"name": format!("other-{other}"), "model": "wide", "wide": {
+            "key": [{"name": "n", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+            "parts": {"by": "at", "every": "month"}
+        }});
+        client.post_json("/v1/tables", &table).expect_status(201);
+        let rows = json!({"rows": [{"op": "put", "key": key, "columns": {"other": other}}]});
+        client
+            .post_json(&format!("/v1/tables/other-{other}/rows"), &rows)
+            .expect_status(200);
+    }
+    let attached = attach(&client, &json!({"target": "default"}));
+    assert_eq!(attached["parts_attached"], 2, "{attached}");
+    build_indexes(&client);
+    assert!(Work::Restore.start(&client));
+    let update = json!({"rows": [{"op": "update", "key": row(8)["key"], "columns": row(8)["columns"]}]});
+    client
+        .post_json("/v1/tables/orders/rows", &update)
+        .expect_status(200);
+    client
+        .post_json("/v1/jobs", &json!({"kind": "seal"}))
+        .expect_status(200);
+    check_rows(&client, "attached beside other tables");
+    for other in 0..OTHERS {
+        let scan = format!("/v1/tables/other-{other}/rows/scan");
+        let scanned = client.post_json(&scan, &json!({"allow_scan": true}));
+        let expected = json!([{"key": key, "columns": {"other": other}}]);
+        assert_eq!(scanned.expect_status(200).json()["rows"], expected);
+        let path = format!("/v1/tables/other-{other}");
+        let dropped = client.send("DELETE", &path, &[], b"").expect("a response");
+        assert!(dropped.is_success(), "{}", dropped.text());
+    }
+    check_rows(&client, "after the other tables were dropped");
     assert!(server.terminate().status.success());
     let report = check_of(&folder);
     assert_eq!(report["is_sound"], true, "{report}");

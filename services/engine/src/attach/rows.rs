@@ -221,6 +221,8 @@ fn attached_settings(spec: &TableSpec, target: &str) -> TableSpec {
         unbuilt(wide);
         // The pieces of large values stayed in the database that wrote them.
         wide.large_values = None;
+        // The ids of the other database belong to other tables here.
+        wide.groups.iter_mut().for_each(|group| group.id = 0);
         if let Some(archive) = wide.parts.as_mut().and_then(|parts| parts.archive.as_mut()) {
             target.clone_into(&mut archive.target);
         }
