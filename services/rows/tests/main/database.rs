@@ -16,7 +16,7 @@ use tideline_engine::check::check_database;
 use tideline_engine::model::{
     ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
 };
-use tideline_engine::{Engine, Settings, WideTable};
+use tideline_engine::{Engine, EngineError, Settings, WideTable};
 use tideline_openapi::row::{RowIntegers, RowsBody};
 use tideline_openapi::row_search::{CreateSearchIndex, SearchEnd, SearchRows};
 use tideline_rows::read::ScanTerms;
@@ -209,7 +209,28 @@ impl Database {
         rows
     }
 
+    /// Repeats a search while its index is being built. An index whose files were deleted while it was open fails at any later
+    /// time, also after it has followed all changes.
+    pub(crate) fn when_ready<T>(
+        &self,
+        mut search: impl FnMut() -> Result<T, RowsError>,
+    ) -> Result<T, RowsError> {
+        let begun = Instant::now();
+        loop {
+            match search() {
+                Err(RowsError::Engine(EngineError::SearchNotReady { .. })) if begun.elapsed() < PATIENCE => {
+                    self.settle();
+                }
+                ended => return ended,
+            }
+        }
+    }
+
     pub(crate) fn page(&self, request: &Value) -> Result<(Vec<Value>, SearchEnd), RowsError> {
+        self.when_ready(|| self.try_page(request))
+    }
+
+    fn try_page(&self, request: &Value) -> Result<(Vec<Value>, SearchEnd), RowsError> {
         let request: SearchRows = serde_json::from_value(request.clone()).expect("a request");
         let (engine, table) = (self.engine(), self.table());
         let selection = Selection::new(None, None, None, RowIntegers::Number, engine.now())?;

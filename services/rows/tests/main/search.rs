@@ -378,8 +378,8 @@ fn check_facets(database: &Database, random: &mut Random) {
     });
     let parsed: FacetRows = serde_json::from_value(request.clone()).expect("a request");
     let (engine, table) = (database.engine(), database.table());
-    let facets = Facets::new(engine, &table, &parsed).expect("a valid request");
-    let found = facets.count(engine, &table, &|| false).expect("counts");
+    let count = || Facets::new(engine, &table, &parsed)?.count(engine, &table, &|| false);
+    let found = database.when_ready(count).expect("counts");
     let rows = database.naive(Some(&filter));
     let mut counts = BTreeMap::new();
     if found.rows > 0 {
