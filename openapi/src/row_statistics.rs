@@ -45,12 +45,15 @@ pub struct RowRange {
     pub bytes: u64,
 }
 
-/// Stored rows of a table, or entries of an index.
+/// Stored rows of a table, or their columns in a group, or entries of an index.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct StoredRows {
     /// Name of the secondary index. Omitted for the rows of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
+    /// Name of the column group. Omitted for the other columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Number of rows, without those of the row buffer. A packed row that a later write hides counts until it is packed
     /// again.
     pub rows: u64,
@@ -102,8 +105,11 @@ pub struct RowStatistics {
     pub buffered_bytes: u64,
     /// Number of delete markers that packing has removed since the start of the server.
     pub markers_packed: u64,
-    /// Rows of the table; `null` without a survey.
+    /// Rows of the table, without the columns of groups; `null` without a survey.
     pub rows: Option<StoredRows>,
+    /// Columns of the groups, in the order of the settings. Omitted without groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<StoredRows>,
     /// Entries of the secondary indexes.
     pub indexes: Vec<StoredRows>,
     /// Id of the request, as in the server log.

@@ -133,6 +133,9 @@ pub struct WhyLayer {
     /// Number of fragments in which a large row is stored. Omitted for other rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragments: Option<usize>,
+    /// Column group whose stored columns the layer holds. Omitted for the other columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Writes of the key, oldest first.
     pub changes: Vec<WhyChange>,
 }

@@ -47,7 +47,7 @@ pub fn advice(engine: &Engine, table: &WideTable, includes_small: bool) -> Table
     let survey = engine.row_survey(table.table().points().id());
     let survey = survey.as_deref();
     let load = engine.row_load(table);
-    let stored = survey.map_or(0, |survey| survey.rows.stored_bytes);
+    let stored = survey.map_or(0, TableSurvey::stored_bytes);
     let bytes = stored + engine.buffered_row_bytes(table);
     let requests_per_second = load.requests_per_second();
     let is_small = requests_per_second < SMALL_REQUESTS && bytes < SMALL_BYTES;

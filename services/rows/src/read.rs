@@ -13,7 +13,9 @@ use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::{Durability, Tier, TierScope};
-use tideline_engine::rows::{PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
+use tideline_engine::rows::{
+    GroupSet, PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow,
+};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
@@ -135,11 +137,12 @@ pub fn get(
 ) -> Result<u64> {
     let mut found = 0;
     let mut json = Vec::new();
+    let groups = selection.groups(table);
     for key in keys {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        match engine.row(table, key)? {
+        match engine.row_of_groups(table, key, groups)? {
             None => take(None)?,
             Some(row) => {
                 found += 1;
@@ -161,6 +164,10 @@ pub struct Scan {
     pub(crate) matcher: Option<RowMatcher>,
     /// Parts that are read.
     pub(crate) parts: PartSelection,
+    /// Column groups that the condition and the index need.
+    tested: GroupSet,
+    /// Column groups that the result needs.
+    returned: GroupSet,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
     pub(crate) terms: Vec<u8>,
@@ -208,6 +215,14 @@ impl NeededColumns<'_> {
             Self::Stored => false,
         };
         result && filter.is_none_or(|filter| filter.columns().iter().all(is_held))
+    }
+
+    /// Returns the column groups that store these columns.
+    fn groups(&self, table: &WideTable) -> GroupSet {
+        match self {
+            Self::Named(names) => table.groups_of(names.iter().map(String::as_str)),
+            Self::All | Self::Stored => GroupSet::ALL,
+        }
     }
 }
 
@@ -294,7 +309,11 @@ impl Scan {
             page_token: terms.page_token,
             encoder_terms: selection.terms(),
         };
-        Self::of_ranges(engine, table, ranges, &terms)
+        let scan = Self::of_ranges(engine, table, ranges, &terms)?;
+        Ok(Self {
+            returned: selection.groups(table),
+            ..scan
+        })
     }
 
     /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
@@ -354,6 +373,8 @@ impl Scan {
                 numbers: parts_of(table, matcher.as_ref()),
                 tier: terms.tier,
             },
+            tested: tested_groups(table, matcher.as_ref(), terms.index),
+            returned: terms.needed.groups(table),
             matcher,
             after: after.transpose()?,
             terms: bytes,
@@ -384,7 +405,14 @@ impl Scan {
         Ok(tier.has(Tier::Cold) && engine.scan_reaches_cold(table, &self.path, &self.ranges, numbers)?)
     }
 
-    fn begin<'e>(&self, engine: &'e Engine, table: &Arc<WideTable>, wanted: Option<u64>) -> RowScan<'e> {
+    /// Begins the scan. `groups` are the column groups that it needs in addition to those of its condition.
+    fn begin<'e>(
+        &self,
+        engine: &'e Engine,
+        table: &Arc<WideTable>,
+        wanted: Option<u64>,
+        groups: GroupSet,
+    ) -> RowScan<'e> {
         let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
         // One extra row is requested, to detect whether the scan ends with the page. A condition rejects an unknown
         // number of rows, so a scan with a condition expects [`MANY_ROWS`].
@@ -400,6 +428,7 @@ impl Scan {
             wanted,
         );
         scan.in_parts(self.parts.clone())
+            .with_groups(self.tested.union(groups))
     }
 
     /// Returns true if a row matches the condition.
@@ -474,7 +503,7 @@ impl Scan {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&StoredRow) -> Result<u64>,
     ) -> Result<Page> {
-        let mut scan = self.begin(engine, table, limits.rows);
+        let mut scan = self.begin(engine, table, limits.rows, self.returned);
         let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
         let mut last: Option<Bytes> = None;
         let mut digest = self.digest(table, has_revisions);
@@ -529,7 +558,7 @@ impl Scan {
         table: &Arc<WideTable>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Count> {
-        let mut scan = self.begin(engine, table, None);
+        let mut scan = self.begin(engine, table, None, GroupSet::NONE);
         let (mut count, mut read) = (0, 0_u64);
         let mut last: Option<Bytes> = None;
         let next = loop {
@@ -552,6 +581,19 @@ impl Scan {
             next: next.map(|last| self.token(table, &last)),
         })
     }
+}
+
+/// Returns the column groups that the evaluation of a condition needs, and the check whether a row still has its entry in an
+/// index.
+pub(crate) fn tested_groups(
+    table: &WideTable,
+    matcher: Option<&RowMatcher>,
+    index: Option<&Arc<Index>>,
+) -> GroupSet {
+    let tested = matcher.map_or_else(Vec::new, RowMatcher::columns);
+    let of_index = index.map_or(&[][..], |index| index.layout().logical());
+    let of_index = of_index.iter().map(|column| column.name.as_str());
+    table.groups_of(tested.iter().map(String::as_str).chain(of_index))
 }
 
 /// Deletes the rows that a prefix and bounds select. In a table without indexes, one journal entry deletes all rows; in

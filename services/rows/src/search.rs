@@ -13,7 +13,7 @@ use tideline_openapi::timeline::{SortOrder, TextSpan};
 
 use crate::error::{Result, RowsError};
 use crate::index_filter::IndexFilter;
-use crate::read::damaged;
+use crate::read::{damaged, tested_groups};
 use crate::selection::{RowEncoder as _, Selection};
 use crate::token;
 
@@ -168,11 +168,12 @@ impl Search {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let key = &hit.mark.key;
-        let Some(row) = engine.row(table, key)? else {
+        let matcher = self.filter.matcher();
+        let groups = selection.groups(table).union(tested_groups(table, matcher, None));
+        let Some(row) = engine.row_of_groups(table, key, groups)? else {
             return Ok(false);
         };
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-        let matcher = self.filter.matcher();
         if !matcher.is_none_or(|matcher| matcher.matches(table.layout(), key, Some(&columns))) {
             return Ok(false);
         }

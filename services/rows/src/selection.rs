@@ -9,7 +9,9 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use tideline_engine::large::{LargeKind, LargeValue};
 use tideline_engine::model::{ColumnType, TimeRange, Timestamp};
-use tideline_engine::rows::{COLUMN_BYTES_MAX, CellValue, Mutation, ROW_BYTES_MAX, RowDigest, Version};
+use tideline_engine::rows::{
+    COLUMN_BYTES_MAX, CellValue, GroupSet, Mutation, ROW_BYTES_MAX, RowDigest, Version,
+};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
@@ -243,6 +245,25 @@ impl Selection {
             Some(columns) if columns.prefixes.is_empty() => NeededColumns::Named(&columns.listed),
             _ => NeededColumns::All,
         }
+    }
+
+    /// Returns the column groups that the selection needs.
+    pub(crate) fn groups(&self, table: &WideTable) -> GroupSet {
+        let Some(columns) = self.columns.as_ref().filter(|_| !self.has_revisions) else {
+            return GroupSet::ALL;
+        };
+        // A group can store columns of a prefix if one of the texts begins with the other.
+        let meets = |column: &str, prefix: &String| match column.strip_suffix('*') {
+            Some(start) => start.starts_with(prefix.as_str()) || prefix.starts_with(start),
+            None => column.starts_with(prefix.as_str()),
+        };
+        table.groups_where(|group| {
+            columns.listed.iter().any(|name| group.holds(name))
+                || group
+                    .columns
+                    .iter()
+                    .any(|column| columns.prefixes.iter().any(|prefix| meets(column, prefix)))
+        })
     }
 
     /// Returns the bytes that identify the selection in page tokens.

@@ -38,6 +38,13 @@ pub fn statistics(engine: &Engine, table: &WideTable) -> RowStatistics {
         });
         shown.collect()
     };
+    let groups = |survey: &TableSurvey| {
+        let shown = survey.groups.iter().map(|group| StoredRows {
+            group: Some(group.name.clone()),
+            ..stored(table.layout(), every, &group.rows)
+        });
+        shown.collect()
+    };
     let survey = survey.as_deref();
     RowStatistics {
         surveyed: survey.map(|survey| text(survey.at)),
@@ -46,6 +53,7 @@ pub fn statistics(engine: &Engine, table: &WideTable) -> RowStatistics {
         buffered_bytes: engine.buffered_row_bytes(table),
         markers_packed: survey.map_or(0, |survey| survey.markers_packed),
         rows: survey.map(|survey| stored(table.layout(), every, &survey.rows)),
+        groups: survey.map(groups).unwrap_or_default(),
         indexes: survey.map(indexes).unwrap_or_default(),
         request_id: String::new(),
     }
@@ -158,6 +166,7 @@ fn stored(layout: &KeyLayout, every: Option<PartPeriod>, survey: &RowSurvey) -> 
     };
     StoredRows {
         index: None,
+        group: None,
         rows: survey.rows,
         single_rows: survey.single_rows,
         large_rows: survey.large_rows,

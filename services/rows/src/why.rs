@@ -151,6 +151,7 @@ fn layer_of(layer: &LayerTrace, words: &Words<'_>) -> WhyLayer {
         position: layer.sequence.map(|sequence| sequence.0.to_string()),
         deletes_range: layer.deletes_range,
         fragments: (layer.fragments > 0).then_some(layer.fragments),
+        group: layer.group.clone(),
         changes: layer.changes.iter().map(change).collect(),
     }
 }

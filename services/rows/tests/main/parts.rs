@@ -119,6 +119,13 @@ impl Lab {
             true => json!([{"name": "spread", "bucket": {"of": ["host"], "count": 2}}, at, host]),
             false => json!([host, at]),
         };
+        let group = |columns: &[&str]| json!({"name": columns[0], "columns": columns});
+        let groups = match random.below(4) {
+            0 => json!([]),
+            1 => json!([group(&["st*"])]),
+            2 => json!([group(&["size"])]),
+            _ => json!([group(&["state"]), group(&["size"])]),
+        };
         let keep = random.is(50).then_some(100 * DAY);
         let parts = PartsSpec {
             by: "at".to_owned(),
@@ -139,6 +146,7 @@ impl Lab {
                 ],
                 "version_guard": null,
                 "parts": parts,
+                "groups": groups,
             }),
         );
         let model = Model {
