@@ -27,6 +27,10 @@ pub enum AdviceCode {
     FloatMoney,
     /// Rows have more than 10,000 columns.
     WideRows,
+    /// Large columns are stored with the row, although few reads and updates need them.
+    ColumnGroup,
+    /// Most reads need a column group, so it is read in addition to the row.
+    GroupAlwaysRead,
     /// Reads go through many delete markers.
     DeleteMarkers,
     /// A secondary index is written and never read.

@@ -22,6 +22,18 @@ pub struct RowPartition {
     pub warning: Option<String>,
 }
 
+/// Size of a column of the stored rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "description", "bytes": 512_000, "share": 0.83}))]
+pub struct RowColumnSize {
+    /// Name of the column; `#` and its number if its declaration was removed.
+    pub name: String,
+    /// Bytes of its versions before packing, in the measured rows.
+    pub bytes: u64,
+    /// Share in the bytes of all columns, 0 to 1.
+    pub share: f64,
+}
+
 /// Key range of the stored rows of a part.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"from": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "rows": 64, "single_rows": 2,
@@ -77,6 +89,9 @@ pub struct StoredRows {
     pub columns_median: u64,
     /// Largest number of columns, from a sample that contains all rows of more than 256 KiB; estimated for these.
     pub columns_max: u64,
+    /// Largest columns, at most 20, largest first; from a sample without rows of more than 256 KiB. Omitted for indexes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<RowColumnSize>,
     /// Number of partitions; in a divided table, a partition counts once per part.
     pub partition_count: u64,
     /// Largest partitions, at most 100, largest first.

@@ -21,6 +21,7 @@
 //! | [`expired_rows`] | removal of expired rows and cells |
 //! | [`indexes`] | secondary indexes of wide tables |
 //! | [`row_search`] | search indexes over rows |
+//! | [`column_use`] | reads and updates of the columns of wide tables |
 //! | [`index_growth`] | growth of wide tables and their indexes |
 //! | [`row_load`] | busy key ranges of wide tables |
 //! | [`row_surveys`] | sizes and delete markers of stored rows, packing |
@@ -89,6 +90,7 @@ pub mod cardinality;
 pub mod catalog;
 pub mod check;
 pub mod clean;
+pub mod column_use;
 pub mod copying;
 mod declared_columns;
 pub mod delete;

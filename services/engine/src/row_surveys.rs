@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{KeyRange, TableId, TableModel};
 use tideline_series_store::StoreError;
-pub use tideline_wide_table::survey::{PARTITIONS_LISTED, PartitionSize, RowSurvey, SurveyedRange};
+pub use tideline_wide_table::survey::{
+    COLUMNS_LISTED, ColumnSize, PARTITIONS_LISTED, PartitionSize, RowSurvey, SurveyedRange,
+};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};

@@ -239,6 +239,7 @@ impl Engine {
         self.note_rows(table, RowAccess::Write, writes.len(), |number| {
             &writes[number].key
         });
+        self.note_column_updates(table, writes);
     }
 
     /// Deletes all rows of ranges: in one journal entry, or page by page if the table has indexes.

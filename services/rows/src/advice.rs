@@ -12,8 +12,9 @@ use tideline_engine::row_load::TableLoad;
 use tideline_engine::row_surveys::{MARKER_RATIO_MAX, PARTITION_BYTES_WARNED, SurveyedRange, TableSurvey};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_advice::{Advice, AdviceCode, TableAdvice};
+use tideline_openapi::row_statistics::RowColumnSize;
 
-use crate::statistics::{SEARCH_DOCUMENTS_MAX, hot_ranges, key_of, remedy};
+use crate::statistics::{SEARCH_DOCUMENTS_MAX, columns_of, hot_ranges, key_of, remedy};
 
 /// Requests per second and bytes below which a table is small.
 const SMALL_REQUESTS: f64 = 1_000.0;
@@ -32,6 +33,14 @@ const MARKERS_MIN: u64 = 1_000;
 const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
 /// Number of entries read, each with a read of its row, from which covering columns is advised.
 const FETCHED_ENTRIES: u64 = 100_000;
+/// Number of reads and updates from which the use of columns is judged.
+const USES_MIN: u64 = 1_000;
+/// Share of the bytes of all columns from which a column is large, and from which large columns are stored apart.
+const LARGE_SHARE: f64 = 0.1;
+const APART_SHARE: f64 = 0.5;
+/// Share of reads and of updates up to which a column is seldom used, and from which a group is always read.
+const SELDOM_SHARE: f64 = 0.1;
+const ALWAYS_SHARE: f64 = 0.8;
 /// Number of searches from which a column that none of them used counts as unused.
 const SEARCHES_MIN: u64 = 1_000;
 /// Number of documents above which a search index is warned of: four fifths of what it should have at most.
@@ -54,6 +63,7 @@ pub fn advice(engine: &Engine, table: &WideTable, includes_small: bool) -> Table
     let mut all = Vec::new();
     advise_key(table, survey, &load, &mut all);
     advise_rows(table, survey, &mut all);
+    advise_groups(engine, table, survey, &mut all);
     advise_indexes(engine, table, &mut all);
     all.sort_by(|one, other| (one.code, &one.subject).cmp(&(other.code, &other.subject)));
     let withheld = match is_small && !includes_small {
@@ -257,6 +267,60 @@ fn advise_rows(table: &WideTable, survey: Option<&TableSurvey>, all: &mut Vec<Ad
             );
         }
     }
+}
+
+/// Adds advice on column groups, by the sizes of columns and by their use since the start of the server.
+fn advise_groups(engine: &Engine, table: &WideTable, survey: Option<&TableSurvey>, all: &mut Vec<Advice>) {
+    let used = engine.column_use(table);
+    if used.reads + used.updates < USES_MIN {
+        return;
+    }
+    let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+    for group in &table.settings().groups {
+        let named = used.columns.iter().filter(|(name, _)| group.holds(name));
+        let reads = named.map(|(_, of)| of.reads).max().unwrap_or(0) + used.whole_reads;
+        if share(reads, used.reads) >= ALWAYS_SHARE && used.reads > 0 {
+            advise(
+                all,
+                AdviceCode::GroupAlwaysRead,
+                Some(&group.name),
+                format!("{reads} of {} reads need the group", used.reads),
+                "name the columns that requests need; if they need the group, store its columns with the rows of a new table"
+                    .to_owned(),
+            );
+        }
+    }
+    let columns = survey.map_or_else(Vec::new, |survey| columns_of(table, &survey.rows));
+    let is_seldom = |name: &str| {
+        let of = used.of(name);
+        share(of.reads, used.reads) <= SELDOM_SHARE && share(of.updates, used.updates) <= SELDOM_SHARE
+    };
+    let apart: Vec<&RowColumnSize> = columns
+        .iter()
+        .filter(|column| column.share >= LARGE_SHARE && is_seldom(&column.name))
+        .collect();
+    let bytes: f64 = apart.iter().map(|column| column.share).sum();
+    if bytes < APART_SHARE {
+        return;
+    }
+    let names: Vec<&str> = apart.iter().map(|column| column.name.as_str()).collect();
+    let groups = serde_json::json!([{"name": "large", "columns": names}]);
+    advise(
+        all,
+        AdviceCode::ColumnGroup,
+        Some(&names.join(", ")),
+        format!(
+            "{:.0} % of the bytes of rows, used by at most {:.0} % of {} reads and of {} updates",
+            bytes * 100.0,
+            SELDOM_SHARE * 100.0,
+            used.reads,
+            used.updates
+        ),
+        format!(
+            "store the columns apart: create a table with `\"groups\": {groups}`, and copy the rows with rows/rekey; updates of other \
+             columns then do not write them"
+        ),
+    );
 }
 
 /// Splits a column name into its words: at characters that are not letters, and before capitals.

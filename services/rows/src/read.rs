@@ -138,6 +138,7 @@ pub fn get(
     let mut found = 0;
     let mut json = Vec::new();
     let groups = selection.groups(table);
+    selection.note(engine, table, None);
     for key in keys {
         if is_stopped() {
             return Err(RowsError::Cancelled);
@@ -168,6 +169,8 @@ pub struct Scan {
     tested: GroupSet,
     /// Column groups that the result needs.
     returned: GroupSet,
+    /// Columns that the result and the condition need; `None` for all.
+    columns: Option<Vec<String>>,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
     pub(crate) terms: Vec<u8>,
@@ -215,6 +218,16 @@ impl NeededColumns<'_> {
             Self::Stored => false,
         };
         result && filter.is_none_or(|filter| filter.columns().iter().all(is_held))
+    }
+
+    /// Returns these columns and those of a filter; `None` for all columns.
+    fn names(&self, filter: Option<&RowMatcher>) -> Option<Vec<String>> {
+        match self {
+            Self::Named(names) => {
+                Some([names, &filter.map_or_else(Vec::new, RowMatcher::columns)[..]].concat())
+            }
+            Self::All | Self::Stored => None,
+        }
     }
 
     /// Returns the column groups that store these columns.
@@ -375,6 +388,7 @@ impl Scan {
             },
             tested: tested_groups(table, matcher.as_ref(), terms.index),
             returned: terms.needed.groups(table),
+            columns: terms.needed.names(matcher.as_ref()),
             matcher,
             after: after.transpose()?,
             terms: bytes,
@@ -413,6 +427,9 @@ impl Scan {
         wanted: Option<u64>,
         groups: GroupSet,
     ) -> RowScan<'e> {
+        let columns = self.columns.as_ref();
+        let columns = columns.map(|columns| columns.iter().map(String::as_str));
+        engine.note_column_reads(table, columns);
         let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
         // One extra row is requested, to detect whether the scan ends with the page. A condition rejects an unknown
         // number of rows, so a scan with a condition expects [`MANY_ROWS`].

@@ -134,6 +134,7 @@ impl Search {
             },
         )?;
         let mut json = Vec::new();
+        selection.note(engine, table, self.filter.matcher());
         for hit in &page.hits {
             if is_stopped() {
                 return Err(RowsError::Cancelled);

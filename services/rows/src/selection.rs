@@ -16,6 +16,7 @@ use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::TimeSpan;
 use tideline_openapi::row::RowIntegers;
 
+use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::large::{href, write_large};
 use crate::read::NeededColumns;
@@ -245,6 +246,17 @@ impl Selection {
             Some(columns) if columns.prefixes.is_empty() => NeededColumns::Named(&columns.listed),
             _ => NeededColumns::All,
         }
+    }
+
+    /// Counts a read of rows with this selection and a condition.
+    pub(crate) fn note(&self, engine: &Engine, table: &WideTable, matcher: Option<&RowMatcher>) {
+        let tested = matcher.map_or_else(Vec::new, RowMatcher::columns);
+        let columns = self
+            .columns
+            .as_ref()
+            .filter(|columns| columns.prefixes.is_empty());
+        let columns = columns.map(|columns| columns.listed.iter().chain(&tested).map(String::as_str));
+        engine.note_column_reads(table, columns);
     }
 
     /// Returns the column groups that the selection needs.

@@ -8,12 +8,14 @@ use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::model::{PartPeriod, Timestamp};
 use tideline_engine::row_load::{HotRows, TableLoad};
 use tideline_engine::row_surveys::{
-    PARTITION_BYTES_WARNED, PartitionSize, RowSurvey, SurveyedRange, TableSurvey,
+    ColumnSize, PARTITION_BYTES_WARNED, PartitionSize, RowSurvey, SurveyedRange, TableSurvey,
 };
+use tideline_engine::rows::ColumnName;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_statistics::{
-    HotRowRange, RowGrowth, RowGrowthList, RowLoad, RowPartition, RowRange, RowStatistics, StoredRows,
+    HotRowRange, RowColumnSize, RowGrowth, RowGrowthList, RowLoad, RowPartition, RowRange, RowStatistics,
+    StoredRows,
 };
 
 use crate::value;
@@ -41,6 +43,7 @@ pub fn statistics(engine: &Engine, table: &WideTable) -> RowStatistics {
     let groups = |survey: &TableSurvey| {
         let shown = survey.groups.iter().map(|group| StoredRows {
             group: Some(group.name.clone()),
+            columns: columns_of(table, &group.rows),
             ..stored(table.layout(), every, &group.rows)
         });
         shown.collect()
@@ -52,7 +55,10 @@ pub fn statistics(engine: &Engine, table: &WideTable) -> RowStatistics {
         changed: survey.is_some() && engine.next_row_survey(id).is_some(),
         buffered_bytes: engine.buffered_row_bytes(table),
         markers_packed: survey.map_or(0, |survey| survey.markers_packed),
-        rows: survey.map(|survey| stored(table.layout(), every, &survey.rows)),
+        rows: survey.map(|survey| StoredRows {
+            columns: columns_of(table, &survey.rows),
+            ..stored(table.layout(), every, &survey.rows)
+        }),
         groups: survey.map(groups).unwrap_or_default(),
         indexes: survey.map(indexes).unwrap_or_default(),
         request_id: String::new(),
@@ -130,6 +136,20 @@ pub(crate) fn hot_ranges(table: &WideTable, load: &TableLoad) -> Vec<HotRowRange
     load.hot.iter().map(hot).collect()
 }
 
+/// Returns the largest columns of a survey.
+pub(crate) fn columns_of(table: &WideTable, survey: &RowSurvey) -> Vec<RowColumnSize> {
+    let size = |size: &ColumnSize| RowColumnSize {
+        name: match (table.name_of(&size.name), &size.name) {
+            (Some(name), _) => name.to_owned(),
+            (None, ColumnName::Declared(number)) => format!("#{number}"),
+            (None, ColumnName::Named(name)) => name.to_string(),
+        },
+        bytes: size.bytes,
+        share: rounded(size.bytes as f64 / survey.column_bytes.max(1) as f64),
+    };
+    survey.columns.iter().map(size).collect()
+}
+
 fn per_second(requests: u64) -> f64 {
     (requests as f64 / LOAD_SECONDS * 10.0).round() / 10.0
 }
@@ -178,6 +198,7 @@ fn stored(layout: &KeyLayout, every: Option<PartPeriod>, survey: &RowSurvey) -> 
         key_bytes_max: survey.key_bytes_max,
         columns_median: survey.columns_median,
         columns_max: survey.columns_max,
+        columns: Vec::new(),
         partition_count: survey.partition_count,
         partitions: survey.partitions.iter().map(partition).collect(),
         ranges: survey.ranges.iter().map(range).collect(),

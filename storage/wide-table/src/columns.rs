@@ -10,7 +10,7 @@ use tideline_model::TableId;
 use crate::codec;
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
-use crate::groups::{self, GroupSet};
+use crate::groups;
 use crate::mutation::{Column, ColumnName, Effect, Mutation};
 use crate::read::{StoredRow, resolve};
 use crate::state::{Part, State, buffered};
@@ -158,7 +158,7 @@ impl WideStore {
         count: usize,
     ) -> Result<Bytes> {
         let mut of_groups = Vec::new();
-        for (_, of_group) in state.group_parts(rules, part, GroupSet::ALL) {
+        for (_, of_group) in state.group_parts(rules, part, rules.groups.in_span(span)) {
             of_groups.extend(self.part_columns(of_group, key, span, count)?);
         }
         let joined = groups::join(main, &of_groups);

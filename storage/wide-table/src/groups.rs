@@ -20,6 +20,7 @@ use bytes::Bytes;
 use tideline_model::{ColumnGroupSpec, GroupCompression, TableId, WideSpec};
 
 use crate::codec;
+use crate::columns::ColumnSpan;
 use crate::error::{Damage, Result as StoreResult, WideError};
 use crate::mutation::{Column, ColumnName, Effect, Mutation};
 use crate::state::{Part, State};
@@ -122,6 +123,24 @@ impl Groups {
             ColumnName::Named(name) => self.specs.iter().position(|group| group.holds(name)),
         };
         group.map_or(Share::Main, Share::Group)
+    }
+
+    /// Returns the groups that can store columns of a span.
+    pub(crate) fn in_span(&self, span: &ColumnSpan<'_>) -> GroupSet {
+        let declared = span.declared.iter().map(|number| ColumnName::Declared(*number));
+        let declared = declared.filter_map(|name| match self.share_of(&name) {
+            Share::Group(group) => Some(group),
+            Share::Main => None,
+        });
+        let is_below_end = |name: &str| span.to.is_none_or(|to| name < to);
+        let is_named = |name: &String| match name.strip_suffix('*') {
+            Some(start) => is_below_end(start) && (start >= span.from || span.from.starts_with(start)),
+            None => is_below_end(name) && name.as_str() >= span.from,
+        };
+        let named = self.specs.iter().enumerate();
+        let named = named.filter(|(_, group)| group.columns.iter().any(is_named));
+        let groups = declared.chain(named.map(|(group, _)| group));
+        groups.fold(GroupSet::NONE, GroupSet::with)
     }
 
     /// Restricts an encoded mutation to one share. Returns `None` if it changes nothing there.
@@ -265,6 +284,30 @@ mod tests {
             (named("picture"), Share::Main),
         ] {
             assert_eq!(groups.share_of(&name), share, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_span_reads_the_groups_that_can_store_its_columns() {
+        let groups = Groups::new(&spec());
+        for (declared, from, to, set) in [
+            (&[][..], "", None, GroupSet::ALL),
+            (&[][..], "", Some("notes"), GroupSet::NONE.with(0)),
+            (&[2][..], "", Some("a"), GroupSet::NONE.with(0)),
+            (&[1][..], "notes", Some("o"), GroupSet::NONE.with(0)),
+            (&[][..], "picture_12", Some("picture_13"), GroupSet::NONE.with(1)),
+            (&[][..], "picturf", None, GroupSet::NONE),
+        ] {
+            let span = ColumnSpan {
+                declared,
+                from,
+                to,
+                limit: 1,
+            };
+            let found = groups.in_span(&span);
+            for group in 0..2 {
+                assert_eq!(found.has(group), set.has(group), "group {group} of {span:?}");
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A survey goes through the parts in key order, a page of single rows and blocks per step. Most blocks are counted by their
 //! headers alone. A block is decoded if it holds rows of several partitions, and each [`SAMPLED_BLOCKS`]th is decoded for the
-//! sizes of keys and the numbers of columns.
+//! sizes of keys and the numbers and sizes of columns.
 //!
 //! Memory is bounded: the largest partitions and about 128 key ranges are kept, whose number of rows doubles when they
 //! become too many. Rows of the buffer and of parts in the archive are not counted.
@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use tideline_backend::{Direction, PageLimit, Partition, Row};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{KeyRange, TableId};
@@ -20,6 +21,7 @@ use crate::codec;
 use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::Head;
+use crate::mutation::ColumnName;
 use crate::read::ROWS_BUCKET;
 use crate::state::Part;
 use crate::store::WideStore;
@@ -30,6 +32,10 @@ pub const PARTITIONS_LISTED: usize = 100;
 const PARTITIONS_KEPT: usize = 1_000;
 /// Maximum number of key ranges, in addition to one per part.
 const RANGES_MAX: usize = 128;
+/// Number of columns whose sizes are kept. Further ones are not measured.
+const COLUMNS_KEPT: usize = 1_000;
+/// Number of largest columns in the result.
+pub const COLUMNS_LISTED: usize = 20;
 /// Number of blocks of which one is decoded as a sample.
 const SAMPLED_BLOCKS: u64 = 8;
 /// Maximum number of widths that are kept for the median.
@@ -82,6 +88,15 @@ impl SurveyedRange {
     }
 }
 
+/// Size of a column in the measured rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSize {
+    /// The column.
+    pub name: ColumnName<'static>,
+    /// Bytes of its versions before packing.
+    pub bytes: u64,
+}
+
 /// Result of a survey.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowSurvey {
@@ -109,6 +124,10 @@ pub struct RowSurvey {
     pub columns_median: u64,
     /// Largest number of columns of the measured rows; estimated for rows in fragments.
     pub columns_max: u64,
+    /// Largest columns of the measured rows, largest first. Rows in fragments are not measured.
+    pub columns: Vec<ColumnSize>,
+    /// Bytes of all columns of these rows.
+    pub column_bytes: u64,
     /// Number of partitions. A partition of several parts counts once for each.
     pub partition_count: u64,
     /// Largest partitions, largest first.
@@ -134,6 +153,8 @@ pub struct Survey {
     /// Number of entries of a full range.
     range_entries: u64,
     widths: Vec<u64>,
+    /// Bytes of the columns of the measured rows.
+    columns: HashMap<ColumnName<'static>, u64>,
     /// One of this number of widths is kept.
     width_step: u64,
 }
@@ -173,6 +194,7 @@ impl WideStore {
             largest: HashMap::new(),
             range_entries: 64,
             widths: Vec::new(),
+            columns: HashMap::new(),
             width_step: 1,
         })
     }
@@ -271,7 +293,10 @@ impl WideStore {
         }
         let (mut bytes, mut columns) = (stored, None);
         match Head::decode(&single.value).map_err(damaged)? {
-            None => columns = Some(codec::column_count(&single.value).map_err(damaged)?),
+            None => {
+                columns = Some(codec::column_count(&single.value).map_err(damaged)?);
+                survey.measure_columns(&single.value).map_err(damaged)?;
+            }
             Some(head) => {
                 survey.found.large_rows += 1;
                 survey.found.stored_bytes += head.bytes;
@@ -301,6 +326,14 @@ impl Survey {
         partitions.sort_by(|one, other| (other.bytes, &one.key).cmp(&(one.bytes, &other.key)));
         partitions.truncate(PARTITIONS_LISTED);
         self.found.partitions = partitions;
+        let columns = self
+            .columns
+            .drain()
+            .map(|(name, bytes)| ColumnSize { name, bytes });
+        let mut columns: Vec<ColumnSize> = columns.collect();
+        columns.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+        columns.truncate(COLUMNS_LISTED);
+        self.found.columns = columns;
         let middle = self.widths.len() / 2;
         if !self.widths.is_empty() {
             self.found.columns_median = *self.widths.select_nth_unstable(middle).1;
@@ -338,6 +371,7 @@ impl Survey {
         }
         for (key, value) in block.all_rows()? {
             self.measure(key.len(), codec::column_count(&value)?);
+            self.measure_columns(&value)?;
             if !is_one {
                 self.add_to_partition(&key, 1, (key.len() + value.len()) as u64)?;
             }
@@ -364,6 +398,22 @@ impl Survey {
             range.single_rows += singles;
             range.bytes += bytes;
         });
+    }
+
+    /// Adds the sizes of the columns of a row.
+    fn measure_columns(&mut self, row: &[u8]) -> std::result::Result<(), Damage> {
+        let row = codec::decode(row)?;
+        for column in row.columns {
+            let bytes = codec::column_bytes(row.time, &column) as u64;
+            self.found.column_bytes += bytes;
+            let name = column.name.into_owned();
+            let is_full = self.columns.len() >= COLUMNS_KEPT;
+            match self.columns.entry(name) {
+                Entry::Vacant(_) if is_full => {}
+                entry => *entry.or_default() += bytes,
+            }
+        }
+        Ok(())
     }
 
     fn measure(&mut self, key_bytes: usize, columns: u64) {

@@ -84,7 +84,7 @@ fn put_surveys(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
         (
             "row_stored_bytes",
             "Bytes of the rows after packing by the last survey",
-            |survey| survey.rows.stored_bytes as f64,
+            |survey| survey.stored_bytes() as f64,
         ),
         (
             "row_delete_markers",

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tideline_engine::WideTable;
 use tideline_engine::backend::memory::Character;
+use tideline_engine::model::Timestamp;
+use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_advice::{AdviceCode, QueriesAdvised, QueryPath, TableAdvice};
-use tideline_rows::RowsError;
 use tideline_rows::advice::advice;
 use tideline_rows::advise_queries::advise_queries;
+use tideline_rows::read::{get, keys_of};
 use tideline_rows::statistics::{growth, load, statistics};
+use tideline_rows::{RowsError, Selection};
 
 use crate::database::{Database, SECOND, memory};
 
@@ -377,4 +380,80 @@ fn paths_follow_the_key_the_size_of_ranges_and_the_tests() {
     let refused = advise_queries(database.engine(), &database.table(), &request, &|| false);
     assert!(matches!(refused, Err(RowsError::OverLimit { limit: 100, .. })));
     database.close();
+}
+
+#[test]
+fn columns_are_advised_into_groups_by_their_size_and_use() {
+    let goods = |groups: &Value| {
+        database(&json!({
+            "key": [{"name": "sku", "type": "string"}],
+            "columns": [
+                {"name": "price", "type": "i64", "number": 1},
+                {"name": "description", "type": "string", "number": 2},
+            ],
+            "version_guard": null,
+            "groups": groups,
+        }))
+    };
+    let key = |number: u64| json!({"sku": format!("s{number}")});
+    let write = |database: &Database, op: &str, column: &str| {
+        for from in [0, 300] {
+            let row = |number: u64| {
+                let value = match column {
+                    "price" => json!(number),
+                    _ => json!(format!("{number} ").repeat(60)),
+                };
+                json!({"op": op, "key": key(number), "columns": {column: value}})
+            };
+            let rows: Vec<Value> = (from..from + 300).map(row).collect();
+            database.write(&json!(rows));
+        }
+    };
+    let read = |database: &Database, columns: Option<&[String]>, count: usize| {
+        let (engine, table) = (database.engine(), database.table());
+        let selection = Selection::new(columns, None, None, RowIntegers::Number, Timestamp::default());
+        let selection = selection.expect("a selection");
+        let request = serde_json::from_value(json!({"keys": [key(1)]})).expect("a request");
+        let keys = keys_of(&table, &request).expect("keys");
+        for _ in 0..count {
+            get(engine, &table, &keys, &selection, &|| false, &mut |_| Ok(())).expect("it is read");
+        }
+    };
+    let has = |database: &Database, code| {
+        let advice = advice(database.engine(), &database.table(), true).advice;
+        advice.into_iter().find(|advice| advice.code == code)
+    };
+    let plain = goods(&json!([]));
+    write(&plain, "put", "description");
+    write(&plain, "update", "price");
+    survey(&plain);
+    let columns = statistics(plain.engine(), &plain.table())
+        .rows
+        .expect("a survey")
+        .columns;
+    assert_eq!(columns[0].name, "description");
+    assert!(columns[0].share > 0.9, "{columns:?}");
+    assert!(
+        has(&plain, AdviceCode::ColumnGroup).is_none(),
+        "there were too few uses"
+    );
+    read(&plain, Some(&["price".to_owned()]), 500);
+    let advised = has(&plain, AdviceCode::ColumnGroup).expect("an advice");
+    assert_eq!(advised.subject.as_deref(), Some("description"));
+    // The whole rows are a fifth of the reads.
+    read(&plain, None, 125);
+    assert!(has(&plain, AdviceCode::ColumnGroup).is_none());
+
+    let grouped = goods(&json!([{"name": "texts", "columns": ["description"]}]));
+    write(&grouped, "put", "description");
+    write(&grouped, "update", "price");
+    survey(&grouped);
+    let found = statistics(grouped.engine(), &grouped.table());
+    assert_eq!(found.groups[0].columns[0].name, "description");
+    read(&grouped, Some(&["price".to_owned()]), 500);
+    assert!(has(&grouped, AdviceCode::GroupAlwaysRead).is_none());
+    read(&grouped, None, 2_500);
+    let advised = has(&grouped, AdviceCode::GroupAlwaysRead).expect("an advice");
+    assert_eq!(advised.subject.as_deref(), Some("texts"));
+    assert!(has(&grouped, AdviceCode::ColumnGroup).is_none());
 }
