@@ -13,9 +13,7 @@ use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::{Durability, Tier, TierScope};
-use tideline_engine::rows::{
-    GroupSet, PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow,
-};
+use tideline_engine::rows::{GroupSet, PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
