@@ -33,7 +33,7 @@ pub struct AttachArchive {
     /// True if the files of parts of wide tables are read and compared with their checksums before the parts are attached,
     /// so that damaged ones are refused. With `false` only their names and sizes are compared, and damage is found when
     /// rows are read. Default `true`.
-    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
+    #[serde(default = "job::yes", skip_serializing_if = "job::is_yes")]
     pub verify: bool,
     /// True if this database takes ownership of the files. It then removes files whose points or rows are deleted,
     /// expire or are archived again, and unused files. Set it only if no other database uses the files any
@@ -42,7 +42,7 @@ pub struct AttachArchive {
     pub own: bool,
     /// True if the response streams the progress and closing the connection cancels the job. With `false` the
     /// response is the job, which continues in the background. Default `true`.
-    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
+    #[serde(default = "job::yes", skip_serializing_if = "job::is_yes")]
     pub wait: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct ChangeAttributes {
     pub remove: Vec<String>,
     /// True if the response streams the progress and closing the connection cancels the job. With `false` the
     /// response is the job, which continues in the background. Default `true`.
-    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
+    #[serde(default = "job::yes", skip_serializing_if = "job::is_yes")]
     pub wait: bool,
 }
 

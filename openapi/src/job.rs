@@ -229,13 +229,13 @@ pub struct JobList {
     pub request_id: String,
 }
 
-/// Default of `wait` for requests that stream the progress of their job.
-pub(crate) fn waits() -> bool {
+/// Default of members that are true unless a request states otherwise.
+pub(crate) fn yes() -> bool {
     true
 }
 
-/// Returns true if `wait` has the default of [`waits`]. Serialization then omits `wait`.
+/// Returns true if a member has the default of [`yes`]. Serialization then omits it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn is_waiting(wait: &bool) -> bool {
-    *wait
+pub(crate) fn is_yes(member: &bool) -> bool {
+    *member
 }

@@ -538,12 +538,15 @@ impl WideChanges {
         }
         match (self.parts, &mut spec.parts) {
             (Some(changes), Some(parts)) => changes.apply_to(parts),
-            (Some(_), None) => return Err("wide.parts: the table is not divided into parts".to_owned()),
+            (Some(_), None) => return Err(NOT_DIVIDED.to_owned()),
             (None, _) => {}
         }
         Ok(())
     }
 }
+
+/// Reason for users why changes of parts cannot be applied.
+const NOT_DIVIDED: &str = "wide.parts: the table is not divided into parts";
 
 impl PartsChanges {
     /// Applies the changes to the settings of a table.
@@ -552,14 +555,9 @@ impl PartsChanges {
     ///
     /// Returns a reason for users if the table is not divided into parts.
     pub fn applied_to(self, spec: &mut TableSpec) -> Result<(), String> {
-        let changes = WideChanges {
-            parts: Some(self),
-            ..WideChanges::default()
-        };
-        match spec.wide.as_deref_mut() {
-            Some(wide) => changes.apply_to(wide),
-            None => Err("wide.parts: the table has no settings of rows".to_owned()),
-        }
+        let parts = spec.wide.as_deref_mut().and_then(|wide| wide.parts.as_mut());
+        self.apply_to(parts.ok_or(NOT_DIVIDED)?);
+        Ok(())
     }
 
     fn apply_to(self, parts: &mut PartsSpec) {

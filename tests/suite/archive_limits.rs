@@ -193,14 +193,7 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
     let before = settings(&files);
     let change = json!({"policy": {"hot_ttl": "5d", "retention": "100d",
         "archive": {"target": "default", "after": "20d"}}});
-    let headers = [("content-type", "application/json")];
-    let changed = client.send(
-        "PATCH",
-        "/v1/tables/metrics",
-        &headers,
-        change.to_string().as_bytes(),
-    );
-    changed.expect("a response").expect_status(200);
+    patch(&client, "metrics", &change);
     let visible = rows(&client, "metrics", None);
     assert!((100..200).contains(&visible.len()), "{}", visible.len());
     // The settings in the archive are updated in the background.

@@ -18,7 +18,7 @@ pub(super) const DUCKDB: &str = "duckdb==2.0.1";
 /// Held while an environment is prepared, because tests share environments.
 static PREPARING: Mutex<()> = Mutex::new(());
 
-/// Package in an environment of its own.
+/// Package in a separate environment.
 pub(super) struct PythonReader {
     package: &'static str,
     environment: Environment,

@@ -3,15 +3,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
-use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch};
 
-use crate::row_archive::{Lab, PATIENCE, ROWS, Work, alter, check_rows, create, files_below, row, tiers};
+use crate::row_archive::{
+    Lab, PATIENCE, ROWS, Work, alter, check_of, check_rows, create, files_below, row, tiers,
+};
 
-/// Origin, table name and other facts of an archive.
+/// Archive whose server has ended, with the settings of its table.
 struct Source {
     lab: Lab,
     /// Settings of the table.
@@ -203,15 +204,6 @@ fn attached_rows_and_those_of_other_tables_stay_apart() {
     assert!(server.terminate().status.success());
     let report = check_of(&folder);
     assert_eq!(report["is_sound"], true, "{report}");
-}
-
-fn check_of(folder: &DataFolder) -> Value {
-    let checked = Command::new(binary())
-        .args(["check", "--json"])
-        .arg(folder.path())
-        .output()
-        .expect("the check runs");
-    serde_json::from_slice(&checked.stdout).expect("a report")
 }
 
 #[test]
@@ -461,4 +453,37 @@ fn owned_files_are_removed_with_their_part() {
     );
     let left = files_below(&source.lab.files, "parquet");
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// The owner of files deletes those that it does not need. Parts that conflict are not attached, so their files stay with the
+/// servers that wrote them.
+#[test]
+fn files_of_conflicting_parts_are_not_owned() {
+    let source = Source::new();
+    let second = DataFolder::new();
+    let server = second.start(&source.launch());
+    create(&server.client());
+    Work::Archive.prepare(&server.client());
+    assert!(Work::Archive.start(&server.client()));
+    server.kill();
+    let files = files_below(&source.lab.files, "parquet").len();
+
+    let folder = DataFolder::new();
+    let server = folder.start(&source.launch());
+    let client = server.client();
+    let last = attach(&client, &json!({"target": "default", "own": true}));
+    assert_eq!(
+        (&last["parts_attached"], &last["problem_count"]),
+        (&json!(0), &json!(2)),
+        "{last}"
+    );
+    let search = json!({"target": "default", "remove": true});
+    let orphans = client.post_json("/v1/archive/orphans", &search);
+    let orphans = orphans.expect_status(200).json();
+    assert_eq!(
+        (&orphans["objects"], &orphans["young"]),
+        (&json!(0), &json!(0)),
+        "{orphans}"
+    );
+    assert_eq!(files_below(&source.lab.files, "parquet").len(), files);
 }

@@ -1,8 +1,9 @@
-//! In-memory activity of a table: running writers, new timelines, busy keys. The activity is lost when the process
+//! In-memory activity of a table: running writers, new timelines, busy keys, use of columns. The activity is lost when the process
 //! stops.
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use crate::column_use::TableColumnUse;
 use crate::growth::Growth;
 use crate::hot_ranges::HotRanges;
 use crate::row_load::RowLoad;
@@ -19,4 +20,6 @@ pub(crate) struct Activity {
     pub(crate) hot_ranges: HotRanges,
     /// Rows of a wide table written and read in the last minute.
     pub(crate) row_load: RowLoad,
+    /// Reads and updates of the columns of a wide table.
+    pub(crate) column_use: Mutex<TableColumnUse>,
 }

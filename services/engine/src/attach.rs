@@ -91,15 +91,9 @@ impl AttachProgress {
             self.problems.push(what.into());
         }
     }
-}
 
-impl AttachProgress {
     /// Records the end of the work on a table. Returns false if the progress callback has stopped the run.
-    fn is_continued(
-        &mut self,
-        table: &TableName,
-        ended: std::result::Result<(), AttachStop>,
-    ) -> Result<bool> {
+    fn end_table(&mut self, table: &TableName, ended: std::result::Result<(), AttachStop>) -> Result<bool> {
         match ended {
             Ok(()) => Ok(true),
             Err(AttachStop::Problem(problem)) => {
@@ -150,11 +144,11 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 }
 
 impl Engine {
-    /// Attaches the segments of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
+    /// Attaches the segments and the parts of wide tables of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
     ///
-    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are not
-    /// attached. A segment that is damaged or incompatible is reported as a problem, and the other segments are still
-    /// attached. If a check of a table fails, its segments are not attached.
+    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining ones are not attached. A
+    /// segment or part that is damaged or incompatible is reported as a problem, and the others are still attached. If a
+    /// check of a table fails, nothing of it is attached.
     ///
     /// # Errors
     ///
@@ -178,14 +172,14 @@ impl Engine {
         for of_table in &plan.tables {
             progress.tables += 1;
             let attached = self.attach_table(plan, of_table, &mut progress, watch);
-            if !progress.is_continued(&of_table.name, attached)? {
+            if !progress.end_table(&of_table.name, attached)? {
                 return Ok((progress, false));
             }
         }
         for of_table in &plan.rows {
             progress.tables += 1;
             let attached = self.attach_rows(plan, of_table, &mut progress, watch);
-            if !progress.is_continued(&of_table.name, attached)? {
+            if !progress.end_table(&of_table.name, attached)? {
                 return Ok((progress, false));
             }
         }

@@ -4,11 +4,7 @@
 //! A request counts once, however many rows it reads. Memory is bounded: at most [`COLUMNS_MAX`] columns of a table are
 //! counted.
 
-use std::collections::BTreeMap;
-
 use hashbrown::HashMap;
-use parking_lot::Mutex;
-use tideline_model::TableId;
 use tideline_wide_table::{Action, RowWrite};
 
 use crate::engine::Engine;
@@ -58,20 +54,15 @@ impl TableColumnUse {
     }
 }
 
-/// Use of the columns of all tables.
-#[derive(Debug, Default)]
-pub(crate) struct ColumnUses(Mutex<BTreeMap<TableId, TableColumnUse>>);
-
 impl Engine {
     /// Counts a read of rows that needs these columns; `None` for all columns.
     pub fn note_column_reads<'n>(&self, table: &WideTable, columns: Option<impl Iterator<Item = &'n str>>) {
-        self.with_column_use(table, |used| {
-            used.reads += 1;
-            match columns {
-                Some(columns) => columns.for_each(|column| used.add(column, |of| of.reads += 1)),
-                None => used.whole_reads += 1,
-            }
-        });
+        let mut used = table.table().activity.column_use.lock();
+        used.reads += 1;
+        match columns {
+            Some(columns) => columns.for_each(|column| used.add(column, |of| of.reads += 1)),
+            None => used.whole_reads += 1,
+        }
     }
 
     /// Counts the columns that updates of rows change.
@@ -84,35 +75,22 @@ impl Engine {
         if updates.peek().is_none() {
             return;
         }
-        self.with_column_use(table, |used| {
-            for update in updates {
-                used.updates += 1;
-                let set = update.columns.iter().map(|column| &column.name);
-                let added = update.increments.iter().map(|increment| &increment.column);
-                let removed = update.removed.iter().map(|(name, _)| name);
-                for name in set.chain(added).chain(removed) {
-                    if let Some(name) = table.name_of(name) {
-                        used.add(name, |of| of.updates += 1);
-                    }
+        let mut used = table.table().activity.column_use.lock();
+        for update in updates {
+            used.updates += 1;
+            let set = update.columns.iter().map(|column| &column.name);
+            let added = update.increments.iter().map(|increment| &increment.column);
+            let removed = update.removed.iter().map(|(name, _)| name);
+            for name in set.chain(added).chain(removed) {
+                if let Some(name) = table.name_of(name) {
+                    used.add(name, |of| of.updates += 1);
                 }
             }
-        });
+        }
     }
 
     /// Returns the use of the columns of a table since the start of the process.
     pub fn column_use(&self, table: &WideTable) -> TableColumnUse {
-        let id = table.table().points().id();
-        self.column_uses.0.lock().get(&id).cloned().unwrap_or_default()
-    }
-
-    fn with_column_use(&self, table: &WideTable, add: impl FnOnce(&mut TableColumnUse)) {
-        let id = table.table().points().id();
-        let is_known = self.column_uses.0.lock().contains_key(&id);
-        let tables = (!is_known).then(|| self.tables());
-        let mut uses = self.column_uses.0.lock();
-        if let Some(tables) = tables {
-            uses.retain(|known, _| tables.iter().any(|table| table.points().id() == *known));
-        }
-        add(uses.entry(id).or_default());
+        table.table().activity.column_use.lock().clone()
     }
 }

@@ -19,7 +19,6 @@ use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitEr
 use tideline_wide_table::WideStats;
 use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
-use crate::column_use::ColumnUses;
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
 use crate::growth::TableLimits;
@@ -58,7 +57,6 @@ pub struct Engine {
     pub(crate) row_surveys: RowSurveys,
     /// Reads of secondary indexes since the start.
     pub(crate) index_reads: IndexReads,
-    pub(crate) column_uses: ColumnUses,
     /// Held while the settings of a table are read, changed and stored.
     pub(crate) altering: Mutex<()>,
     /// Held while an archive is attached. Two concurrent runs would attach everything twice.
@@ -279,7 +277,6 @@ impl Engine {
             growth_log: GrowthLog::default(),
             row_surveys: RowSurveys::default(),
             index_reads: IndexReads::default(),
-            column_uses: ColumnUses::default(),
             altering: Mutex::default(),
             catalogs,
             index,

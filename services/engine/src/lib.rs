@@ -18,6 +18,8 @@
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
 //! | [`parts`] | parts of wide tables that are divided by time |
+//! | [`parts_preview`] | effects of changed ages of parts |
+//! | [`row_archives`] | archived parts of wide tables |
 //! | [`expired_rows`] | removal of expired rows and cells |
 //! | [`indexes`] | secondary indexes of wide tables |
 //! | [`row_search`] | search indexes over rows |
@@ -45,7 +47,7 @@
 //! | [`check`] | offline check of everything that a backend stores |
 //! | [`hot_ranges`], [`partitions`] | busy key ranges; machines with the most stored data |
 //! | `warm` | read-ahead after a start |
-//! | `activity` | running writers, growth and busy keys of a table |
+//! | `activity` | running writers, growth, busy keys and use of columns of a table |
 //! | `directory` | catalogs of all tables: replay and flush |
 //! | [`points`], [`moves`], [`catalog`], [`search`] | re-exported types of the crates below |
 //! | [`error`] | error classes that services map to their protocols |

@@ -118,6 +118,11 @@ impl Engine {
         Ok(Some(read.map(|number| every.part_name(number)).collect()))
     }
 
+    /// Returns true if a stored part of a table is in the cold tier or in the archive.
+    pub fn has_cold_parts(&self, table: &WideTable) -> bool {
+        self.rows.has_cold_parts(table.table().points().id())
+    }
+
     /// Returns true if a scan of ranges reads parts in the cold tier or in the archive.
     ///
     /// # Errors
@@ -216,7 +221,7 @@ impl Engine {
             let Some(wide) = &spec.wide else { continue };
             let Some(parts) = &wide.parts else { continue };
             let id = table.points().id();
-            let mut add = |number: i32, tier, age| {
+            let mut add = |number: i32, tier, age, held_until: Option<i64>| {
                 let end = parts.every.start_of(number.saturating_add(1));
                 due.push(DuePart {
                     table: id,
@@ -224,7 +229,7 @@ impl Engine {
                     name: parts.every.part_name(number),
                     tier,
                     age,
-                    since: end.saturating_add(age),
+                    since: end.saturating_add(age).max(held_until.unwrap_or(i64::MIN)),
                 });
             };
             let rows = self.rows.parts_in_tiers(id);
@@ -235,7 +240,7 @@ impl Engine {
                     part.tier != Tier::Archive && part.number < before && !is_held
                 };
                 let archived = rows.iter().filter(is_due);
-                archived.for_each(|part| add(part.number, Tier::Archive, archive.after));
+                archived.for_each(|part| add(part.number, Tier::Archive, archive.after, part.held_until));
             }
             if let Some(hot) = parts.hot {
                 let first = parts.hot_from(now);
@@ -246,14 +251,15 @@ impl Engine {
                 let numbers: BTreeSet<i32> = numbers.collect();
                 numbers
                     .into_iter()
-                    .for_each(|number| add(number, Tier::Cold, hot));
+                    .for_each(|number| add(number, Tier::Cold, hot, None));
             }
         }
         due
     }
 
     /// Moves a part of a table into the archive that the settings of the table name. The entries of its rows in secondary
-    /// indexes stay where they are. Calls `proceed` after each group of rows.
+    /// indexes stay where they are, but a table with an index of one tier moves the part to the cold tier first. Calls
+    /// `proceed` after each group of rows, with the work so far.
     ///
     /// # Errors
     ///
@@ -277,10 +283,12 @@ impl Engine {
             )));
         };
         self.allow_target(&archive.target)?;
+        let mut moved = MoveProgress::default();
         if spec.wide.as_ref().is_some_and(|wide| wide.has_tiered_indexes()) {
             // In the archive, a part has the indexes of the cold tier.
             match self.move_table_part(table, number, Tier::Cold, proceed)? {
-                MoveEnd::Moved(_) | MoveEnd::Gone => {}
+                MoveEnd::Moved(work) => moved = work,
+                MoveEnd::Gone => {}
                 end => return Ok(end),
             }
         }
@@ -294,9 +302,13 @@ impl Engine {
         };
         let threads = self.store.threads();
         let flush = || -> std::result::Result<(), WideError> { Ok(threads.flush()?) };
-        let end = self.rows.archive_part(&part, &flush, proceed)?;
+        let mut step = |work: &MoveProgress| proceed(&moved.plus(work));
+        let end = self.rows.archive_part(&part, &flush, &mut step)?;
         self.store.log().notify_flusher();
-        Ok(end)
+        Ok(match end {
+            MoveEnd::Moved(work) => MoveEnd::Moved(moved.plus(&work)),
+            end => end,
+        })
     }
 
     /// Restores parts of a table from the archive into the cold tier. They can be written, and are not archived again before
@@ -410,7 +422,7 @@ impl Engine {
     }
 }
 
-/// Returns the ids of what moves between tiers together with the rows of a table: secondary indexes and column groups.
+/// Returns the ids of the secondary indexes and column groups that move with the rows of a table.
 fn moved_with(wide: &WideSpec) -> impl Iterator<Item = TableId> {
     let indexes = wide.indexes.iter().filter(|index| index.tier.is_all());
     let indexes = indexes.map(|index| index.id);

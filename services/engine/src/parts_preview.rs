@@ -2,9 +2,7 @@
 //!
 //! The effects follow from the settings and the list of the parts, so no row is read.
 
-use hashbrown::HashSet;
 use tideline_model::{PartsSpec, TableSpec, Tier, Timestamp};
-use tideline_wide_table::PartInTier;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -81,32 +79,19 @@ impl Engine {
             paused: trusted.doubt.map(|doubt| doubt.reason()),
             parts,
         };
-        let stored = self.rows.parts_in_tiers(table.table().points().id());
-        let held = stored.iter().filter(|part| is_held(part, now));
-        let held: HashSet<i32> = held.map(|part| part.number).collect();
         let dropped_before = self.hidden_long_before(&preview.parts, now);
         for part in self.table_parts(table)? {
             let number = preview.parts.every.number_of(part.start.nanos());
-            let effects = Effects::of(&preview.parts, (number, &part), held.contains(&number), now);
-            let is_dropped = number < dropped_before;
-            preview.add(
-                &part,
-                &Effects {
-                    is_dropped,
-                    ..effects
-                },
-            );
+            let effects = Effects::of(&preview.parts, (number, &part), dropped_before, now);
+            preview.add(&part, &effects);
         }
         Ok(preview)
     }
 }
 
-fn is_held(part: &PartInTier, now: i64) -> bool {
-    part.held_until.is_some_and(|until| now < until)
-}
-
 impl Effects {
-    fn of(parts: &PartsSpec, (number, part): (i32, &TablePart), is_held: bool, now: i64) -> Self {
+    fn of(parts: &PartsSpec, (number, part): (i32, &TablePart), dropped_before: i32, now: i64) -> Self {
+        let is_held = part.held_until.is_some();
         let is_visible = number >= parts.visible_from(now);
         let is_in_files = part.tier == Some(Tier::Archive);
         let is_archived = number < parts.archived_before(now) && !is_in_files && !is_held;
@@ -116,7 +101,7 @@ impl Effects {
             is_writable: is_visible && !is_in_files && (number >= parts.writable_from(now) || is_held),
             is_archived,
             is_migrated: number < parts.hot_from(now) && is_in_hot && !is_archived,
-            is_dropped: false,
+            is_dropped: number < dropped_before,
         }
     }
 }

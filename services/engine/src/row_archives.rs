@@ -13,8 +13,9 @@ pub struct RowArchive {
     pub table: TableId,
     /// Name of the table.
     pub name: TableName,
-    /// Creation time of the table, in nanoseconds since the epoch.
-    pub created: i64,
+    /// Creation time of the table, or the time of the last change of its policy or its archive, in nanoseconds since the
+    /// epoch.
+    pub changed: i64,
     /// Archive in the settings of the table; `None` if no further parts are archived.
     pub settings: Option<PartsArchive>,
     /// Parts in the archive, oldest first.
@@ -58,7 +59,7 @@ impl Engine {
             RowArchive {
                 table: id,
                 name: table.name().clone(),
-                created: table.created(),
+                changed: table.points().policy_changed().max(table.created()),
                 span: settings.and_then(|settings| span_of(settings.every, &parts)),
                 settings: settings.and_then(|settings| settings.archive.clone()),
                 parts,

@@ -382,8 +382,8 @@ impl Engine {
         }
     }
 
-    /// Adds the documents of a part to a search index, and waits until they are committed. Returns an end of the move that
-    /// needs them if it is not to be continued.
+    /// Adds the documents of a part to a search index, and waits until they are committed. If the move that needs them
+    /// cannot go on, returns the end of the move.
     pub(crate) fn index_part(
         &self,
         search: TableId,

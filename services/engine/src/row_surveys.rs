@@ -123,8 +123,8 @@ impl Engine {
         Some(last.at.saturating_add(every))
     }
 
-    /// Surveys the stored rows of a table, the columns of its groups and the entries of its indexes, and packs the ranges whose share of delete markers
-    /// is above [`MARKER_RATIO_MAX`]. Packed ranges are surveyed again. Calls `proceed` after each step. Returns `None` if
+    /// Surveys the stored rows of a table, the columns of its groups and the entries of its indexes, and packs the ranges
+    /// whose share of delete markers is above [`MARKER_RATIO_MAX`]. Packed ranges are surveyed again. Calls `proceed` after each step. Returns `None` if
     /// `proceed` has ended the survey.
     ///
     /// # Errors

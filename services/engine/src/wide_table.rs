@@ -388,6 +388,15 @@ fn check_groups(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
         let known = before.and_then(|before| before.groups.get(number));
         group.id = known.map_or(0, |known| known.id);
     }
+    if wide.groups.len() > GROUPS_MAX {
+        return Err(EngineError::OverLimit {
+            what: "number of column groups",
+            limit: GROUPS_MAX as u64,
+            actual: wide.groups.len() as u64,
+        });
+    }
+    // Settings from an archive were never checked by this database.
+    check_group_names(wide)?;
     if let Some(before) = before {
         if before.groups != wide.groups {
             return refuse(
@@ -406,14 +415,7 @@ fn check_groups(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
             None => Ok(()),
         };
     }
-    if wide.groups.len() > GROUPS_MAX {
-        return Err(EngineError::OverLimit {
-            what: "number of column groups",
-            limit: GROUPS_MAX as u64,
-            actual: wide.groups.len() as u64,
-        });
-    }
-    check_group_names(wide)
+    Ok(())
 }
 
 /// Checks the names of column groups, and of their columns.

@@ -49,7 +49,7 @@ const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Base number of permits for queries of cold points. One permit is added for each query that may wait in the querier
+/// Base number of permits for queries of cold points and requests for old rows. One permit is added for each query that may wait in the querier
 /// (`cold_waiting_max` of [`HttpSettings::query`]).
 const COLD_QUERIES_MAX: usize = 64;
 
@@ -89,8 +89,8 @@ pub(crate) struct Shared {
     /// sends.
     pub(crate) uploads: Permits,
     pub(crate) reads: Permits,
-    /// Permits for queries of cold points. Their only purpose is to keep these queries from occupying the permits of
-    /// other queries; the querier itself limits the running queries of cold points.
+    /// Permits for queries of cold points, and for requests for rows in cold or archived parts. Their only purpose is to
+    /// keep these requests from occupying the permits of other queries; the querier itself limits those that run.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit while they wait for a slow reader or for work of the server.
     pub(crate) slow_clients: Arc<Semaphore>,
@@ -140,7 +140,7 @@ impl App {
             concurrent_requests: Shares::new(settings.connections_max),
             writes: permits("writes", settings.writes_in_flight_max),
             queries: permits("queries", settings.queries_in_flight_max),
-            cold_queries: permits("queries of cold points", cold_queries_max),
+            cold_queries: permits("queries of cold points and rows", cold_queries_max),
             exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
             imports: permits("imports of rows", IMPORTS_IN_FLIGHT_MAX),
             uploads: permits("uploads of values", UPLOADS_IN_FLIGHT_MAX),

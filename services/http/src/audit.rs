@@ -1,5 +1,5 @@
 //! Audit log: one line for each successful change of tables, indexes, parts, points, rows, timelines, saved searches,
-//! archives, jobs and the clock, and for each cancelled query. Also a summary of refused requests.
+//! archives, jobs and the clock, and for each cancelled query. Also logs a summary of refused requests.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;

@@ -1,8 +1,8 @@
 //! Errors of requests, and their mapping to the statuses and bodies of each dialect.
 //!
 //! All errors become a [`Failure`] first. The status depends only on the error code and the dialect, so all
-//! routes of a protocol use the same statuses; see [`status`]. Failed PromQL queries are the exception; see
-//! [`QueryFault`].
+//! routes of a protocol use the same statuses; see [`status`]. There are two exceptions: failed PromQL
+//! queries, see [`QueryFault`], and conditions in the headers of an upload, see `resources::blobs`.
 
 use std::fmt;
 use std::time::Duration;

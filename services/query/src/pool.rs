@@ -61,13 +61,13 @@ impl Default for QuerySettings {
 pub struct QueryStats {
     /// Running queries of hot points.
     pub hot_running: usize,
-    /// Running queries of cold points.
+    /// Running queries of cold points, and requests for old rows.
     pub cold_running: usize,
-    /// Waiting queries of cold points.
+    /// Waiting queries of cold points, and requests for old rows.
     pub cold_waiting: usize,
-    /// Queries of cold points refused because too many were waiting.
+    /// Queries of cold points, and requests for old rows, refused because too many were waiting.
     pub cold_refused: u64,
-    /// Encoded bytes of cold chunks read.
+    /// Encoded bytes of cold chunks, and bytes of rows in cold and archived parts, that were read.
     pub cold_read_bytes: u64,
 }
 
@@ -128,16 +128,16 @@ impl ColdPool {
         self.run_within(watch, watch, work)
     }
 
-    /// Runs a query like [`run`](Self::run). The time limit of `turn` applies to the wait for a permit, that of `watch` to the
+    /// Runs a query like [`run`](Self::run). The time limit of `permit` applies to the wait for a permit, that of `watch` to the
     /// query.
     pub(crate) fn run_within<T: Send>(
         &self,
-        turn: &Watch,
+        permit: &Watch,
         watch: &Watch,
         work: impl FnOnce() -> Result<T> + Send,
     ) -> Result<T> {
         let deadline = watch.deadline();
-        let _permit = self.gate.acquire(turn.deadline())?;
+        let _permit = self.gate.acquire(permit.deadline())?;
         let ended = std::thread::scope(|scope| {
             // A thread cannot raise its priority again, so the query runs on a new thread and the caller waits.
             let builder = std::thread::Builder::new().name("query-cold".into());

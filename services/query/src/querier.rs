@@ -21,8 +21,8 @@ use crate::result::{RowSink, Segments, Summary};
 use crate::scan::Scan;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
 
-/// Maximum time that a request for old rows waits for its turn.
-const TURN_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum time that a request for old rows waits for a permit.
+const PERMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Runs queries over one engine.
 ///
@@ -161,13 +161,13 @@ impl Querier {
         segments.are_old()
     }
 
-    /// Runs a request for rows of wide tables in the cold tier or in the archive. It takes turns with queries of cold points,
-    /// runs on a thread of its own with background priority, and must pass what it has read to its [`ColdRows`]. It has no
-    /// time limit.
+    /// Runs a request for rows of wide tables in the cold tier or in the archive. It shares the permits of queries of cold
+    /// points, runs on a separate thread with background priority, and must report the bytes that it reads to its
+    /// [`ColdRows`]. It has no time limit.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Overloaded`] if too many requests wait, or if it gets no turn within ten seconds, and
+    /// [`QueryError::Overloaded`] if too many requests wait, or if it gets no permit within ten seconds, and
     /// [`QueryError::Cancelled`] if it is cancelled meanwhile.
     pub fn read_cold_rows<T: Send>(
         &self,
@@ -181,10 +181,12 @@ impl Querier {
             };
             self.watch(budget, cancel)
         };
-        let (turn, watch) = (within(TURN_TIME_MAX), within(Duration::MAX));
+        let (permit, watch) = (within(PERMIT_TIME_MAX), within(Duration::MAX));
         let meter = &self.cold.meter;
         let reading = ColdRows { meter, watch };
-        let ended = self.cold.run_within(&turn, &reading.watch, || Ok(work(&reading)));
+        let ended = self
+            .cold
+            .run_within(&permit, &reading.watch, || Ok(work(&reading)));
         match ended {
             Err(QueryError::TimedOut { .. }) => Err(self.cold.overloaded()),
             ended => ended,

@@ -35,11 +35,13 @@ const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
 const FETCHED_ENTRIES: u64 = 100_000;
 /// Number of reads and updates from which the use of columns is judged.
 const USES_MIN: u64 = 1_000;
-/// Share of the bytes of all columns from which a column is large, and from which large columns are stored apart.
+/// Share of the bytes of all columns from which a column is large.
 const LARGE_SHARE: f64 = 0.1;
+/// Share of the bytes of all columns from which large columns that are seldom used should be stored apart.
 const APART_SHARE: f64 = 0.5;
-/// Share of reads and of updates up to which a column is seldom used, and from which a group is always read.
+/// Share of reads and of updates up to which a column is seldom used.
 const SELDOM_SHARE: f64 = 0.1;
+/// Share of reads from which a group is always read.
 const ALWAYS_SHARE: f64 = 0.8;
 /// Number of searches from which a column that none of them used counts as unused.
 const SEARCHES_MIN: u64 = 1_000;
@@ -279,7 +281,7 @@ fn advise_groups(engine: &Engine, table: &WideTable, survey: Option<&TableSurvey
     for group in &table.settings().groups {
         let named = used.columns.iter().filter(|(name, _)| group.holds(name));
         let reads = named.map(|(_, of)| of.reads).max().unwrap_or(0) + used.whole_reads;
-        if share(reads, used.reads) >= ALWAYS_SHARE && used.reads > 0 {
+        if used.reads >= USES_MIN && share(reads, used.reads) >= ALWAYS_SHARE {
             advise(
                 all,
                 AdviceCode::GroupAlwaysRead,

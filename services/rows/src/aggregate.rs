@@ -24,7 +24,7 @@ use hashbrown::{HashMap, HashSet};
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::{ColumnType, TierScope};
-use tideline_engine::rows::{CellValue, StoredRow};
+use tideline_engine::rows::{CellValue, GroupSet, StoredRow};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
@@ -38,7 +38,7 @@ pub use window::window_of;
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::index_filter::IndexFilter;
-use crate::read::{NeededColumns, PageLimits, RangeTerms, Scan, ScanTerms, damaged, keys_of};
+use crate::read::{NeededColumns, PageLimits, RangeTerms, Scan, ScanTerms, damaged, keys_of, tested_groups};
 use crate::selection::Selection;
 use plan::{Found, GroupKey, Metric};
 use state::{Overflow, State};
@@ -252,10 +252,27 @@ impl Aggregation {
     ) -> Result<(AggregateShape, Groups)> {
         let memory = engine.memory().reserve("aggregates of rows", 0);
         let Self { rows, columns } = self;
+        let matcher = match &rows {
+            // A scan knows what it reads.
+            Rows::Scan(_) => None,
+            Rows::Keys(_, matcher) => matcher.as_ref(),
+            Rows::Search(filter) => filter.matcher(),
+        };
+        let (stored, tested) = (
+            columns.stored(),
+            matcher.map_or_else(Vec::new, RowMatcher::columns),
+        );
+        if !matches!(rows, Rows::Scan(_)) {
+            let needed = stored.iter().chain(&tested).map(String::as_str);
+            engine.note_column_reads(table, Some(needed));
+        }
         let mut collector = Collector {
             keys: columns.keys,
             metrics: &columns.metrics,
             needs_key: columns.needs_key,
+            column_groups: table
+                .groups_of(stored.iter().map(String::as_str))
+                .union(tested_groups(table, matcher, None)),
             numbers: HashMap::new(),
             groups: Vec::new(),
             rows: 0,
@@ -359,6 +376,8 @@ struct Collector<'a> {
     keys: Vec<GroupKey>,
     metrics: &'a [Metric],
     needs_key: bool,
+    /// Column groups of the rows that are read by their keys.
+    column_groups: GroupSet,
     /// Numbers of the groups by the canonical bytes of their keys.
     numbers: HashMap<Box<[u8]>, usize>,
     groups: Vec<(u64, Vec<State>)>,
@@ -385,7 +404,7 @@ impl Collector<'_> {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        let Some(row) = engine.row(table, key)? else {
+        let Some(row) = engine.row_of_groups(table, key, self.column_groups)? else {
             return Ok(0);
         };
         if let Some(matcher) = matcher {

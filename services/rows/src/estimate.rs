@@ -346,6 +346,7 @@ impl Sampler<'_> {
             wanted,
         );
         scan.in_parts(self.scan.parts.clone())
+            .with_groups(self.scan.tested)
     }
 
     /// Returns a random number below `bound`, by xorshift. Samples must be evenly distributed, but need not be

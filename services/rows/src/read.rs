@@ -96,7 +96,8 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
-/// Reads rows by their stored keys and passes the existing rows to `take`.
+/// Reads rows by their stored keys and passes the existing rows to `take`. They may lack the column groups that the selection
+/// does not need.
 ///
 /// # Errors
 ///
@@ -105,14 +106,17 @@ pub fn get_stored(
     engine: &Engine,
     table: &WideTable,
     keys: &[Vec<u8>],
+    selection: &Selection,
     is_stopped: &dyn Fn() -> bool,
     take: &mut dyn FnMut(&StoredRow) -> Result<()>,
 ) -> Result<()> {
+    let groups = selection.groups(table);
+    selection.note(engine, table, None);
     for key in keys {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        if let Some(row) = engine.row(table, key)? {
+        if let Some(row) = engine.row_of_groups(table, key, groups)? {
             take(&row)?;
         }
     }
@@ -164,7 +168,7 @@ pub struct Scan {
     /// Parts that are read.
     pub(crate) parts: PartSelection,
     /// Column groups that the condition and the index need.
-    tested: GroupSet,
+    pub(crate) tested: GroupSet,
     /// Column groups that the result needs.
     returned: GroupSet,
     /// Columns that the result and the condition need; `None` for all.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tideline_engine::model::TierScope;
 use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
+use tideline_engine::rows::GroupSet;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
 use tideline_openapi::timeline::{SortOrder, TextSpan};
@@ -135,12 +136,14 @@ impl Search {
         )?;
         let mut json = Vec::new();
         selection.note(engine, table, self.filter.matcher());
+        let groups = selection.groups(table);
+        let groups = groups.union(tested_groups(table, self.filter.matcher(), None));
         for hit in &page.hits {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
             }
             json.clear();
-            if self.write_hit(engine, table, hit, selection, &mut json)? {
+            if self.write_hit(engine, table, (hit, groups), selection, &mut json)? {
                 take(&json)?;
             }
         }
@@ -159,18 +162,17 @@ impl Search {
         })
     }
 
-    /// Appends a row as JSON. Returns false, with nothing appended, if the row does not match any more.
+    /// Appends a row as JSON, read with these column groups. Returns false, with nothing appended, if the row does not match any more.
     fn write_hit(
         &self,
         engine: &Engine,
         table: &WideTable,
-        hit: &RowHit,
+        (hit, groups): (&RowHit, GroupSet),
         selection: &Selection,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let key = &hit.mark.key;
         let matcher = self.filter.matcher();
-        let groups = selection.groups(table).union(tested_groups(table, matcher, None));
         let Some(row) = engine.row_of_groups(table, key, groups)? else {
             return Ok(false);
         };

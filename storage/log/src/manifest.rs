@@ -120,7 +120,7 @@ pub struct Cursor {
     pub sealed_to: SequenceNumber,
     /// Next id of a segment, group or part.
     pub next_segment: u64,
-    /// Next id of a table, an index, a search index or the large values of a table.
+    /// Next id of a table, an index, a search index, a column group or the large values of a table.
     pub next_table: u32,
     /// Last stored trusted time, nanoseconds since the epoch. A start compares the wall clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -269,14 +269,6 @@ pub struct WideSpec {
     pub groups: Vec<ColumnGroupSpec>,
 }
 
-impl WideSpec {
-    /// Returns the position of the group that stores a column: the first one that holds its name. `None` for a column that
-    /// is stored with the row.
-    pub fn group_of(&self, column: &str) -> Option<usize> {
-        self.groups.iter().position(|group| group.holds(column))
-    }
-}
-
 /// Group of columns that are stored apart from the other columns of their rows, under the same keys. A change of other
 /// columns does not write the group, and a read of other columns does not read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -335,6 +327,12 @@ impl ColumnGroupSpec {
 }
 
 impl WideSpec {
+    /// Returns the position of the group that stores a column: the first one that holds its name. `None` for a column that
+    /// is stored with the row.
+    pub fn group_of(&self, column: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.holds(column))
+    }
+
     /// Returns true if an index of either kind covers only some of the tiers.
     pub fn has_tiered_indexes(&self) -> bool {
         let entries = self.indexes.iter().map(|index| index.tier);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use tideline_model::{TableId, TableName, TableSpec};
+use tideline_model::{PartsArchive, Policy, TableId, TableName, TableSpec};
 
 use crate::latest::TableLatest;
 use crate::manifest::{Adopted, TableRow};
@@ -65,7 +65,7 @@ impl Table {
         Arc::clone(&self.spec.read())
     }
 
-    /// Returns the time of the last policy change in nanoseconds since the epoch.
+    /// Returns the time of the last change of the policy, or of the archive of parts, in nanoseconds since the epoch.
     pub fn policy_changed(&self) -> i64 {
         self.policy_changed.load(Ordering::Relaxed)
     }
@@ -115,12 +115,16 @@ impl Table {
         *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy changes.
+    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy changes, or the
+    /// archive of the parts of a wide table.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
-        let policy_changed = if spec.policy == self.spec().policy {
-            self.policy_changed()
-        } else {
-            now
+        fn ages(spec: &TableSpec) -> (&Policy, Option<&PartsArchive>) {
+            let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+            (&spec.policy, parts.and_then(|parts| parts.archive.as_ref()))
+        }
+        let policy_changed = match ages(&spec) == ages(&self.spec()) {
+            true => self.policy_changed(),
+            false => now,
         };
         TableRow::new(self.id, self.name.clone(), spec, self.created, policy_changed)
             .with_adopted(self.adopted())

@@ -24,6 +24,7 @@ const FORMAT: u8 = 1;
 const BODY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the checksum at the end of the header.
 const CHECKSUM_BYTES: usize = 4;
+
 /// Returns the zstd level of a compression.
 const fn level(of: GroupCompression) -> i32 {
     match of {

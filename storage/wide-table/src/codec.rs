@@ -195,16 +195,20 @@ pub(crate) fn is_delete(bytes: &[u8]) -> bool {
     effect_of(bytes) == Ok(Effect::Delete)
 }
 
+/// Returns a mutation in its encoded form.
+pub(crate) fn encoded(mutation: &Mutation<'_>) -> Bytes {
+    let mut out = Vec::new();
+    encode(mutation, &mut out);
+    out.into()
+}
+
 /// Returns the marker of a deleted row, which hides a packed row of the same key.
 pub(crate) fn deleted_marker() -> Bytes {
-    let mut out = Vec::new();
-    let deleted = Mutation {
+    encoded(&Mutation {
         effect: Effect::Delete,
         time: 0,
         columns: Vec::new(),
-    };
-    encode(&deleted, &mut out);
-    out.into()
+    })
 }
 
 /// Returns true if an encoded mutation is a uniform row: it replaces the row, and every column has one version, with the

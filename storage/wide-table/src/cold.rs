@@ -1,4 +1,5 @@
-//! Reads of old rows: which requests reach parts in the cold tier or in the archive, and how much was read there.
+//! Reads of old rows: finds the requests that reach parts in the cold tier or in the archive, and counts the bytes that
+//! they read there.
 //!
 //! Requests for old rows run apart from the others, and their rate can be limited, so that they do not delay reads of new
 //! rows. A read counts its bytes for its thread. The request takes this count between two rows, and waits.
@@ -7,7 +8,7 @@ use std::cell::Cell;
 
 use tideline_model::{KeyRange, TableId, Tier};
 
-use crate::division::PartNumbers;
+use crate::division::{ALL_PARTS, PartNumbers};
 use crate::error::{Result, WideError};
 use crate::state::Part;
 use crate::store::WideStore;
@@ -30,6 +31,13 @@ pub(crate) fn count(part: &Part, bytes: impl FnOnce() -> usize) {
 }
 
 impl WideStore {
+    /// Returns true if a stored part of a table is in the cold tier or in the archive.
+    pub fn has_cold_parts(&self, table: TableId) -> bool {
+        let state = self.state();
+        let mut parts = state.parts_of(table, ALL_PARTS);
+        parts.any(|part| part.detail.tier != Tier::Hot)
+    }
+
     /// Returns true if ranges of keys reach a visible part with one of these numbers in the cold tier or in the archive. `table`
     /// is a table or an index, and `rows` the table of its rows.
     ///
@@ -56,19 +64,19 @@ impl WideStore {
         }))
     }
 
-    /// Returns true if a key of a table belongs to a part in the cold tier or in the archive.
+    /// Returns true if a key of a table belongs to a visible part in the cold tier or in the archive.
     ///
     /// # Errors
     ///
     /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if a key is not one of the table.
     pub fn has_cold_keys(&self, table: TableId, keys: &[Vec<u8>]) -> Result<bool> {
         let rules = self.rules(table)?;
-        let state = self.state();
+        let (state, visible) = (self.state(), self.visible_parts(&rules));
         for key in keys {
             let number = rules.part_of(key);
             let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
             let part = state.parts.get(&(table, number));
-            if part.is_some_and(|part| part.detail.tier != Tier::Hot) {
+            if part.is_some_and(|part| part.detail.tier != Tier::Hot && visible.contains(&number)) {
                 return Ok(true);
             }
         }

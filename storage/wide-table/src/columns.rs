@@ -8,6 +8,7 @@ use tideline_backend::PartRef;
 use tideline_model::TableId;
 
 use crate::codec;
+use crate::cold;
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
 use crate::groups;
@@ -105,7 +106,7 @@ impl WideStore {
             if found.needs_part && self.must_read_again(&state, &rules) {
                 continue;
             }
-            let changes: Vec<Bytes> = changes.iter().map(encoded).collect();
+            let changes: Vec<Bytes> = changes.iter().map(codec::encoded).collect();
             let value = resolve(base.as_ref(), &changes, rules.versions_max).map_err(damaged)?;
             let value = match value {
                 Some(value) => expiry.visible(value).map_err(damaged)?,
@@ -134,12 +135,14 @@ impl WideStore {
         let mut last = None;
         while let Some(value) = self.stored_raw(part, key)? {
             let Some(head) = Head::decode(&value).map_err(damaged)? else {
+                cold::count(part, || key.len() + value.len());
                 return Ok(Some(value));
             };
             if last.as_ref() == Some(&value) {
                 return Err(damaged(Damage("a fragment of a row is missing")));
             }
             if let Some(row) = self.some_fragments(part.at, key, &head, span, count)? {
+                cold::count(part, || key.len() + row.len());
                 return Ok(Some(row));
             }
             // The row was rewritten meanwhile.
@@ -217,12 +220,6 @@ fn narrowed<'m>(
     mutations.iter().map(narrow).collect()
 }
 
-fn encoded(mutation: &Mutation<'_>) -> Bytes {
-    let mut out = Vec::new();
-    codec::encode(mutation, &mut out);
-    out.into()
-}
-
 /// Restricts a row to the columns of the span and to the limit of undeclared columns.
 fn page(key: &[u8], value: &Bytes, span: &ColumnSpan<'_>) -> std::result::Result<ColumnPage, Damage> {
     let row = codec::decode(value)?;
@@ -247,7 +244,7 @@ fn page(key: &[u8], value: &Bytes, span: &ColumnSpan<'_>) -> std::result::Result
         columns,
     };
     Ok(ColumnPage {
-        row: StoredRow::new(Bytes::copy_from_slice(key), encoded(&row)),
+        row: StoredRow::new(Bytes::copy_from_slice(key), codec::encoded(&row)),
         has_more,
     })
 }

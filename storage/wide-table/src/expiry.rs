@@ -1,7 +1,7 @@
 //! Time-to-live: the parts of a row that have expired at a moment.
 //!
 //! Expired data is hidden from every read at once. Its bytes are freed later: a flush drops expired rows that it writes,
-//! and a job of the scheduler deletes the others.
+//! except in tables with column groups, and a job of the scheduler deletes the others.
 //!
 //! A row and its index entries have the same time, so they expire at the same moment. In a table whose cells expire one
 //! by one, an entry has the time of the oldest value in its key, because it must vanish with that value.

@@ -1,20 +1,22 @@
 //! Column groups: columns that are stored apart from the other columns of their rows.
 //!
 //! Journal, row buffer, conditions and indexes see whole rows. A flush cuts each changed row into *shares*: the main share,
-//! and one per group. Each share has a part of its own, under an id from the number range of tables, with the same number
+//! and one per group. Each share is stored in a separate part, under an id from the number range of tables, with the same number
 //! and the same keys. A flush writes a share only if the change concerns it, and a read joins only the shares that it
 //! needs.
 //!
 //! The main share of a changed row is always written. It alone decides whether the row exists, and holds its time, so all
 //! shares expire together. A share of a group without columns is not stored.
 //!
-//! # A row is never read half
+//! # Consistent reads
 //!
 //! While a flush writes the shares of a row one after the other, readers overlay its generation on them. Applying a
 //! generation again changes nothing, so each share gives the same result before and after it is written. A change that was
 //! applied after the reader has read the buffers could be flushed before the reader has read all shares. The generation
 //! would have been frozen in between, so a reader of shares reads again if one was; see
 //! [`WideStore::must_read_again`](crate::WideStore).
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{ColumnGroupSpec, GroupCompression, TableId, WideSpec};
@@ -149,6 +151,9 @@ impl Groups {
     ///
     /// [`Damage`] if the mutation is damaged.
     pub(crate) fn cut(&self, mutation: &Bytes, share: Share) -> Result<Option<Bytes>, Damage> {
+        if self.specs.is_empty() {
+            return Ok(Some(mutation.clone()));
+        }
         let mut decoded = codec::decode(mutation)?;
         let before = decoded.columns.len();
         decoded
@@ -162,7 +167,7 @@ impl Groups {
         }
         Ok(Some(match decoded.columns.len() == before {
             true => mutation.clone(),
-            false => encoded(&decoded),
+            false => codec::encoded(&decoded),
         }))
     }
 }
@@ -185,17 +190,11 @@ pub(crate) fn join(main: Bytes, of_groups: &[Bytes]) -> Result<Bytes, Damage> {
     if columns.windows(2).any(|pair| pair[0].name == pair[1].name) {
         return Err(Damage("a column of a row is stored in two groups"));
     }
-    Ok(encoded(&Mutation {
+    Ok(codec::encoded(&Mutation {
         effect: Effect::Replace,
         time: whole.time,
         columns,
     }))
-}
-
-fn encoded(mutation: &Mutation<'_>) -> Bytes {
-    let mut out = Vec::new();
-    codec::encode(mutation, &mut out);
-    out.into()
 }
 
 impl State {
@@ -221,8 +220,7 @@ impl WideStore {
     /// generation was frozen, and the rows are stored in shares.
     pub(crate) fn must_read_again(&self, state: &State, rules: &TableRules) -> bool {
         let now = self.state.read();
-        now.flushes != state.flushes
-            || !rules.groups.is_empty() && !std::sync::Arc::ptr_eq(&now.active, &state.active)
+        now.flushes != state.flushes || !rules.groups.is_empty() && !Arc::ptr_eq(&now.active, &state.active)
     }
 
     /// Returns a row of a part with the columns of its groups. `main` is its main share.
@@ -325,7 +323,7 @@ mod tests {
                 Column::with(named("stock"), 9, CellValue::I64(1)),
             ],
         };
-        let row = encoded(&row);
+        let row = codec::encoded(&row);
         let cut = |share| {
             groups
                 .cut(&row, share)
@@ -341,7 +339,7 @@ mod tests {
     fn a_change_of_other_columns_does_not_concern_a_group() {
         let groups = Groups::new(&spec());
         let mutation = |effect| {
-            encoded(&Mutation {
+            codec::encoded(&Mutation {
                 effect,
                 time: 1,
                 columns: vec![Column::with(ColumnName::Declared(1), 1, CellValue::I64(5))],

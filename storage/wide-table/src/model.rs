@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{ManifestChange, ManifestKind, ManifestRow, PartRef, SegmentRef};
-use tideline_key_codec::part_name;
+use tideline_backend::{ManifestChange, ManifestRow, PartRef, SegmentRef};
 use tideline_log::fail_points::around;
-use tideline_log::manifest::{put_cursor, put_row};
+use tideline_log::manifest::put_cursor;
 use tideline_log::{Edit, Flushed, LogError, LogModel, Manifest, ModelError, Pressure};
 use tideline_model::{SequenceNumber, TableId};
 
@@ -19,10 +18,9 @@ use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
 use crate::groups::Share;
 use crate::moves::Flushing;
-use crate::state::{Part, PartDetail, Place, State};
+use crate::state::{Part, PartDetail, Place, State, put_of, removal_of};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
-use crate::tiers::removal_of;
 
 /// Maximum number of parts that one edit of the manifest publishes or removes. An edit has at most 1,000 changes.
 const PARTS_PER_EDIT: usize = 400;
@@ -47,10 +45,9 @@ impl WideStore {
             return Ok(());
         }
         let heirs = self.heirs_of(&state, &tables, &dropped);
-        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
         self.log.edit::<LogError>(
             |current| {
-                let changes = dropped.iter().map(removal_of).chain(heirs.iter().map(put));
+                let changes = dropped.iter().map(removal_of).chain(heirs.iter().map(put_of));
                 Ok(self.edit_with_ids(current, changes.collect()))
             },
             |_| {
@@ -104,8 +101,7 @@ impl WideStore {
     fn puts(&self, parts: &[Part], manifest: &Manifest) -> Vec<ManifestChange> {
         let tables = Tables::new(manifest, &self.tables());
         let exists = |part: &&Part| tables.keeps(part.at.table, part.number());
-        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
-        parts.iter().filter(exists).map(put).collect()
+        parts.iter().filter(exists).map(put_of).collect()
     }
 
     /// Makes published parts visible to readers, together with another change of the state.

@@ -16,11 +16,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tideline_backend::{
-    Direction, ManifestKind, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
+    Direction, PageLimit, PartRef, Partition, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
 };
-use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
-use tideline_log::manifest::put_row;
 use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{Durability, KeyRange, TableId, Tier};
 
@@ -29,9 +27,8 @@ use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Result, WideError};
 use crate::fragments::FRAGMENTS_BUCKET;
 use crate::read::ROWS_BUCKET;
-use crate::state::{Part, PartDetail};
+use crate::state::{Part, PartDetail, put_of, removal_of};
 use crate::store::WideStore;
-use crate::tiers::removal_of;
 
 /// Buckets of a part. Heads are copied after the fragments that they name.
 const BUCKETS: [u16; 3] = [FRAGMENTS_BUCKET, ROWS_BUCKET, BLOCKS_BUCKET];
@@ -104,7 +101,7 @@ pub enum MoveEnd {
 pub(crate) struct Moves {
     state: Mutex<MovesState>,
     changed: Condvar,
-    /// Parts that were replaced together, with what the states share that have them; oldest first.
+    /// Parts that were replaced together, oldest first. Each entry has the value that the states with these parts share.
     replaced: Mutex<VecDeque<(Vec<PartRef>, Arc<()>)>>,
 }
 
@@ -251,8 +248,8 @@ impl WideStore {
         parts.map(in_tier).collect()
     }
 
-    /// Moves a part of a table or index alone into the hot or the cold tier. Calls `proceed` after each some megabytes. Takes
-    /// time linear in the bytes of the part; writers wait for a part of a second at its end.
+    /// Moves one part of a table or index into the hot or the cold tier. Calls `proceed` after every few megabytes. Takes
+    /// time linear in the bytes of the part; writers wait for a part of a second at the end.
     ///
     /// # Errors
     ///
@@ -491,8 +488,7 @@ impl WideStore {
             GroupParts::Remove => old.extend(self.parts_of_groups(from.table, number)?),
             GroupParts::Add(added) => new.extend_from_slice(added),
         }
-        let put = |part: &Part| put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
-        let changes = old.iter().map(removal_of).chain(new.iter().map(put)).collect();
+        let changes = old.iter().map(removal_of).chain(new.iter().map(put_of)).collect();
         drop(state);
         let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
         around("wide_move", "edit", || {
@@ -528,8 +524,7 @@ impl WideStore {
         if part.detail == before {
             return Ok(true);
         }
-        let name = part_name(part.at.part);
-        let changes = vec![put_row(ManifestKind::Part, &name, &part.detail)];
+        let changes = vec![put_of(&part)];
         let edit = |current: &Arc<Manifest>| Ok::<_, LogError>(self.edit_with_ids(current, changes));
         around("wide_move", "detail", || {
             self.log.edit(edit, |_| {

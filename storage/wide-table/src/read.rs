@@ -53,7 +53,7 @@ pub(crate) enum Scope {
     All,
     /// Parts whose rows can be written.
     Open,
-    /// Parts of these tiers. Of an index, those that it covers.
+    /// Parts of these tiers. For an index, the parts of these tiers that it covers.
     Tier(TierScope),
 }
 
@@ -112,7 +112,7 @@ impl WideStore {
         self.row_of_groups(table, key, GroupSet::ALL)
     }
 
-    /// Returns a row like [`row`](Self::row), without the columns of other groups than the given ones.
+    /// Returns a row like [`row`](Self::row), with the columns of the given groups. Columns of other groups may be missing.
     ///
     /// # Errors
     ///
@@ -204,10 +204,12 @@ impl WideStore {
     /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
     /// joined.
     pub(crate) fn stored_in(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
-        match self.stored_raw(part, key)? {
-            Some(value) => self.joined(part, key, value),
-            None => Ok(None),
-        }
+        let found = match self.stored_raw(part, key)? {
+            Some(value) => self.joined(part, key, value)?,
+            None => None,
+        };
+        cold::count(part, || key.len() + found.as_ref().map_or(0, Bytes::len));
+        Ok(found)
     }
 
     /// Returns a stored row. If `value` is a head, joins its fragments. If the row was rewritten meanwhile, reads it
@@ -264,12 +266,6 @@ impl WideStore {
 
     /// Returns a stored row, or the head of a large row; `None` if the part does not have the row.
     pub(crate) fn stored_raw(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
-        let found = self.stored_raw_uncounted(part, key)?;
-        cold::count(part, || key.len() + found.as_ref().map_or(0, Bytes::len));
-        Ok(found)
-    }
-
-    fn stored_raw_uncounted(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
         if part.is_archived() {
             return self.archived_row(part, key);
         }
@@ -319,8 +315,8 @@ impl WideStore {
         self.page_of_groups(table, (parts, GroupSet::ALL), range, direction, limit)
     }
 
-    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), without the columns of other groups than the given
-    /// ones.
+    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), with the columns of the given groups. Columns of
+    /// other groups may be missing.
     ///
     /// # Errors
     ///

@@ -15,7 +15,9 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tideline_backend::PartRef;
+use tideline_backend::{ManifestChange, ManifestKind, PartRef};
+use tideline_key_codec::part_name;
+use tideline_log::manifest::put_row;
 use tideline_model::{KeyRange, SequenceNumber, TableId, Tier, TierScope};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
@@ -245,6 +247,17 @@ impl PartDetail {
     }
 }
 
+/// Returns the change that removes the manifest row of a part.
+pub(crate) fn removal_of(part: &Part) -> ManifestChange {
+    let name = Bytes::copy_from_slice(&part_name(part.at.part));
+    ManifestChange::Remove(ManifestKind::Part, name)
+}
+
+/// Returns the change that stores the manifest row of a part.
+pub(crate) fn put_of(part: &Part) -> ManifestChange {
+    put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail)
+}
+
 /// Generations and parts at one point in time. A shared state is immutable, except that its active generation grows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
@@ -256,7 +269,8 @@ pub(crate) struct State {
     pub(crate) flushes: u64,
     /// Shared by all states since the last move of a part. Old parts are freed when no older state is left.
     pub(crate) readers: Arc<()>,
-    /// Number of closings of parts since the start. A write that was decided before the last one is decided again.
+    /// Number of changes since the start that make decided writes invalid: parts closed, moved, marked or attached, and
+    /// buffers taken over. A write that was decided before the last one is decided again.
     pub(crate) closings: u64,
     /// Parts that are being attached, to which nothing can be written.
     pub(crate) attaching: BTreeSet<Place>,

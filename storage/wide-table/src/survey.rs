@@ -38,6 +38,8 @@ const COLUMNS_KEPT: usize = 1_000;
 pub const COLUMNS_LISTED: usize = 20;
 /// Number of blocks of which one is decoded as a sample.
 const SAMPLED_BLOCKS: u64 = 8;
+/// Distance of the single rows whose columns are measured; all of the first ones are.
+const SAMPLED_ROWS: u64 = 64;
 /// Maximum number of widths that are kept for the median.
 const WIDTHS_MAX: usize = 20_000;
 /// Single rows and blocks of one step.
@@ -124,7 +126,7 @@ pub struct RowSurvey {
     pub columns_median: u64,
     /// Largest number of columns of the measured rows; estimated for rows in fragments.
     pub columns_max: u64,
-    /// Largest columns of the measured rows, largest first. Rows in fragments are not measured.
+    /// Largest columns of a sample of the rows, largest first. Rows in fragments are not in the sample.
     pub columns: Vec<ColumnSize>,
     /// Bytes of all columns of these rows.
     pub column_bytes: u64,
@@ -295,7 +297,9 @@ impl WideStore {
         match Head::decode(&single.value).map_err(damaged)? {
             None => {
                 columns = Some(codec::column_count(&single.value).map_err(damaged)?);
-                survey.measure_columns(&single.value).map_err(damaged)?;
+                if is_sampled(survey.found.single_rows, SAMPLED_ROWS) {
+                    survey.measure_columns(&single.value).map_err(damaged)?;
+                }
             }
             Some(head) => {
                 survey.found.large_rows += 1;
@@ -317,6 +321,11 @@ impl WideStore {
         }
         survey.add_to_partition(&single.key, 1, bytes).map_err(damaged)
     }
+}
+
+/// Returns true if a sample has the element at this position: the first `every`, and then each of that distance.
+fn is_sampled(position: u64, every: u64) -> bool {
+    position <= every || position.is_multiple_of(every)
 }
 
 impl Survey {
@@ -366,12 +375,15 @@ impl Survey {
         if is_one {
             self.add_to_partition(block.first, rows, bytes)?;
         }
-        if is_one && !self.found.blocks.is_multiple_of(SAMPLED_BLOCKS) && self.found.blocks > SAMPLED_BLOCKS {
+        let is_sample = is_sampled(self.found.blocks, SAMPLED_BLOCKS);
+        if is_one && !is_sample {
             return Ok(());
         }
         for (key, value) in block.all_rows()? {
             self.measure(key.len(), codec::column_count(&value)?);
-            self.measure_columns(&value)?;
+            if is_sample {
+                self.measure_columns(&value)?;
+            }
             if !is_one {
                 self.add_to_partition(&key, 1, (key.len() + value.len()) as u64)?;
             }

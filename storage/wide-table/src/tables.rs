@@ -38,7 +38,7 @@ pub(crate) struct TableRules {
     pub(crate) large_values: Option<TableId>,
     /// Groups of columns that are stored apart.
     pub(crate) groups: Groups,
-    /// Compression of the packed rows; of a column group that of its settings.
+    /// Compression of the packed rows. For a column group, that of the settings of the group.
     compression: GroupCompression,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
@@ -164,7 +164,7 @@ impl TableRules {
         first.max(*numbers.start())..=*numbers.end().min(parts.end())
     }
 
-    /// Returns true if what is visible, or can be written, depends on the time.
+    /// Returns true if the time decides which rows are visible or can be written.
     pub(crate) fn depend_on_time(&self) -> bool {
         let of_parts =
             |parts: &PartsSpec| parts.keep.is_some() || parts.writable.is_some() || parts.archive.is_some();

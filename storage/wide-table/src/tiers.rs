@@ -3,7 +3,7 @@
 //! The tier of the part of a row decides which indexes have an entry of the row. A part moves to a tier with other indexes
 //! in four steps:
 //!
-//! 1. *Clear*: entries that an earlier stay in this tier has left are flushed away.
+//! 1. *Clear*: a flush removes entries that are left from an earlier stay in this tier.
 //! 2. *Mark*: the manifest row of the part names the tier. From now on writes maintain the indexes of both tiers, also
 //!    after a restart. The committer refuses writes that were decided before.
 //! 3. *Build*: the entries of the rows of the part are written, as by the build of an index. Reads do not see them.
@@ -18,8 +18,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{ManifestChange, ManifestKind};
-use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
 use tideline_log::{LogError, LogThreads, Manifest};
 use tideline_model::{KeyRange, TableId, Tier, TierScope};
@@ -28,18 +26,15 @@ use crate::division::{ALL_PARTS, PartNumbers, PartSelection, RECORD};
 use crate::error::{Result, WideError};
 use crate::index::Index;
 use crate::moves::{MoveEnd, MoveProgress};
-use crate::state::{Part, PartDetail, Place, State};
+use crate::state::{Part, PartDetail, Place, State, removal_of};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
-/// Number of flushes after which entries of earlier moves are no longer expected in the row buffer.
-const FLUSHES_MAX: usize = 3;
-
 impl WideStore {
     /// Moves a part of a table, with the columns of its groups and the entries of its rows in secondary indexes, into the hot
-    /// or the cold tier. Builds the entries of indexes that cover only this tier, and drops those of indexes that do not cover it. `build_documents` must
-    /// add the documents of the part to search indexes that cover only this tier. Reads and writes go on. Calls `proceed` after
-    /// each some megabytes, with the work so far.
+    /// or the cold tier. Builds the entries of indexes that cover only this tier, and drops those of indexes that do not
+    /// cover it. `build_documents` must add the documents of the part to search indexes that cover only this tier. Reads and
+    /// writes go on. Calls `proceed` after every few megabytes, with the work so far.
     ///
     /// # Errors
     ///
@@ -105,8 +100,10 @@ impl WideStore {
             return Ok(nothing);
         }
         if part.detail.moves_to != Some(tier) {
+            // Entries whose check has passed are applied before this one.
+            self.settle_writes(threads, table)?;
             for index in gained.indexes {
-                self.clear_entries(threads, table, (index, number))?;
+                self.clear_entries(threads, (index, number))?;
             }
             let is_marked = self.change_detail(table, number, &|detail| {
                 let is_there = detail.tier == part.detail.tier;
@@ -162,20 +159,8 @@ impl WideStore {
     }
 
     /// Removes the entries of an index in a part that it does not cover: those that are stored, and those in the journal.
-    fn clear_entries(
-        self: &Arc<Self>,
-        threads: &LogThreads,
-        table: TableId,
-        (index, number): Place,
-    ) -> Result<()> {
-        // Entries whose check has passed are applied before this one.
-        self.settle_writes(threads, table)?;
-        for _ in 0..FLUSHES_MAX {
-            threads.flush()?;
-            if !self.is_buffered((index, number))? {
-                break;
-            }
-        }
+    fn clear_entries(self: &Arc<Self>, threads: &LogThreads, (index, number): Place) -> Result<()> {
+        self.flush_closed(index, number, &|| Ok(threads.flush()?))?;
         self.drop_index_part((index, number))
     }
 
@@ -390,10 +375,4 @@ impl Gained {
     fn is_empty(&self) -> bool {
         self.indexes.is_empty() && self.searches.is_empty()
     }
-}
-
-/// Returns the change that removes the manifest row of a part.
-pub(crate) fn removal_of(part: &Part) -> ManifestChange {
-    let name = Bytes::copy_from_slice(&part_name(part.at.part));
-    ManifestChange::Remove(ManifestKind::Part, name)
 }

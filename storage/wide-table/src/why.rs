@@ -1,9 +1,10 @@
 //! Trace of one key: everything that is stored for it, and the rule that hides each part.
 //!
 //! A trace reads the layers of a key like a read does, from the oldest to the newest: the packed row, the single row, and
-//! the generations of the row buffer. The columns of a group have a packed and a single copy of their own. It applies them in the same way, but keeps what a read drops, together with the
-//! reason. At the end it applies the time-to-live and the visibility of the part. The versions of a trace that no rule
-//! hides are therefore those of a read at the same moment.
+//! the generations of the row buffer. The columns of a group have separate packed and single copies. A trace applies the
+//! layers in the same way, but keeps data that a read drops, together with the reason. At the end it applies the
+//! time-to-live and the visibility of the part. The versions of a trace that no rule hides are therefore those of a read
+//! at the same moment.
 //!
 //! Only what is still stored can be traced: a flush removes replaced rows and surplus versions.
 
@@ -252,8 +253,8 @@ struct Layer {
     deletes_range: bool,
     sequence: Option<SequenceNumber>,
     fragments: usize,
-    /// Position and name of the column group.
-    group: Option<(usize, String)>,
+    /// Name of the column group.
+    group: Option<String>,
 }
 
 impl Layer {
@@ -348,7 +349,7 @@ impl WideStore {
                 self.add_stored(of_group, key, &mut layers)?;
                 let name = rules.groups.name(group);
                 for layer in &mut layers[first..] {
-                    layer.group = Some((group, name.to_owned()));
+                    layer.group = Some(name.to_owned());
                 }
             }
             self.add_stored(part, key, &mut layers)?;
@@ -478,7 +479,7 @@ fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now
         deletes_range: layer.deletes_range,
         sequence: layer.sequence,
         fragments: layer.fragments,
-        group: layer.group.as_ref().map(|(_, name)| name.clone()),
+        group: layer.group.clone(),
     };
     let mut traces: Vec<LayerTrace> = layers.iter().map(traced).collect();
     let mut tracer = Tracer {

@@ -98,7 +98,7 @@ impl Engine {
         }
         if !request.parts.is_empty() && table.is_none() {
             return Err(EngineError::Invalid(
-                "`parts` are those of a single table; say which in `table`".into(),
+                "`parts` needs a single table; set `table`".into(),
             ));
         }
         let keys = match request.parts.is_empty() {
@@ -335,7 +335,8 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Checks that the requested origin has written a segment or a part; otherwise the error lists the origins that have.
+/// Checks that the requested origin has written a segment or a part; otherwise the error lists the origins that have written
+/// one.
 fn check_origin(request: &AttachRequest, have: &BTreeSet<String>) -> Result<()> {
     let Some(origin) = &request.origin else {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Plan of the attachment of archived parts of wide tables.
 //!
-//! Of the descriptions of a part, only the newest of each origin counts: a part that was restored and archived again has new
-//! files, and the old ones are removed later.
+//! Only the newest description of a part counts, per origin: a part that was restored and archived again has new files, and the
+//! old ones are removed later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use tideline_archive::layout::named;
 use tideline_archive::rows::RowsDescription;
@@ -100,19 +100,20 @@ impl Engine {
                 .is_none_or(|origin| *origin == part.origin)
         });
         self.check_row_owners(request, &name, described, &found)?;
-        let Some(spec) = found.iter().max_by_key(|part| (part.number, part.copy)) else {
+        let Some(newest) = found.iter().max_by_key(|part| (part.number, part.copy)) else {
             return Ok(());
         };
-        let spec = spec.spec.clone();
+        let (spec, origin) = (newest.spec.clone(), newest.origin.clone());
         let adopted = match request.own {
             true => origins(&plan.target, described, &found),
             false => Vec::new(),
         };
         let before = found.len();
-        let mut parts = newest_copies(found, &spec);
+        let mut parts = newest_copies(found, &spec, &origin);
         plan.superseded += (before - parts.len()) as u64;
-        take_conflicts(&mut parts, described, &mut plan.problems);
+        // Files of a part that is not attached must not be adopted: garbage collection would delete them.
         let all = parts.len();
+        take_conflicts(&mut parts, described, &mut plan.problems);
         let is_wanted = |name: &String| request.parts.is_empty() || request.parts.contains(name);
         parts.retain(|part| is_wanted(&part.name));
         let is_whole = is_whole && parts.len() == all;
@@ -145,13 +146,16 @@ impl Engine {
         found: &[FoundPart],
     ) -> Result<()> {
         for other in self.tables().into_iter().filter(|other| other.name() != name) {
-            let known = self.rows.archived_descriptions(other.points.id())?;
+            let known = match request.own {
+                true => self.rows.archived_descriptions(other.points.id())?,
+                false => HashSet::new(),
+            };
             let adopted = other.points.adopted();
             let is_owned = |part: &FoundPart| {
                 let mut adopted = adopted.iter();
                 adopted.any(|adopted| adopted.table == *described && adopted.origin == part.origin)
             };
-            let shares = |part: &FoundPart| request.own && known.contains(&part.key);
+            let shares = |part: &FoundPart| known.contains(&part.key);
             if found.iter().any(|part| is_owned(part) || shares(part)) {
                 return Err(EngineError::Attached(format!(
                     "files of table {described} at {} are attached to table {}, and an owner deletes its \
@@ -200,12 +204,12 @@ fn check_parts<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Foun
     }
 }
 
-/// Keeps the newest copy of each part of each origin, without the parts that the settings record as dropped. Returns them
-/// in the order of their numbers.
-fn newest_copies(mut found: Vec<FoundPart>, spec: &TableSpec) -> Vec<FoundPart> {
+/// Keeps the newest copy of each part of each origin, without the parts that the settings of their origin record as dropped.
+/// Returns them in the order of their numbers.
+fn newest_copies(mut found: Vec<FoundPart>, spec: &TableSpec, origin: &str) -> Vec<FoundPart> {
     let settings = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
     let first = settings.map_or(i32::MIN, |parts| parts.first);
-    found.retain(|part| part.number >= first);
+    found.retain(|part| part.origin != origin || part.number >= first);
     found.sort_by(|one, other| {
         let order = |part: &FoundPart| (part.number, part.origin.clone(), std::cmp::Reverse(part.copy));
         order(one).cmp(&order(other))

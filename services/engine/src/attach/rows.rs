@@ -104,8 +104,9 @@ impl Engine {
             return Err(refused(reason));
         }
         self.verify_part(plan, &described, progress, watch)?;
-        if !std::mem::replace(&mut target.has_new_indexes, true) {
+        if !target.has_new_indexes {
             self.renew_indexes(target.table.name().as_str())?;
+            target.has_new_indexes = true;
         }
         let to_attach = PartToAttach {
             table: id,
@@ -121,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Reads the files of a part and compares them with their checksums, or only compares their sizes if the request says so.
+    /// Reads the files of a part and compares them with their checksums, or without `verify` only compares their sizes.
     fn verify_part(
         &self,
         plan: &AttachPlan,

@@ -211,6 +211,8 @@ impl Indexer {
                 SearchChange::Part(number) => {
                     self.index_rows(std::mem::take(&mut keys))?;
                     self.index.delete_part(*number)?;
+                    // Replaces a request whose move has ended.
+                    self.parts.retain(|(other, _)| other != number);
                     self.parts.push_back((*number, KeyRange::ALL));
                 }
             }

@@ -153,12 +153,10 @@ fn archived_rows(figures: &mut Figures<'_>, rows: &[RowArchiveState]) -> fmt::Re
         ),
     ];
     for (name, help, figure) in families {
-        let value = |state: &RowArchiveState| (state.archive.name.to_string(), figure(state));
-        let values: Vec<(String, f64)> = rows.iter().map(value).collect();
-        let values: Vec<(&str, f64)> = values
+        let values = rows
             .iter()
-            .map(|(table, value)| (table.as_str(), *value))
-            .collect();
+            .map(|state| (state.archive.name.as_str(), figure(state)));
+        let values: Vec<(&str, f64)> = values.collect();
         figures.gauges(name, help, ("table", &values))?;
     }
     Ok(())

@@ -47,22 +47,22 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let queries = app.querier.stats();
     figures.gauge(
         "cold_queries_running",
-        "Running queries of cold points",
+        "Running queries of cold points, and running requests for rows in cold or archived parts",
         queries.cold_running as f64,
     )?;
     figures.gauge(
         "cold_queries_waiting",
-        "Queries of cold points that wait for a permit",
+        "Queries of cold points, and requests for rows in cold or archived parts, that wait for a permit",
         queries.cold_waiting as f64,
     )?;
     figures.counter(
         "cold_queries_refused",
-        "Queries of cold points refused because too many waited",
+        "Queries of cold points, and requests for rows in cold or archived parts, refused because too many waited",
         queries.cold_refused as f64,
     )?;
     figures.counter(
         "cold_read_bytes",
-        "Encoded bytes of cold chunks read by queries",
+        "Encoded bytes of cold chunks, and bytes of rows in cold and archived parts, that requests have read",
         queries.cold_read_bytes as f64,
     )?;
     figures.gauge("watches", "Open watches", app.watches.running() as f64)?;

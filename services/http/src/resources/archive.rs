@@ -84,7 +84,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     Ok(Json(overview.await?))
 }
 
-/// Targets that tables name or have files at, with the tables that move data there.
+/// Targets of all tables. Each has the tables that move data there.
 #[derive(Default)]
 struct TargetUses<'s>(BTreeMap<String, Vec<(&'s str, &'s ArchiveMoves)>>);
 

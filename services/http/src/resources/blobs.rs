@@ -122,16 +122,12 @@ async fn write(
     Query(query): Query<BlobWriteQuery>,
     request: Request,
 ) -> Result<Response> {
-    let (key, settings) = match settings(&request, &query) {
+    let (key, settings, unmet) = match settings(&request, &query) {
         Ok(found) => found,
         Err(failure) => {
             app.bodies.discard(request).await;
             return Err(failure);
         }
-    };
-    let unmet = match is_by_header(request.headers()) {
-        true => StatusCode::PRECONDITION_FAILED,
-        false => StatusCode::CONFLICT,
     };
     let permit = app.uploads.take(current_client()).await?;
     let memory = app
@@ -182,16 +178,17 @@ fn content_example() -> &'static str {
     "Invoice 4711: 5.32 EUR"
 }
 
-fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSettings)> {
+/// Returns the key of the row, the settings of the write, and the status of a condition that is not met.
+fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSettings, StatusCode)> {
     let headers = request.headers();
-    let conditions = [condition_of(query)?, condition_of_headers(headers)?];
-    let condition = match conditions {
-        [Some(_), Some(_)] => {
+    let (condition, unmet) = match (condition_of(query)?, condition_of_headers(headers)?) {
+        (Some(_), Some(_)) => {
             return Err(Failure::invalid(
                 "a parameter and a header give a condition; give one of them",
             ));
         }
-        [by_parameter, by_header] => by_parameter.or(by_header),
+        (None, Some(by_header)) => (Some(by_header), StatusCode::PRECONDITION_FAILED),
+        (by_parameter, None) => (by_parameter, StatusCode::CONFLICT),
     };
     // The length of a compressed body is not that of the value.
     let is_plain = headers
@@ -204,7 +201,7 @@ fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSe
         durability: query.durability.map(Into::into),
         announced: length.and_then(|length| length.to_str().ok()?.parse().ok()),
     };
-    Ok((key_of(&query.key)?, settings))
+    Ok((key_of(&query.key)?, settings, unmet))
 }
 
 /// Returns the condition that the parameters of a write give.
@@ -226,10 +223,6 @@ fn condition_of(query: &BlobWriteQuery) -> Result<Option<ValueCondition>> {
         )?)),
         (None, None) => None,
     })
-}
-
-fn is_by_header(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
 }
 
 /// Returns the condition that the headers of a write give.

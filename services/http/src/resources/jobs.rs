@@ -114,13 +114,14 @@ async fn start(
     if kind == JobKind::Seal && table.is_some() {
         return Err(Failure::invalid("sealing applies to all tables; omit `table`"));
     }
-    if kind.needs_parameters() {
-        let route = match kind {
-            JobKind::Restore => "/v1/tables/{table}/archive/restore, or …/parts/restore for rows",
-            JobKind::AttachArchive => "/v1/archive/attach",
-            JobKind::Rekey => "/v1/tables/{table}/rows/rekey",
-            _ => "/v1/tables/{table}/timelines/attributes",
-        };
+    let route = match kind {
+        JobKind::SetAttributes => Some("/v1/tables/{table}/timelines/attributes"),
+        JobKind::Restore => Some("/v1/tables/{table}/archive/restore, or …/parts/restore for rows"),
+        JobKind::AttachArchive => Some("/v1/archive/attach"),
+        JobKind::Rekey => Some("/v1/tables/{table}/rows/rekey"),
+        _ => None,
+    };
+    if let Some(route) = route {
         return Err(Failure::invalid(format!(
             "{kind} needs parameters: start it with POST {route}"
         )));
@@ -255,7 +256,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
     done(app, ids).await
 }
 
-/// Waits for the end of a requested job if its request says so. Returns the job, with the status of the response: 202 while
+/// Waits for the end of a requested job if `wait` is true. Returns the job, with the status of the response: 202 while
 /// it is running.
 pub(crate) async fn awaited(app: &App, mut job: Job, wait: bool) -> Result<(StatusCode, Job)> {
     if wait && let Some(ended) = done(app, vec![job.id]).await?.pop() {

@@ -59,7 +59,7 @@ use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
 pub(crate) use tier::{RowReading, RowTier};
-use tier::{in_tier, tier_of_keys, tier_of_scan};
+use tier::{has_cold_keys, in_tier, is_cold_scan, tier_of};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without a thread of its own. Parsing it takes some tens
 /// of microseconds.
@@ -401,7 +401,7 @@ async fn get(
         return formats::get(&app, id, table, &query, request, format).await;
     }
     let is_lines = format == ResultFormat::Ndjson;
-    let tier = tier_of_keys(&app, &table, &request);
+    let (tier, request) = tier_of(&app, &table, request, has_cold_keys).await?;
     read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let selection = Selection::new(
@@ -523,7 +523,10 @@ async fn scan(
         }
     };
     let description = describe(id.clone(), &table, "scan", &request);
-    let tier = tier_of_scan(&app, &table, &scan_terms(&request));
+    let is_cold = |engine: &Engine, table: &WideTable, request: &ScanRows| {
+        is_cold_scan(engine, table, &scan_terms(request))
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
     read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
@@ -650,7 +653,10 @@ async fn count(
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
     let description = describe(id.clone(), &table, "count", &request);
-    let tier = tier_of_scan(&app, &table, &count_terms(&request));
+    let is_cold = |engine: &Engine, table: &WideTable, request: &CountRows| {
+        is_cold_scan(engine, table, &count_terms(request))
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
     let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
         let terms = count_terms(&request);
         if request.estimate && request.page_token.is_some() {

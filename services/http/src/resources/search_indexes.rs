@@ -193,7 +193,7 @@ async fn search(
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
     let description = describe(id.clone(), &table, "search_rows", &request);
-    // Which rows a search finds is not known before it runs.
+    // The tiers of the found rows are known only after the search, so it runs as a hot request.
     read_rows(
         &app,
         "application/json",

@@ -264,7 +264,7 @@ where
     F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
-    // A statement is planned when it has its permit, so which parts it reads is not known before.
+    // A statement is planned under its permit, so its tiers are unknown here.
     read(app, content_type, RowTier::Hot, move |app, reading, writer| {
         let mut rows = RowsWriter {
             writer,

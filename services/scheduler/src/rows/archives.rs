@@ -40,7 +40,7 @@ impl Scheduler {
                 unit: "part",
                 now,
                 since: archive.waiting_since,
-                changed: archive.created,
+                changed: archive.changed,
             };
             RowArchiveState {
                 moves: self.archive_moves(&waiting),

@@ -7,25 +7,24 @@
 //! An attached part has no entries in secondary indexes and search indexes. The caller creates the indexes of the table
 //! anew before the first part is attached.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tideline_archive::rows::RowsDescription;
-use tideline_backend::{ManifestKind, PartRef, RowChange};
+use tideline_backend::{PartRef, RowChange};
 use tideline_key_codec::layout::KeyLayout;
-use tideline_key_codec::part_name;
 use tideline_log::fail_points::around;
-use tideline_log::manifest::put_row;
 use tideline_log::{LogError, Manifest, Refusal};
 use tideline_model::{TableId, Tier};
 
+use super::ArchivedFiles;
 use super::form::RowForm;
 use super::write::{Written, unwritable};
-use super::{ArchivedFiles, stored_files};
 use crate::division::{ALL_PARTS, PARTS_MAX};
 use crate::error::Result;
-use crate::state::{Part, PartDetail, Place};
+use crate::state::{Part, PartDetail, Place, put_of};
 use crate::store::WideStore;
 use crate::tables::{TableRules, Tables};
 
@@ -84,7 +83,7 @@ impl WideStore {
     /// # Errors
     ///
     /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist, and the errors of `flush`, of the
-    /// backend and of the log. The part is then attached or not.
+    /// backend and of the log. After an error, the part may be attached.
     pub fn attach_part(
         self: &Arc<Self>,
         part: &PartToAttach<'_>,
@@ -113,6 +112,9 @@ impl WideStore {
         let is_flushed = self.flush_closed(table, number, flush)?;
         if is_flushed && self.put_attached(Part { at, detail })? {
             self.newest.fetch_max(detail.newest, Ordering::Relaxed);
+            self.with_written_parts(table, |numbers| {
+                numbers.insert(number);
+            })?;
             return Ok(AttachEnd::Attached(described_rows(part.described)));
         }
         self.log.backend().reclaim_part(at)?;
@@ -124,10 +126,11 @@ impl WideStore {
     /// # Errors
     ///
     /// The errors of the backend, and [`WideError::Damaged`](crate::WideError::Damaged) if a list cannot be read.
-    pub fn archived_descriptions(&self, table: TableId) -> Result<Vec<String>> {
+    pub fn archived_descriptions(&self, table: TableId) -> Result<HashSet<String>> {
         let state = self.state();
         let archived = state.parts_of(table, ALL_PARTS).filter(|part| part.is_archived());
-        let key = |part: &Part| Ok(stored_files(self.log.backend().as_ref(), part.at)?.description);
+        let backend = self.log.backend().as_ref();
+        let key = |part: &Part| Ok(self.archived.open(backend, part.at)?.files.description.clone());
         archived.map(key).collect()
     }
 
@@ -156,7 +159,7 @@ impl WideStore {
         if self.state().parts.contains_key(&part.place()) {
             return Ok(false);
         }
-        let put = put_row(ManifestKind::Part, &part_name(part.at.part), &part.detail);
+        let put = put_of(&part);
         let edit = |current: &Arc<Manifest>| match Tables::new(current, &self.tables())
             .keeps(table, part.number())
         {
@@ -176,7 +179,7 @@ impl WideStore {
     }
 }
 
-/// Reason why a part is not attached beside rows of the table.
+/// Reason for the refusal of a part where the table has rows already.
 const OCCUPIED: &str =
     "the table has rows in this part already; attach it under another name, or drop the part";
 

@@ -84,6 +84,9 @@ impl WideStore {
         let change = |detail: &mut PartDetail| {
             detail.set_restored(until);
             detail.fragments = rows[0].has_fragments;
+            // The sizes of the part in the database that wrote it may be those of other shares.
+            detail.row_bytes_max = detail.row_bytes_max.max(rows[0].bytes_max as u64);
+            detail.note_column(rows[0].bytes_max);
         };
         let of_groups = std::iter::zip(to, rows).skip(1);
         let of_groups = of_groups

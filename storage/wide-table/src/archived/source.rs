@@ -20,7 +20,7 @@ use crate::store::WideStore;
 use crate::tables::TableRules;
 
 /// Neighbouring rows of a part.
-pub(super) enum Stretch {
+pub(super) enum RowSpan {
     /// All rows of a block. No single row has a key among those of the block.
     Block(Row),
     /// Some rows.
@@ -96,14 +96,14 @@ impl<'s> PartReader<'s> {
     /// # Errors
     ///
     /// [`WideError::Damaged`] if stored bytes are damaged, and the errors of the backend and of the lease.
-    pub(super) fn next(&mut self) -> Result<Option<Stretch>> {
+    pub(super) fn next(&mut self) -> Result<Option<RowSpan>> {
         if !self.rules.groups.is_empty() {
             return self.next_whole();
         }
         loop {
             let rows = self.merged()?;
             if !rows.is_empty() {
-                return Ok(Some(Stretch::Rows(rows)));
+                return Ok(Some(RowSpan::Rows(rows)));
             }
             if self.until.is_none() {
                 return Ok(None);
@@ -116,14 +116,14 @@ impl<'s> PartReader<'s> {
             let is_alone = self.singles.first_until(self.store, Some(&block.key))?.is_none();
             self.until = Some(block.key.clone());
             if is_alone {
-                return Ok(Some(Stretch::Block(block)));
+                return Ok(Some(RowSpan::Block(block)));
             }
             self.packed = self.packed_rows(&block)?.into();
         }
     }
 
     /// Returns the next rows of a table with column groups, with the columns of all groups; `None` after the last ones.
-    fn next_whole(&mut self) -> Result<Option<Stretch>> {
+    fn next_whole(&mut self) -> Result<Option<RowSpan>> {
         let Some(range) = self.whole.take() else {
             return Ok(None);
         };
@@ -133,7 +133,7 @@ impl<'s> PartReader<'s> {
             .store
             .stored_page(table, &self.rules, &(number..=number), Scope::All, wanted)?;
         self.whole = page.next;
-        Ok(Some(Stretch::Rows(page.rows)))
+        Ok(Some(RowSpan::Rows(page.rows)))
     }
 
     /// Returns the rows of a block one by one.

@@ -18,7 +18,7 @@ use tideline_log::fail_points::around;
 use tideline_model::{TableId, TableName, TableSpec, Tier};
 
 use super::form::{GroupBuilder, RowForm};
-use super::source::{PartReader, Stretch};
+use super::source::{PartReader, RowSpan};
 use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
 use crate::block::Block;
 use crate::error::{Result, WideError};
@@ -161,7 +161,7 @@ impl WideStore {
     }
 
     /// Flushes until no row of a closed part is in the row buffer. Returns false if some stay.
-    pub(super) fn flush_closed(
+    pub(crate) fn flush_closed(
         &self,
         table: TableId,
         number: i32,
@@ -197,8 +197,8 @@ impl WideStore {
         let mut lasts: Vec<Bytes> = Vec::new();
         let mut builder = GroupBuilder::new(&form, &layout);
         let mut reader = PartReader::new(self, *from, self.rules(table)?);
-        while let Some(stretch) = reader.next()? {
-            add_stretch(&mut builder, &reader, stretch, progress)?;
+        while let Some(span) = reader.next()? {
+            add_rows(&mut builder, &reader, span, progress)?;
             if builder.bytes() >= GROUP_BYTES || builder.group().rows >= GROUP_ROWS_MAX {
                 lasts.extend(builder.last_key());
                 writer.add(builder.group())?;
@@ -311,23 +311,23 @@ impl WideStore {
 }
 
 /// Adds neighbouring rows to a group.
-fn add_stretch(
+fn add_rows(
     builder: &mut GroupBuilder<'_>,
     reader: &PartReader<'_>,
-    stretch: Stretch,
+    span: RowSpan,
     progress: &mut MoveProgress,
 ) -> Result<()> {
     let damaged = |reason| reader.damaged(reason);
     let before = (builder.group().rows, builder.bytes());
-    let by_row = match stretch {
-        Stretch::Block(block) => {
+    let by_row = match span {
+        RowSpan::Block(block) => {
             let pushed = Block::open(&block.value).and_then(|block| builder.push_block(&block));
             match pushed.map_err(damaged)? {
                 true => Vec::new(),
                 false => reader.rows_of(&block)?,
             }
         }
-        Stretch::Rows(rows) => rows,
+        RowSpan::Rows(rows) => rows,
     };
     let mut by_row = by_row.iter();
     by_row.try_for_each(|row| builder.push(row)).map_err(damaged)?;

@@ -9,7 +9,7 @@ use tideline_model::GroupCompression;
 use crate::block::BlockEncoder;
 use crate::error::Damage;
 
-/// Factor between the sizes of a block that is compressed densely and of another one.
+/// Size of a densely compressed block, as a multiple of the size of another block.
 const DENSE_BLOCKS: usize = 8;
 /// Maximum size of a block that is compressed densely, before its encoding, in bytes.
 const DENSE_BYTES_MAX: usize = 1 << 20;

@@ -6,6 +6,7 @@
 //! table with indexes always read the row, because its old index entries must be removed.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -42,7 +43,6 @@ impl WideStore {
         rules.check(table)?;
         seen.indexes = rules.index_ids().collect();
         let state = self.state();
-        let largest = largest(&state, table, &rules);
         // One reading of the clock decides on expiry and on ages, so that they agree.
         let now = match rules.depend_on_time() {
             true => self.log.trusted_now().now.nanos(),
@@ -60,7 +60,7 @@ impl WideStore {
             now,
             state,
             rules: &rules,
-            largest,
+            largest: OnceCell::new(),
             rows: BTreeMap::new(),
             updates: BTreeMap::new(),
             seen,
@@ -154,8 +154,8 @@ struct Deciding<'s> {
     state: Arc<State>,
     /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if nothing depends on it.
     now: i64,
-    /// Sizes of the largest stored row and column of the table, in bytes.
-    largest: (usize, usize),
+    /// Sizes of the largest stored row and column of the table, in bytes; computed for the first update that needs them.
+    largest: OnceCell<(usize, usize)>,
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
     rows: BTreeMap<Bytes, Evaluated>,
     /// Encoded updates of rows that were not read; at most one per row.
@@ -304,7 +304,8 @@ impl Deciding<'_> {
         let state = self.store.state();
         let buffered = crate::state::buffered(&state.buffers(self.table), key);
         let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
-        let (row, column) = self.largest;
+        let largest = || largest(&self.state, self.table, self.rules);
+        let (row, column) = *self.largest.get_or_init(largest);
         // If one version is kept, a column is only as large as its newest value, so its size is not checked here.
         if self.rules.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
             return Ok(false);

@@ -99,8 +99,12 @@ fn standing(response: &Value) -> String {
     format!("{}\n{}{wide}{troubles}", targets.render(), tables.render())
 }
 
-/// Formats the archives of wide tables, and adds their troubles. Empty without wide tables.
+/// Formats the archives of wide tables, and appends the reasons of stalled ones to `troubles`. Empty without wide tables.
 fn wide_tables(response: &Value, troubles: &mut String) -> String {
+    let tables = response["wide_tables"].as_array();
+    let Some(tables) = tables.filter(|tables| !tables.is_empty()) else {
+        return String::new();
+    };
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut grid = Grid::new([
         "wide table",
@@ -114,10 +118,7 @@ fn wide_tables(response: &Value, troubles: &mut String) -> String {
         "behind",
         "failures",
     ]);
-    let tables = response["wide_tables"].as_array().into_iter().flatten();
-    let mut is_empty = true;
     for table in tables {
-        is_empty = false;
         if let Some(stalled) = table["stalled"].as_str() {
             troubles.push_str(&format!("\n{}: {stalled}\n", output::member(table, "table")));
         }
@@ -137,10 +138,7 @@ fn wide_tables(response: &Value, troubles: &mut String) -> String {
             number(&table["failures"]),
         ]);
     }
-    match is_empty {
-        true => String::new(),
-        false => format!("\n{}", grid.render()),
-    }
+    format!("\n{}", grid.render())
 }
 
 /// Starts the restore, and follows its job if requested.

@@ -6,13 +6,15 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_aggregate::{AggregateEnd, AggregateRows, RowAggregates};
 use tideline_results::ResultFormat;
+use tideline_rows::RowsError;
 use tideline_rows::aggregate::{AggregateWriter, Aggregation};
 use utoipa::IntoParams;
 
-use super::{RowTier, put, put_end, put_line, read};
+use super::{put, put_end, put_line, read, tier_of};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
@@ -65,7 +67,7 @@ pub(super) async fn aggregate(
 ) -> Result<Response> {
     let format = accepted_format(&headers)?;
     let description = describe(id.clone(), &table, "aggregate", &request);
-    let tier = tier_of(&app, &table, &request);
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
     read(&app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
@@ -105,15 +107,16 @@ pub(super) async fn aggregate(
     .await
 }
 
-/// Returns the tiers that the rows of an aggregate are in. An error of the request is returned later, by its evaluation.
-fn tier_of(app: &App, table: &str, request: &AggregateRows) -> RowTier {
-    let is_cold = || {
-        let table = app.engine.wide_table(table).ok()?;
-        table.settings().parts.as_ref()?;
-        let aggregation = Aggregation::new(&app.engine, &table, request).ok()?;
-        aggregation.reaches_cold(&app.engine, &table).ok()
-    };
-    RowTier::of(is_cold().unwrap_or(false))
+/// Returns true if an aggregate reads old rows. The tiers of the rows that a search finds are known only after the search.
+fn is_cold(
+    engine: &Engine,
+    table: &WideTable,
+    request: &AggregateRows,
+) -> std::result::Result<bool, RowsError> {
+    match request.search {
+        Some(_) => Ok(false),
+        None => Aggregation::new(engine, table, request)?.reaches_cold(engine, table),
+    }
 }
 
 fn groups_example() -> &'static str {

@@ -5,6 +5,7 @@
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{GetRows, ScanEnd, ScanRows};
 use tideline_query::Cancel;
 use tideline_results::ResultFormat;
@@ -13,7 +14,9 @@ use tideline_rows::read::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, get_s
 use tideline_rows::tabular::{TableColumns, TabularWriter};
 use tideline_rows::{Page, PageLimits, Scan, Selection};
 
-use super::{ReadQuery, RowReading, RowTier, in_tier, read, scan_terms, tier_of_keys, tier_of_scan};
+use super::{
+    ReadQuery, RowReading, RowTier, has_cold_keys, in_tier, is_cold_scan, read, scan_terms, tier_of,
+};
 use crate::app::{App, Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
@@ -69,6 +72,10 @@ pub(super) async fn scan(
     if request.limit == Some(0) {
         return Err(Failure::invalid("limit is 0; it must be at least 1"));
     }
+    let is_cold = |engine: &Engine, table: &WideTable, request: &ScanRows| {
+        is_cold_scan(engine, table, &scan_terms(request))
+    };
+    let (tier, request) = tier_of(app, &table, request, is_cold).await?;
     let plan = Plan {
         id,
         table,
@@ -76,7 +83,6 @@ pub(super) async fn scan(
         form: table_form(format).flatten(),
         request,
     };
-    let tier = tier_of_scan(app, &plan.table, &scan_terms(&plan.request));
     if plan.request.limit.is_some_and(|limit| limit <= PAGE_ROWS_MAX) {
         return page(app, plan, tier, format).await;
     }
@@ -202,13 +208,16 @@ pub(super) async fn get(
         ("inline_bytes", query.inline_bytes.is_some()),
     ])?;
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
-    let tier = tier_of_keys(app, &table, &request);
+    let (tier, request) = tier_of(app, &table, request, has_cold_keys).await?;
     read(app, format.content_type(), tier, move |app, reading, writer| {
         let table = app.engine.wide_table(&table)?;
         let keys = keys_of(&table, &request)?;
-        let columns = TableColumns::new(&table, request.columns.as_deref(), scale)?;
+        let listed = request.columns.as_deref();
+        let selection = Selection::new(listed, None, None, Default::default(), app.engine.now())?;
+        let columns = TableColumns::new(&table, listed, scale)?;
         let mut rows = TabularWriter::new(writer, form, columns)?;
-        get_stored(&app.engine, &table, &keys, &|| reading.is_stopped(), &mut |row| {
+        let is_stopped = || reading.is_stopped();
+        get_stored(&app.engine, &table, &keys, &selection, &is_stopped, &mut |row| {
             rows.row(&table, row).map(drop)
         })?;
         let found = serde_json::json!({"found": rows.rows()});

@@ -1,37 +1,32 @@
 //! Requests for old rows: in parts in the cold tier or in the archive.
 //!
-//! They run apart from requests for new rows, with permits of their own, so that any number of them leaves room for the others.
-//! Only a few run at once, and their common rate can be limited. Queries of cold points share all of this.
+//! They run apart from requests for new rows, with separate permits, so they do not occupy the permits of other requests. Only a few
+//! run at once, and their common rate can be limited. Queries of cold points share all of this.
 
 use tideline_connections::Permits;
 use tideline_engine::rows::take_cold_bytes;
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::GetRows;
 use tideline_query::{Cancel, ColdRows};
 use tideline_rows::read::{ScanTerms, keys_of};
-use tideline_rows::{Scan, Selection};
+use tideline_rows::{RowsError, Scan, Selection};
 
 use crate::app::App;
 use crate::failure::Result;
+
+type RowsResult<T> = std::result::Result<T, RowsError>;
 
 /// Tiers that a request for rows reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowTier {
     /// The hot tier.
     Hot,
-    /// Also parts in the cold tier or in the archive. These requests have permits of their own, and take turns with queries of
+    /// Also parts in the cold tier or in the archive. These requests have separate permits, and take turns with queries of
     /// cold points, so that they do not delay others.
     Cold,
 }
 
 impl RowTier {
-    /// Returns the cold tier if rows in it, or in the archive, are read.
-    pub(super) fn of(is_cold: bool) -> Self {
-        match is_cold {
-            true => Self::Cold,
-            false => Self::Hot,
-        }
-    }
-
     /// Returns the permits of the requests.
     pub(super) fn permits(self, app: &App) -> &Permits {
         match self {
@@ -41,30 +36,44 @@ impl RowTier {
     }
 }
 
-/// Returns the tiers that a scan reads. An error of the request is returned later, by the scan itself.
-pub(super) fn tier_of_scan(app: &App, table: &str, terms: &ScanTerms<'_>) -> RowTier {
-    let is_cold = || {
-        let table = app.engine.wide_table(table).ok()?;
-        table.settings().parts.as_ref()?;
-        let terms = ScanTerms {
-            page_token: None,
-            ..*terms
-        };
-        let scan = Scan::new(&app.engine, &table, &terms, &Selection::of_nothing()).ok()?;
-        scan.reaches_cold(&app.engine, &table).ok()
+/// Returns the tiers that a request reads, and the request. `is_cold` plans the request, which can take a second, so it runs on
+/// a blocking thread, and only if the table has old rows. An error of the request is returned later, by the request itself.
+///
+/// # Errors
+///
+/// The errors of [`App::read`].
+pub(super) async fn tier_of<R: Send + 'static>(
+    app: &App,
+    table: &str,
+    request: R,
+    is_cold: impl FnOnce(&Engine, &WideTable, &R) -> RowsResult<bool> + Send + 'static,
+) -> Result<(RowTier, R)> {
+    let table = app.engine.wide_table(table).ok();
+    let Some(table) = table.filter(|table| app.engine.has_cold_parts(table)) else {
+        return Ok((RowTier::Hot, request));
     };
-    RowTier::of(is_cold().unwrap_or(false))
+    app.read(move |engine| {
+        let tier = match is_cold(engine, &table, &request) {
+            Ok(true) => RowTier::Cold,
+            Ok(false) | Err(_) => RowTier::Hot,
+        };
+        Ok((tier, request))
+    })
+    .await
 }
 
-/// Returns the tiers of the rows that a request lists. An error of the request is returned later, by the read itself.
-pub(super) fn tier_of_keys(app: &App, table: &str, request: &GetRows) -> RowTier {
-    let is_cold = || {
-        let table = app.engine.wide_table(table).ok()?;
-        table.settings().parts.as_ref()?;
-        let keys = keys_of(&table, request).ok()?;
-        app.engine.has_cold_keys(&table, &keys).ok()
+/// Returns true if a scan reads old rows.
+pub(super) fn is_cold_scan(engine: &Engine, table: &WideTable, terms: &ScanTerms<'_>) -> RowsResult<bool> {
+    let terms = ScanTerms {
+        page_token: None,
+        ..*terms
     };
-    RowTier::of(is_cold().unwrap_or(false))
+    Scan::new(engine, table, &terms, &Selection::of_nothing())?.reaches_cold(engine, table)
+}
+
+/// Returns true if a request lists old rows.
+pub(super) fn has_cold_keys(engine: &Engine, table: &WideTable, request: &GetRows) -> RowsResult<bool> {
+    Ok(engine.has_cold_keys(table, &keys_of(table, request)?)?)
 }
 
 /// Request for rows that is running.

@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use super::packed;
 
-/// Number of distinct values that a column may have in addition to one in [`SEEN_PER_VALUE`] of its values. More make
-/// the attempt of a dictionary end, so that a column of distinct values costs little.
+/// A dictionary is given up when it has more distinct values than this number and one in [`SEEN_PER_VALUE`] of the
+/// values seen. So a column of distinct values costs little.
 const DISTINCT_MIN: usize = 256;
 const SEEN_PER_VALUE: usize = 8;
 

@@ -4,7 +4,7 @@ use tideline_wire::varint::{self, zigzag};
 
 /// Number of differences in a block, and in each of its parts with a width of their own.
 const BLOCK: usize = 128;
-const PART: usize = 32;
+const MINIBLOCK: usize = 32;
 
 /// Returns the number of bits of a number.
 pub(super) const fn width_of(number: u64) -> u32 {
@@ -29,7 +29,7 @@ fn put_bits(numbers: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
 /// Appends integers as differences in `DELTA_BINARY_PACKED`.
 pub(super) fn put_deltas(mut numbers: impl ExactSizeIterator<Item = i64>, out: &mut Vec<u8>) {
     varint::put(BLOCK as u64, out);
-    varint::put((BLOCK / PART) as u64, out);
+    varint::put((BLOCK / MINIBLOCK) as u64, out);
     varint::put(numbers.len() as u64, out);
     let mut before = numbers.next().unwrap_or_default();
     varint::put(zigzag(before), out);
@@ -50,11 +50,11 @@ fn put_block(differences: &[i64], out: &mut Vec<u8>) {
     varint::put(zigzag(least), out);
     let above = |difference: &i64| difference.wrapping_sub(least).cast_unsigned();
     let widths = out.len();
-    out.extend_from_slice(&[0; BLOCK / PART]);
-    for (at, part) in differences.chunks(PART).enumerate() {
+    out.extend_from_slice(&[0; BLOCK / MINIBLOCK]);
+    for (at, part) in differences.chunks(MINIBLOCK).enumerate() {
         let width = width_of(part.iter().map(above).fold(0, |all, one| all | one));
         out[widths + at] = width as u8;
-        let padding = std::iter::repeat_n(0, PART - part.len());
+        let padding = std::iter::repeat_n(0, MINIBLOCK - part.len());
         put_bits(part.iter().map(above).chain(padding), width, out);
     }
 }

@@ -1,7 +1,7 @@
-//! Rows of whole blocks in the form of the files.
+//! Writes whole blocks of rows as columns of a file.
 //!
-//! The values of a column of a block become values of a column of the file, without a row in between. The file has to give
-//! back the same rows without their stored bytes. For a row that a block holds by columns, this follows from its form:
+//! The values of a column of a block become values of a column of the file, without a row in between. A reader of the file
+//! must get the same rows without their stored bytes. For a row that a block holds by columns, this follows from its form:
 //!
 //! - It replaces what was before, and has one version per column, with the time of the row. A row that is read from a file has
 //!   this form as well.
