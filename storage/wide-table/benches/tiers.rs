@@ -1,11 +1,12 @@
-//! Cost of the life of one part: its move to the cold tier and to the archive, reads there, and its restoration.
+//! Cost of the life of one part: its moves to the cold tier and to the archive, reads from each tier, and its
+//! restoration.
 //!
 //! ```sh
 //! cargo bench -p tideline-wide-table
 //! ```
 //!
-//! The part is a month of a million rows with ten columns, about 150 bytes each in JSON. CPU time includes all threads of the
-//! process, so also the work of the storage engine. The archive is a directory.
+//! The part holds one month: a million rows with ten columns, about 150 bytes per row in JSON. CPU time is the time of
+//! all threads of the process, including the threads of the storage engine. The archive is a directory.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -38,7 +39,7 @@ const CUSTOMERS: u64 = 1_000;
 const START: i64 = 1_790_812_800 * NANOS_PER_SECOND;
 /// Time between two rows. All rows are in one month.
 const STEP: i64 = 2 * NANOS_PER_SECOND;
-/// Number of rows of a page.
+/// Limit of a page.
 const PAGE: PageLimit = PageLimit {
     rows_max: 5_000,
     bytes_max: 1 << 20,
@@ -197,7 +198,7 @@ fn spec() -> BenchResult<TableSpec> {
     })
 }
 
-/// Returns the columns of a row. They are those of the group `rows` of `tideline-bench`.
+/// Returns the columns of a row. They are the same as in the group `rows` of `tideline-bench`.
 fn columns(number: u64, time: i64) -> BenchResult<Vec<Column<'static>>> {
     const STATES: [&str; 4] = ["open", "paid", "sent", "done"];
     const CITIES: [&str; 5] = ["Hamburg", "Lisbon", "Osaka", "Lagos", "Lima"];
@@ -268,7 +269,7 @@ fn cpu() -> BenchResult<Duration> {
             .nth(at)
             .and_then(|ticks| ticks.parse::<u64>().ok())
     };
-    // User and system time, in ticks of a hundredth of a second.
+    // User and system time, in units of 10 ms.
     let ticks = field(11).zip(field(12)).map_or(0, |(user, system)| user + system);
     Ok(Duration::from_millis(10 * ticks))
 }

@@ -1,10 +1,11 @@
 //! Parts in the archive: their rows are in Parquet files on an object store, and are read from there.
 //!
-//! The storage engine keeps two things of such a part: the location of each row group under its last key, in bucket 0, and the
-//! list of the files with their columns, in bucket 1. A read of a row or a page looks up the groups of its keys, fetches each
-//! with one request, and decodes it as a whole. The groups that were read last stay in memory, decoded.
+//! The storage engine stores two things for such a part: in bucket 0, the location of each row group under the last key
+//! of the group; in bucket 1, the list of the files with their columns. A read of a row or a page looks up the groups
+//! that can contain its keys, fetches each group with one request, and decodes it as a whole. Recently read groups stay
+//! in memory, decoded.
 //!
-//! No row of such a part can be written, so nothing else is stored for it.
+//! Rows of such a part cannot be written, so nothing else is stored for it.
 
 mod attach;
 mod form;
@@ -41,7 +42,7 @@ const GROUPS_BUCKET: u16 = 0;
 /// Bucket with the list of the files, under [`FILES_KEY`].
 const FILES_BUCKET: u16 = 1;
 const FILES_KEY: &[u8] = b"files";
-/// Maximum size of the list of the files, in bytes: the limit of one write to the engine.
+/// Maximum size of the stored list of the files, in bytes: the engine must accept the list in one write.
 const FILES_BYTES_MAX: usize = 3 << 20;
 /// Limit of a scan that returns one value.
 const ONE: PageLimit = PageLimit {
@@ -49,7 +50,7 @@ const ONE: PageLimit = PageLimit {
     bytes_max: 1,
 };
 
-/// Files of an archived part, as stored.
+/// List of the files of an archived part, as stored in bucket 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ArchivedFiles {
     /// Name or address of the target.
@@ -89,17 +90,17 @@ impl ArchivedPart {
     }
 }
 
-/// Archived part that was opened.
+/// Files and columns of an archived part, kept in memory after its first read.
 #[derive(Debug)]
 struct OpenPart {
     files: ArchivedFiles,
     form: RowForm,
 }
 
-/// Rows of a group, in the order of their keys.
+/// Keys and encoded rows of a decoded group, in key order.
 type GroupRows = Arc<Vec<(Bytes, Bytes)>>;
 
-/// Memory of a decoded group.
+/// Computes the memory of a decoded group, in bytes.
 #[derive(Debug, Clone)]
 struct GroupBytes;
 
@@ -110,7 +111,7 @@ impl Weighter<(PartId, Bytes), GroupRows> for GroupBytes {
     }
 }
 
-/// Archived parts of a store: the open ones, and the groups that were read last.
+/// Archived parts of a store: their files and columns, and the cache of recently read groups.
 #[derive(Debug)]
 pub(crate) struct ArchivedParts {
     archive: Option<Arc<Archive>>,
@@ -138,7 +139,7 @@ impl ArchivedParts {
         self.archive.as_ref().ok_or(WideError::NoArchive)
     }
 
-    /// Forgets what is known of a part, which was freed.
+    /// Removes the files and columns of a freed part from memory.
     pub(crate) fn forget(&self, part: PartId) {
         self.open.lock().remove(&part);
     }
@@ -154,7 +155,7 @@ impl ArchivedParts {
         Ok(open)
     }
 
-    /// Returns the rows of the group that is stored under `last`, its last key.
+    /// Returns the rows of a group. `group` is its stored location, under its last key.
     fn rows(&self, backend: &dyn Backend, at: PartRef, group: &Row) -> Result<GroupRows> {
         let damaged = |reason| WideError::Damaged {
             table: at.table,
@@ -190,11 +191,12 @@ pub(crate) fn stored_files(backend: &dyn Backend, at: PartRef) -> Result<Archive
         .map_err(|_| damaged(Damage("the list of the files of an archived part cannot be read")))
 }
 
-/// Reads everything that is stored of an archived part. Returns its number of rows.
+/// Reads all stored data of an archived part: the list of the files and the locations of the groups. Returns the number
+/// of rows.
 ///
 /// # Errors
 ///
-/// [`WideError::Damaged`] if it cannot be used, and the errors of the backend.
+/// [`WideError::Damaged`] if the data is not valid, and the errors of the backend.
 pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
     let damaged = |reason| WideError::Damaged {
         table: at.table,
@@ -228,7 +230,8 @@ pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
 }
 
 impl WideStore {
-    /// Returns the archived parts of a table in the order of their numbers. Reads the list of the files of each part once.
+    /// Returns the archived parts of a table in the order of their numbers. The list of the files of a part is read
+    /// once and then kept in memory.
     ///
     /// # Errors
     ///
@@ -275,8 +278,8 @@ impl WideStore {
         Ok(found.ok().map(|at| rows[at].1.clone()))
     }
 
-    /// Returns the first rows of a range of an archived part in scan order: at most `limit.rows_max`, ending after the
-    /// first row that makes them exceed `limit.bytes_max`.
+    /// Returns the first rows of a range of an archived part in scan order: at most `limit.rows_max` rows, and no
+    /// further row once their size exceeds `limit.bytes_max`.
     ///
     /// # Errors
     ///
@@ -318,7 +321,7 @@ impl WideStore {
             }
             rest = match direction {
                 Direction::Ascending => wanted.above(&group.key),
-                // The rows of the group before are below the first row of this one.
+                // The rows of the previous group are below the first row of this group.
                 Direction::Descending => rows.first().and_then(|(first, _)| wanted.below(first)),
             };
         }
@@ -333,7 +336,7 @@ impl WideStore {
         let Direction::Descending = direction else {
             return self.group_of(part, &range.start);
         };
-        // The last row of the range can be in the first group that ends at or above the end of the range.
+        // The last row of the range may be in the first group whose last key is at or above the end of the range.
         if let Some(end) = &range.end
             && let Some(group) = self.group_of(part, end)?
         {

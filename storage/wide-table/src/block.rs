@@ -1,8 +1,9 @@
 //! Block: encoded rows of consecutive keys, compressed together. `FORMAT.md` describes the bytes.
 //!
-//! Single rows hardly compress: each repeats the names and types of its columns. A block stores them once, puts the
-//! values of each column side by side, and compresses the result with zstd. [`BlockEncoder`] builds a block from rows in
-//! key order. [`Block`] reads the rows of a key range back, byte for byte as they were.
+//! Rows that are compressed one by one hardly shrink, because each row repeats the names and types of its columns. A
+//! block stores the names and types once, stores the values of each column together, and compresses the result with
+//! zstd. [`BlockEncoder`] builds a block from rows in key order. [`Block`] returns the rows of a key range, byte for
+//! byte as they were.
 
 mod by_column;
 mod columns;
@@ -25,7 +26,7 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the checksum at the end of the header.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Returns the zstd level of a compression.
+/// Returns the zstd level of a compression setting.
 const fn level(of: GroupCompression) -> i32 {
     match of {
         GroupCompression::Fast => 1,

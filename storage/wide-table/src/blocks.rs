@@ -1,19 +1,20 @@
 //! Blocks of a part: where they are, and how they are read.
 //!
 //! A part stores a row in one of two places. *Single* rows are in bucket 0, one value each. *Packed* rows are in the
-//! [blocks](crate::block) of bucket 2. The key of a block is the upper bound of the keys of its rows, and the keys of
-//! its rows are above the key of the block before it. The row of a key is therefore in the first block whose key is not
-//! below it.
+//! [blocks](crate::block) of bucket 2. The key of a block is an upper bound of the keys of its rows. The keys of its
+//! rows are above the key of the previous block. The row of a key is therefore in the first block whose key is at or
+//! above this key.
 //!
-//! A single row hides a packed row with the same key, and a single *marker* of a deleted row hides it as well. A flush
-//! moves single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. Readers of a row read
-//! the single row first, so they never miss one that moves meanwhile. A page reads the blocks first, because they bound
-//! the keys of its single rows; if rows were moved meanwhile, it is read again, the single rows first.
+//! A single row hides a packed row with the same key, and so does a single *marker* of a deleted row. A flush moves
+//! single rows into blocks: it writes the blocks, syncs them, and then removes the single rows. A read of one row reads
+//! the single row first, so it never misses a row that is being moved. A read of a page reads the blocks first, because
+//! they bound the range of the single rows to read. If rows were moved during the read, the page is read again, with
+//! the single rows first.
 //!
-//! Rows move between blocks: to a lower one when a block is cut, to a higher one when small blocks are joined. A reader
-//! that reads blocks one after the other drops rows that it has already read. Reading upwards misses no row. Reading
-//! downwards could miss rows that are joined to a block that was read before; it therefore compares this block with the
-//! stored one after it has read the next ones, and begins again if the block has changed.
+//! Rows also move between blocks: to a lower block when a block is split, to a higher block when small blocks are
+//! joined. A reader that reads blocks one after the other drops rows that it has already read. Ascending reads miss no
+//! row. Descending reads could miss rows that were joined into a block that was read before. Such a read therefore
+//! reads this block again after it has read the next blocks, and starts over if the block has changed.
 
 use std::collections::VecDeque;
 
@@ -58,7 +59,7 @@ impl From<Damage> for BlockError {
 }
 
 impl BlockError {
-    /// Returns the error of a read of a table.
+    /// Converts the error to the error of a read of a table.
     pub(crate) fn of(self, table: TableId) -> WideError {
         match self {
             Self::Backend(error) => error.into(),
@@ -90,7 +91,7 @@ impl<'b> Blocks<'b> {
         Self { backend, part }
     }
 
-    /// Returns up to `count` blocks from the one that can contain the key, in key order.
+    /// Returns up to `count` blocks in key order, beginning with the block that can contain the key.
     pub(crate) fn from(self, key: &[u8], count: usize) -> Result<Vec<Row>> {
         let range = KeyRange {
             start: key.to_vec(),
@@ -121,8 +122,8 @@ impl<'b> Blocks<'b> {
         }
     }
 
-    /// Returns the first packed rows of a range in scan order: at most `limit.rows_max`, ending after the first row that
-    /// makes them exceed `limit.bytes_max`. May end earlier, at the end of a block.
+    /// Returns the first packed rows of a range in scan order: at most `limit.rows_max` rows, and no further row once
+    /// their size exceeds `limit.bytes_max`. May return fewer rows if the page ends at the end of a block.
     pub(crate) fn page(self, range: &KeyRange, direction: Direction, limit: PageLimit) -> Result<PackedRows> {
         let mut page = Page {
             range: range.clone(),
@@ -160,11 +161,11 @@ impl<'b> Blocks<'b> {
         Ok(())
     }
 
-    /// Returns false if rows may be missing because blocks were joined meanwhile.
+    /// Returns false if rows may be missing because blocks were joined during the read.
     fn read_descending(self, page: &mut Page) -> Result<bool> {
-        // A key, and the first block that is not below it.
+        // A key, and the block that was found for it: the first block at or above the key.
         let mut last = None;
-        // The block of the highest key of the range may have a key above the range.
+        // The block that holds the highest keys of the range may itself have a key above the range.
         if let Some(end) = page.range.end.clone() {
             let block = self.from(&end, 1)?.pop();
             if let Some(block) = &block
@@ -207,7 +208,7 @@ impl<'b> Blocks<'b> {
 
 /// Page of packed rows that is being read.
 struct Page {
-    /// Range without the rows that were read.
+    /// Range that was not read yet.
     range: KeyRange,
     direction: Direction,
     limit: PageLimit,
@@ -228,8 +229,8 @@ impl Page {
             return Ok(self.direction == Direction::Ascending);
         }
         let count = self.found.rows.len();
-        // A page that is more than half full ends before a block that it would cut, because the next page would
-        // decompress this block again.
+        // A page that is more than half full ends before a block that does not fit as a whole. Otherwise, the next page
+        // would decompress this block again.
         if count > self.limit.rows_max / 2 && count + opened.rows > self.limit.rows_max {
             self.found.more_after = self.found.rows.back().map(|(key, _)| key.clone());
             return Ok(true);

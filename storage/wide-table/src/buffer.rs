@@ -1,8 +1,8 @@
 //! Row buffer: changes that are in the journal and not yet in a part.
 //!
 //! A [`Generation`] holds the changes of all tables between two freezes. The active generation grows. Frozen
-//! generations wait for their flush into the *parts*, which store the flushed rows of the tables. Within a generation
-//! each changed row has its encoded mutations in journal order; a mutation that replaces or deletes the row drops the
+//! generations wait for their flush into the *parts*, which store the flushed rows of the tables. A generation holds
+//! the encoded mutations of each changed row in journal order. A mutation that replaces or deletes the row drops the
 //! earlier mutations. A deleted range removes the rows of the generation in this range, and hides the rows of older
 //! generations and of the part.
 //!
@@ -29,7 +29,7 @@ use crate::mutation::Effect;
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
-/// Number of mutations of one row at which the newest are merged.
+/// Number of mutations of one row at which the newest ones are merged into one.
 const MUTATIONS_MAX: usize = 8;
 /// Memory of a row change in addition to its journal entry, in bytes: tree node and references.
 const ROW_OVERHEAD: usize = 128;
@@ -73,7 +73,7 @@ struct BufferedRow {
 pub(crate) enum Found {
     /// The generation does not change the row.
     Nothing,
-    /// The row is in a deleted range and was not written after it.
+    /// The row is in a deleted range and was not written after the deletion.
     Deleted,
     /// Mutations of the row, oldest first.
     Row(Mutations),
@@ -305,8 +305,8 @@ fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
     (!range.is_empty()).then_some(bounds)
 }
 
-/// Merges the newest mutations of a row. Continues with older mutations while they are at most twice as large as those
-/// merged so far, so the cost of n updates of a wide row is O(n log n).
+/// Merges the newest mutations of a row. Includes an older mutation as long as it is at most twice as large as the
+/// mutations merged so far, so the cost of n updates of a wide row is O(n log n).
 fn merge_newest(mutations: &mut Mutations, versions_max: usize) -> Result<(), Damage> {
     let (mut start, mut bytes) = (mutations.len(), 0);
     for (at, mutation) in mutations.iter().enumerate().rev() {
@@ -343,7 +343,7 @@ impl DeletedRanges {
         end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
     }
 
-    /// Returns the newest sequence of the deleted ranges that overlap `range`; `None` if no deleted range overlaps it.
+    /// Returns the newest sequence of the deleted ranges that overlap `range`; `None` if there is no such range.
     fn touching(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.0.range::<[u8], _>((Bound::Unbounded, end)).rev();

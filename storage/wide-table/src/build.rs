@@ -1,8 +1,8 @@
 //! Online build of an index: adds the entries of the rows that are older than the index.
 //!
 //! Writes maintain an index from the moment of its creation. The build reads the rows in key order and writes the entry
-//! of each row, on the condition that the row has not changed since it was read. It therefore never overwrites the entry
-//! of a newer write.
+//! of each row, on the condition that the row has not changed since it was read. It therefore never overwrites the
+//! entry of a newer write.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub struct BuildStep {
 
 impl WideStore {
     /// Waits until every write that was decided under older settings is applied or refused. A build begins with this
-    /// call, also after a restart: a write that was decided without the index could otherwise become visible after
-    /// the build has passed its key.
+    /// call, also when it continues after a restart. Otherwise, a write that was decided without the index could become
+    /// visible after the build has passed its key.
     ///
     /// # Errors
     ///
@@ -50,7 +50,8 @@ impl WideStore {
                 changes: Vec::new(),
                 index_changes: Vec::new(),
             };
-            // A part that is being published without the index must be seen in its new tier.
+            // Waits for a part whose move is being published without the index. Later steps then see the part in its
+            // new tier.
             self.wait_ending();
             // The committer checks entries in the order of their submission, so it checks this one after all earlier
             // ones.
@@ -58,8 +59,8 @@ impl WideStore {
         })
     }
 
-    /// Adds the entries of up to 500 rows, beginning with the key `from`, in the parts that the index covers. The entries are
-    /// durable on return.
+    /// Adds the entries of up to 500 rows, beginning with the key `from`, in the parts that the index covers. The
+    /// entries are durable on return.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl WideStore {
         self.build_parts(threads, table, (index, &ALL_PARTS), from)
     }
 
-    /// Adds entries like [`build_index`](Self::build_index), of the rows of the parts with these numbers.
+    /// Adds entries like [`build_index`](Self::build_index), but only in the parts with these numbers.
     pub(crate) fn build_parts(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -95,7 +96,7 @@ impl WideStore {
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;
             let mut step = BuildStep::done();
             let mut seen = Seen::of_indexes(self, rules.index_ids().collect());
-            // A part that moves after this makes the entry outdated.
+            // If a part moves after this read of the state, the committer refuses the entry as outdated.
             let state = self.state();
             let mut puts = Vec::with_capacity(page.rows.len());
             for row in page.rows {

@@ -1,9 +1,9 @@
-//! Changes of rows that search indexes do not hold yet.
+//! Queues of row changes that are not in the search indexes yet.
 //!
 //! Each search index has a queue with the changes of its table, in the order of the journal. Its indexer takes changes,
-//! indexes the current rows, and confirms them once they are durable and visible in the index. A flush waits for the
-//! confirmation, so the journal of a change is deleted only after every search index holds the change. The row buffer
-//! therefore also bounds the queues: their keys share the memory of the buffered entries.
+//! indexes the current rows, and confirms the changes once they are durable and visible in the index. A flush waits for
+//! the confirmation, so the journal of a change is deleted only after every search index holds the change. The size of
+//! the queues is bounded by the row buffer, because their keys share the memory of the buffered entries.
 //!
 //! The manifest row of a part records up to which sequence the search indexes of its table were complete
 //! ([`PartDetail::search_end`](crate::state::PartDetail::search_end)). An index whose own position is lower has missed
@@ -29,8 +29,8 @@ pub enum SearchChange {
     Row(Bytes),
     /// All rows whose stored keys are in the range were deleted. Some may have been written again since.
     Range(KeyRange),
-    /// The index must have the documents of all rows of the part with this number. Not stored: after a restart, the move
-    /// that needs them adds this change again.
+    /// The index must add the documents of all rows of the part with this number. The request is not stored: after a
+    /// restart, the move that needs the documents adds it again.
     Part(i32),
 }
 
@@ -52,7 +52,7 @@ pub struct SearchBacklog {
     pub age: Option<Duration>,
 }
 
-/// Start of an indexer.
+/// Result of opening the queue of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchStart {
     /// True if the index has missed no change. Otherwise it must be built again.
@@ -99,17 +99,17 @@ enum Phase {
 #[derive(Debug, Default)]
 struct Queue {
     phase: Phase,
-    /// True after the index has failed, or a flush has stopped waiting for it. No changes are kept, because the index must
-    /// be built again.
+    /// True after the index has failed, or a flush has stopped waiting for it. No changes are kept, because the index
+    /// must be built again.
     is_abandoned: bool,
     waiting: VecDeque<(SequenceNumber, Instant, SearchChange)>,
-    /// Number and time of the changes that were taken and are not confirmed.
+    /// Number of changes that were taken and are not confirmed, and the time of the oldest one.
     taken: (u64, Option<Instant>),
     /// Sequence after the newest change.
     pushed: u64,
     /// All changes below this sequence are confirmed.
     confirmed: u64,
-    /// Position that a flush or a reader waits for.
+    /// Highest position that a flush or a reader waits for.
     wanted: u64,
 }
 
@@ -136,7 +136,7 @@ impl Queue {
         self.taken = (0, None);
     }
 
-    /// Returns true if a change waits for longer than `age` although an indexer takes the changes.
+    /// Returns true if the queue is open and its oldest unconfirmed change is older than `age`.
     fn is_behind(&self, age: Duration) -> bool {
         self.phase == Phase::Open && self.oldest().is_some_and(|oldest| oldest.elapsed() > age)
     }
@@ -146,7 +146,7 @@ impl Queue {
         self.taken.1.or(self.waiting.front().map(|(_, time, _)| *time))
     }
 
-    /// Drops the changes below a position.
+    /// Drops the changes below a position, and counts them as confirmed.
     fn skip_to(&mut self, position: u64) {
         while self
             .waiting
@@ -183,8 +183,9 @@ impl SearchQueues {
         self.changed.notify_all();
     }
 
-    /// Waits until an index holds all of its changes below `end`, for as long as its indexer makes progress. Returns
-    /// the position up to which the index must be complete at the next start; 0 if it has had no change.
+    /// Waits until an index has confirmed all of its changes below `end`. Does not wait for a closed or abandoned
+    /// queue. Abandons the queue if the indexer confirms nothing for `PATIENCE`. Returns the position up to which the
+    /// index must be complete at the next start; 0 if the index has no queue.
     pub(crate) fn settle(&self, index: TableId, end: SequenceNumber) -> u64 {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&index) else {
@@ -220,16 +221,16 @@ impl SearchQueues {
 }
 
 impl WideStore {
-    /// Announces an indexer: from now on changes are kept for it, and flushes wait for it. Call this before rows are
-    /// written after a start. The indexer calls [`open_search`](Self::open_search) later.
+    /// Creates the queue of an index whose indexer will open it later with [`open_search`](Self::open_search). From now
+    /// on the queue keeps changes, and flushes wait for the indexer. Call this after a start, before rows are written.
     pub fn expect_search(&self, index: TableId) {
         let mut queues = self.searches.queues.lock();
         queues.entry(index).or_default().phase = Phase::Expected;
     }
 
-    /// Begins to pass the changes of a table to an announced indexer. `position` is the position of the index on disk;
-    /// `None` for an empty index. Call this before the indexer reads any row. Returns nothing if the queue was closed
-    /// meanwhile.
+    /// Opens the queue of an index that [`expect_search`](Self::expect_search) has created. `position` is the position
+    /// of the index on disk; `None` for an empty index. Call this before the indexer reads any row. Returns `None` if
+    /// the queue was closed before.
     pub fn open_search(
         &self,
         table: TableId,
@@ -245,7 +246,7 @@ impl WideStore {
         let position = position.filter(|position| position.0 >= flushed && !queue.is_abandoned);
         queue.skip_to(position.map_or(flushed, |position| position.0));
         (queue.phase, queue.is_abandoned) = (Phase::Open, false);
-        // A flush that has waited since the start may find that the index holds everything.
+        // A flush may be waiting since the start although the index already holds everything.
         self.searches.changed.notify_all();
         Some(SearchStart {
             is_current: position.is_some(),
@@ -253,7 +254,8 @@ impl WideStore {
         })
     }
 
-    /// Requests the documents of all rows of a part from the indexer of an open index. Returns false if the index is not open.
+    /// Requests that the indexer of an index adds the documents of all rows of a part. Returns false if the index is
+    /// not open.
     pub fn index_part(&self, index: TableId, number: i32) -> bool {
         let mut queues = self.searches.queues.lock();
         let queue = queues.get_mut(&index);
@@ -268,7 +270,7 @@ impl WideStore {
         true
     }
 
-    /// Ends the passing of changes.
+    /// Closes the queue of an index. Flushes no longer wait for it.
     pub fn close_search(&self, index: TableId) {
         if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
             queue.phase = Phase::Closed;
@@ -320,7 +322,7 @@ impl WideStore {
         self.searches.changed.notify_all();
     }
 
-    /// Waits until changes of an index wait, a commit is wanted, or the time is over.
+    /// Waits until the queue of an index has changes, a commit is requested, or `patience` has passed.
     pub fn wait_changes(&self, index: TableId, patience: Duration) -> QueueState {
         let deadline = Instant::now() + patience;
         let mut queues = self.searches.queues.lock();
@@ -347,8 +349,8 @@ impl WideStore {
         }
     }
 
-    /// Waits until the changes of an index up to and including `sequence`, as far as they are committed at the time of the
-    /// call, are visible in it. Returns false if they are not visible at the deadline.
+    /// Waits until the changes of an index up to and including `sequence` are visible in the index. Changes that are
+    /// committed after the call are not waited for. Returns false if the changes are not visible at the deadline.
     pub fn wait_searchable(&self, index: TableId, sequence: SequenceNumber, deadline: Instant) -> bool {
         let mut queues = self.searches.queues.lock();
         let pushed = queues.get(&index).map_or(0, |queue| queue.pushed);
@@ -375,14 +377,14 @@ impl WideStore {
         }
     }
 
-    /// Returns true if a change of an index waits for longer than `age`. A failed index, which keeps no changes, is never
-    /// behind.
+    /// Returns true if a change of an index has waited for longer than `age`. A failed index keeps no changes, so it is
+    /// never behind.
     pub fn is_search_behind(&self, index: TableId, age: Duration) -> bool {
         let queues = self.searches.queues.lock();
         queues.get(&index).is_some_and(|queue| queue.is_behind(age))
     }
 
-    /// Waits until no change of an index waits for longer than `age`, at most until the deadline.
+    /// Waits until no change of an index has waited for longer than `age`, but not longer than until the deadline.
     pub fn wait_search_age(&self, index: TableId, age: Duration, deadline: Instant) {
         let mut queues = self.searches.queues.lock();
         while queues.get(&index).is_some_and(|queue| queue.is_behind(age)) {

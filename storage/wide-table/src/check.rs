@@ -1,11 +1,11 @@
-//! Offline check: reads every row of a part, joins the fragments of large rows, decodes everything, and compares indexes
-//! with their rows.
+//! Offline check: reads every row of a part, joins the fragments of large rows, decodes everything, and compares
+//! indexes with their rows.
 //!
-//! For a part in the archive, the check reads the list of files and the locations of the rows. `tideline archive verify`
-//! reads the files. The check decodes the index entries of archived rows, and does not compare them with the rows.
+//! For a part in the archive, the check reads the list of files and the locations of the row groups, but not the files:
+//! `tideline archive verify` reads them. Index entries of archived rows are decoded, but not compared with their rows.
 //!
-//! A row of a table with column groups is joined from its shares. The check of the rows also reads the groups alone: their
-//! columns must belong to a row.
+//! A row of a table with column groups is joined from its shares. The check also reads the parts of the groups on their
+//! own: their columns must belong to the group and to a row.
 //!
 //! The check writes nothing. A large row is stored as a head and fragments. Fragments that no head references are not
 //! damage: an interrupted flush leaves them, and the next flush of the row deletes them.
@@ -79,8 +79,8 @@ impl StoredParts {
 
 /// Checks the flushed rows of a table, and the stored lists of its parts in the archive. `check_key` returns a
 /// description of the damage if a stored key is not valid for the table. The result is empty if the table has no part.
-/// Columns of groups whose row `journal` changes need not have a row, because an interrupted flush may have written them
-/// first.
+/// Columns in a group whose row does not exist are damage, unless `journal` changes the row: an interrupted flush may
+/// have written the columns before the row.
 ///
 /// # Errors
 ///
@@ -110,11 +110,15 @@ pub fn check_rows(
     Ok(checked)
 }
 
-/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. An entry of a row whose
-/// part the index does not cover is damage. Rows and entries that `journal` changes are skipped, because an interrupted flush
-/// may have written only some of their changes; so are rows whose entry the journal has, because a build writes entries
-/// without their rows. Entries and rows whose time has `expired` are skipped, because they are removed one after the other.
-/// Rows without an entry are not reported for an index that is being built. Reads one row per entry and one entry per row.
+/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. An entry of a row
+/// whose part the index does not cover is damage. Reads one row per entry and one entry per row. The following are not
+/// compared:
+///
+/// - Rows and entries that `journal` changes: an interrupted flush may have written only some of the changes. This
+///   includes rows whose entry is in the journal, because a build writes entries without their rows.
+/// - Rows and entries whose time has `expired`: they are not all removed at the same time.
+/// - Entries of rows in the archive.
+/// - Rows without an entry while the index is being built.
 ///
 /// # Errors
 ///
@@ -221,7 +225,7 @@ impl JournalChanges {
         })?;
         for (table, change) in all {
             match change {
-                // Copies the key, because a slice would keep the whole entry in memory.
+                // The key is copied, because a slice would keep the whole entry in memory.
                 Change::Row { key, .. } => {
                     self.rows.insert((table, Bytes::copy_from_slice(&key)));
                 }
@@ -272,8 +276,8 @@ impl StoredParts {
             .is_some_and(Part::is_archived)
     }
 
-    /// Returns true if an index has the entry of a row, or may have it because the part of the row is about to move. A damaged
-    /// key is reported by the check of the rows.
+    /// Returns true if an index may have the entry of a row, because the index covers the tier of the part or the tier
+    /// that the part is about to move to. Also returns true for a damaged key; the check of the rows reports it.
     fn maintains(&self, table: TableId, key: &[u8], index: &Index) -> bool {
         let number = self.tables.get(table).and_then(|rules| rules.part_of(key).ok());
         number.is_none_or(|number| self.state.maintains(table, number, index.tier()))
@@ -322,7 +326,7 @@ impl StoredParts {
         Ok(())
     }
 
-    /// Returns false if the row of a share does not exist.
+    /// Returns true if the row of a share exists, that is, if its main share is stored or is damaged.
     fn has_main_share(
         &self,
         backend: &dyn Backend,
@@ -427,7 +431,7 @@ impl StoredParts {
         }
     }
 
-    /// Returns a row of a part with the columns of its groups. `main` is its main share.
+    /// Returns a row of a part together with the columns of its groups. `main` is the main share of the row.
     fn with_groups(
         &self,
         backend: &dyn Backend,
@@ -448,7 +452,7 @@ impl StoredParts {
     }
 }
 
-/// Returns what a part stores for a key; `None` if it has nothing.
+/// Returns the stored row of a key in a part; `None` if the part does not have the row.
 fn stored(backend: &dyn Backend, part: &Part, key: &[u8]) -> Result<Result<Option<Bytes>, Damage>, LogError> {
     match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
         Some(single) if codec::is_delete(&single) => Ok(Ok(None)),
@@ -556,8 +560,8 @@ impl<'b> Singles<'b> {
         Ok(self.front()?.is_some_and(|row| row.key == key))
     }
 
-    /// Passes the rows with keys below `end` to `take`, without the markers of deleted rows. Returns false if `take` ended
-    /// the check.
+    /// Passes the rows with keys below `end` to `take`, without the markers of deleted rows. Returns false if `take`
+    /// ended the check.
     fn pass_below(&mut self, end: Option<&[u8]>, take: &mut TakeStored<'_>) -> Result<bool, LogError> {
         while self
             .front()?

@@ -1,8 +1,7 @@
 //! Stored form of mutations and rows. `FORMAT.md` describes the bytes.
 //!
-//! Most rows are written by one write, so that each column has one version and all versions have the same time. These
-//! *uniform* rows store the time once, and a name and a value per column. Other rows also store the times of their
-//! versions.
+//! Most rows are written by a single write, so each column has one version and all versions have the same time. These
+//! *uniform* rows store the time once, and a name and a value per column. Other rows store a time for each version.
 
 use std::borrow::Cow;
 
@@ -20,7 +19,7 @@ const FORMAT_MASK: u8 = 0x0f;
 /// Position of the two bits of the effect in the first byte.
 const EFFECT_SHIFT: u8 = 4;
 const EFFECT_MASK: u8 = 0x30;
-/// Bit of the first byte: every column has exactly one version, with the time of the mutation, and no flag.
+/// Bit of the first byte: every column has exactly one version, with the time of the mutation, and clears nothing.
 const UNIFORM: u8 = 0x40;
 
 /// First byte of the head of a large row, see [`crate::fragments`].
@@ -211,8 +210,8 @@ pub(crate) fn deleted_marker() -> Bytes {
     })
 }
 
-/// Returns true if an encoded mutation is a uniform row: it replaces the row, and every column has one version, with the
-/// time of the row.
+/// Returns true if an encoded mutation is a uniform row: it replaces the row, and every column has one version, with
+/// the time of the row.
 pub(crate) fn is_uniform_row(bytes: &[u8]) -> bool {
     bytes.first() == Some(&(FORMAT | UNIFORM))
 }
@@ -360,8 +359,8 @@ mod tests {
             let _ = decode(&bytes[..at]);
         }
 
-        /// The state of a row does not depend on how its mutations are grouped for merging: the buffer merges some of
-        /// them, and the flush merges the others.
+        /// The state of a row does not depend on the grouping of its mutations: the buffer merges some of them, and the
+        /// flush merges the others.
         #[test]
         fn merging_is_associative(one in mutations(), two in mutations(), three in mutations(), versions in 1..4usize) {
             let base = one.on_nothing(versions);

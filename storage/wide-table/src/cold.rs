@@ -1,8 +1,9 @@
-//! Reads of old rows: finds the requests that reach parts in the cold tier or in the archive, and counts the bytes that
-//! they read there.
+//! Detection of requests that reach parts in the cold tier or in the archive, and a count of the bytes that they read
+//! there.
 //!
-//! Requests for old rows run apart from the others, and their rate can be limited, so that they do not delay reads of new
-//! rows. A read counts its bytes for its thread. The request takes this count between two rows, and waits.
+//! Requests for old rows are run separately from other requests, and their rate can be limited, so that they do not
+//! delay reads of new rows. A read adds its bytes to a counter of its thread. Between two rows, the request takes the
+//! counter and waits as the limit requires.
 
 use std::cell::Cell;
 
@@ -17,8 +18,8 @@ thread_local! {
     static READ: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the bytes of keys and rows that this thread has read from parts in the cold tier and in the archive since the last
-/// call.
+/// Returns the number of bytes of keys and rows that this thread has read from parts in the cold tier and in the
+/// archive since the last call.
 pub fn take_cold_bytes() -> u64 {
     READ.take()
 }
@@ -38,8 +39,8 @@ impl WideStore {
         parts.any(|part| part.detail.tier != Tier::Hot)
     }
 
-    /// Returns true if ranges of keys reach a visible part with one of these numbers in the cold tier or in the archive. `table`
-    /// is a table or an index, and `rows` the table of its rows.
+    /// Returns true if ranges of keys reach a visible part in the cold tier or in the archive whose number is in
+    /// `numbers`. `table` is a table or an index, and `rows` is the table of its rows.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl WideStore {
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if a key is not one of the table.
+    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if a key is not a valid key of
+    /// the table.
     pub fn has_cold_keys(&self, table: TableId, keys: &[Vec<u8>]) -> Result<bool> {
         let rules = self.rules(table)?;
         let (state, visible) = (self.state(), self.visible_parts(&rules));

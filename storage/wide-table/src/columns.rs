@@ -88,8 +88,8 @@ impl WideStore {
             let changes = narrowed(&found.mutations, span).map_err(damaged)?;
             let part = state.parts.get(&(table, number)).filter(|_| found.needs_part);
             let base = match part {
-                // Each changed column can remove one column of the part from the page, so one more column is read for
-                // each of them.
+                // Each changed column can remove one column of the part from the page. One more column is therefore
+                // read for each changed column.
                 Some(part) => {
                     let removed = changes.iter().map(|change| change.columns.len()).sum::<usize>();
                     // Any number of columns may have expired, so all of them are read.
@@ -172,7 +172,7 @@ impl WideStore {
     }
 
     /// Joins the fragments that can contain columns of the span, until `count` undeclared columns of the span are read.
-    /// Returns `None` if a fragment does not exist any more.
+    /// Returns `None` if a fragment no longer exists.
     fn some_fragments(
         &self,
         part: PartRef,

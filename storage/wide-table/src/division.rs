@@ -1,10 +1,10 @@
-//! Division of a table into parts by time: which part a row belongs to, and which parts are visible.
+//! Division of a table into parts by time: the part of each row, and the visible parts.
 //!
 //! The part of a row follows from a timestamp in its key. The key of an index entry holds the whole primary key, so an
 //! entry is in the part of its index with the same number. A table that is not divided has one part with the number 0.
 //!
-//! A dropped part needs no deletion of rows: its number is below the first number in the settings, which hides its rows at
-//! once, also those in the row buffer and in the journal.
+//! When parts are dropped, their rows are not deleted one by one. The settings raise the number of the first part,
+//! which hides the rows of lower parts at once, including rows in the row buffer and in the journal.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +40,7 @@ impl Default for PartSelection {
 /// Maximum number of parts of a table.
 pub const PARTS_MAX: usize = 1_000;
 
-/// Number of an empty part: it keeps the records of a table of which all other parts were dropped.
+/// Number of an empty part that keeps the records of a table after all its other parts were dropped.
 pub(crate) const RECORD: i32 = i32::MAX;
 
 /// Number of the part of a table that is not divided.
@@ -51,7 +51,7 @@ pub(crate) const WHOLE: i32 = 0;
 pub(crate) struct Division {
     pub(crate) spec: PartsSpec,
     layout: KeyLayout,
-    /// Number of the stored key column with the time.
+    /// Position of the column with the time among the stored key columns.
     column: usize,
 }
 
@@ -71,7 +71,7 @@ impl Division {
         })
     }
 
-    /// Returns bounds of the numbers of the parts that the keys of a range can belong to.
+    /// Returns the first and the last number of the parts that keys of a range can belong to.
     pub(crate) fn numbers_in(&self, range: &KeyRange) -> PartNumbers {
         let times = self.layout.times_in(range, self.column);
         let number_of = |time: i64| self.spec.every.number_of(time);
@@ -82,7 +82,7 @@ impl Division {
     ///
     /// # Errors
     ///
-    /// [`Damage`] if the key has no timestamp at the place of the column.
+    /// [`Damage`] if the key has no timestamp in the position of the column.
     pub(crate) fn number_of(&self, key: &[u8]) -> Result<i32, Damage> {
         let time = self.layout.time_at(key, self.column);
         let time = time.map_err(|_| Damage("the key has no timestamp that decides its part"))?;

@@ -1,4 +1,4 @@
-//! Journal entries of wide tables. An entry holds all changes of one write, so that they are applied together.
+//! Journal entries of wide tables. An entry holds all changes of one write, because they are applied together.
 //!
 //! `FORMAT.md` describes the bytes. Decoded keys and mutations share the memory of the entry.
 

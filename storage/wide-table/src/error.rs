@@ -46,22 +46,22 @@ pub enum WideError {
         /// Reason, with the name of the index.
         reason: String,
     },
-    /// A delete reaches into a part whose rows cannot be written any more.
+    /// A delete of a range reaches a part whose rows can no longer be written because of its age.
     #[error(
         "table {table}: the delete reaches into parts before {before}, which are closed for writes; limit its range to later times"
     )]
     PartClosed {
         /// The table.
         table: TableId,
-        /// First time of the parts whose rows can be written.
+        /// Start of the first part whose rows can be written.
         before: Timestamp,
     },
-    /// A delete reaches into a part that is in the archive.
+    /// A delete of a range reaches a part that is in the archive or is being archived.
     #[error(
         "table {0}: the delete reaches into parts in the archive; restore them first, or limit its range"
     )]
     PartArchived(TableId),
-    /// The read of an index concerns parts of a tier that the index does not cover.
+    /// A read of an index concerns parts in a tier that the index does not cover.
     #[error(
         "index {index:?} covers only the tier {covered}, and the read reaches into parts of the tier {missing}; give \
          `tier` {covered:?}, limit the time to parts of this tier, or use another index"
@@ -71,7 +71,7 @@ pub enum WideError {
         index: String,
         /// Tier that the index covers.
         covered: &'static str,
-        /// Tier of the parts without entries.
+        /// Tier of the parts that have no entries in the index.
         missing: &'static str,
     },
     /// The archive is switched off.
@@ -83,10 +83,10 @@ pub enum WideError {
     /// A text value is not UTF-8.
     #[error("the value is not UTF-8 text; send text, or use a column of the type binary")]
     NotText,
-    /// The table or the part that holds the pieces of a large value was dropped.
+    /// The table, or the part with the pieces of a large value, was dropped.
     #[error("the table {0}, or the part of the row, was dropped meanwhile")]
     LargeGone(TableId),
-    /// A row names a large value whose pieces do not exist.
+    /// A row references a large value whose pieces do not exist.
     #[error("the pieces of a large value of table {0} are missing; run `tideline check`")]
     LargeMissing(TableId),
     /// The caller ended the operation before it was complete.

@@ -1,10 +1,10 @@
-//! Time-to-live: the parts of a row that have expired at a moment.
+//! Time-to-live: determines the parts of a row that have expired at a given time.
 //!
-//! Expired data is hidden from every read at once. Its bytes are freed later: a flush drops expired rows that it writes,
-//! except in tables with column groups, and a job of the scheduler deletes the others.
+//! Expired data is hidden from every read at once. Its bytes are freed later. A flush drops expired rows among the rows
+//! that it writes, except in tables with column groups. A job of the scheduler deletes the other expired rows.
 //!
-//! A row and its index entries have the same time, so they expire at the same moment. In a table whose cells expire one
-//! by one, an entry has the time of the oldest value in its key, because it must vanish with that value.
+//! A row and its index entries have the same time, so they expire together. In a table whose cells expire one by one,
+//! an entry has the time of the oldest value in its key, because the entry must vanish when this value expires.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::error::Damage;
 use crate::mutation::Mutation;
 use crate::read::StoredRow;
 
-/// Time-to-live of a table, and the moment at which its data is read.
+/// Time-to-live of a table, and the time at which its data is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expiry {
     ttl: Option<RowTtl>,
@@ -41,7 +41,7 @@ impl Expiry {
         self.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell)
     }
 
-    /// Returns true if data of this time has expired.
+    /// Returns true if data with this time has expired.
     pub(crate) fn has_expired(&self, time: i64) -> bool {
         self.ttl
             .is_some_and(|ttl| time.saturating_add(ttl.after) <= self.now)
@@ -86,7 +86,8 @@ impl Expiry {
         Ok(value.map(|value| StoredRow::new(row.key, value)))
     }
 
-    /// Returns a row without its expired parts; `None` if the row has expired. Copies the row only if its cells can expire.
+    /// Returns a row without its expired parts; `None` if the row has expired. Copies the row only if its cells can
+    /// expire.
     pub(crate) fn visible_of<'r>(&self, row: &'r Mutation<'static>) -> Option<Cow<'r, Mutation<'static>>> {
         if self.is_of_cells() {
             return self.visible_row(row.clone()).map(Cow::Owned);

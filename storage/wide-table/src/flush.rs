@@ -1,11 +1,11 @@
 //! Flush of the changes of one table into one of its parts.
 //!
 //! The flush goes through the changed rows in key order, span by span. A *span* is the range of keys that belong to one
-//! block. If the changed rows and the single rows of a span are many, compared with its block, they are merged into the
-//! block. Otherwise the changed rows are written as single rows, which a later flush merges. A row is thus rewritten a
-//! bounded number of times, and a load of neighbouring rows writes each of them once.
+//! block. If the changed rows and the single rows of a span are many compared with its block, they are merged into the
+//! block. Otherwise the changed rows are written as single rows, and a later flush merges them. A row is thus rewritten
+//! a bounded number of times, and a bulk write of neighbouring rows writes each of them once.
 //!
-//! A flush that was interrupted is repeated as a whole, which gives the same rows.
+//! An interrupted flush is repeated as a whole, which gives the same rows.
 //!
 //! In a table with column groups, each [share](crate::groups) of the rows is flushed into its part in the same way.
 
@@ -45,7 +45,8 @@ pub(crate) use packed_part::{PackedPart, PackedRows};
 use packer::{Packer, RowsToPack};
 use part_writer::PartWriter;
 
-/// Maximum number and size of the changed rows, and of the single rows, that are merged into blocks in one step.
+/// Maximum number and size of the changed rows that are merged into blocks in one step. The same limit applies to the
+/// single rows.
 const STEP: PageLimit = PageLimit {
     rows_max: 5_000,
     bytes_max: 512 << 10,
@@ -57,7 +58,7 @@ const AHEAD_MAX: usize = 16;
 pub(crate) struct TableFlush<'f> {
     store: &'f WideStore,
     part: Part,
-    /// Rules of the table, also if the part stores the columns of a group.
+    /// Rules of the table. They are also used for a part that stores the columns of a group.
     rules: &'f TableRules,
     /// Columns that the part stores.
     share: Share,
@@ -75,17 +76,17 @@ pub(crate) struct TableFlush<'f> {
 #[derive(Debug, Default)]
 struct Ahead {
     blocks: VecDeque<Row>,
-    /// Key of the block before the first of them, if it is known.
+    /// Key of the block before the first of these blocks, if it is known.
     below: Option<Bytes>,
-    /// Number of blocks that are read next.
+    /// Maximum number of blocks that the next read returns.
     count: usize,
 }
 
 /// Keys that belong to one block: above `below`, up to the key of the block.
 struct Span {
-    /// `None` above the last block.
+    /// Block of the keys; `None` for keys above the last block.
     block: Option<Row>,
-    /// Key of the block before; `None` if it was not read.
+    /// Key of the previous block; `None` if this block was not read.
     below: Option<Bytes>,
 }
 
@@ -93,9 +94,9 @@ struct Span {
 struct Merge {
     waiting: VecDeque<(Bytes, Mutations)>,
     singles: Vec<Row>,
-    /// Range of the merged keys.
+    /// Range of keys that are merged.
     range: KeyRange,
-    /// True if the range is the rest of the span.
+    /// True if the merge includes the rest of the span.
     is_whole: bool,
 }
 
@@ -106,7 +107,7 @@ impl<'f> TableFlush<'f> {
         (rules, share): (&'f TableRules, Share),
         stale: &'f mut Vec<StaleFragments>,
     ) -> Self {
-        // The shares of a row that has expired are removed together, by a delete of the row.
+        // If a row with shares in several parts expires, a delete of the row removes all shares together.
         let expiry = match rules.groups.is_empty() {
             true => store.expiry(rules),
             false => Expiry::NEVER,
@@ -125,8 +126,8 @@ impl<'f> TableFlush<'f> {
         }
     }
 
-    /// Writes all changes of the part: `of_part`, or all rows of the buffer if the table has one part. Returns the part with
-    /// its changed details.
+    /// Writes all changes of the part: the rows `of_part`, or all rows of the buffer if the table has only one part.
+    /// Returns the part with its changed details.
     pub(crate) fn write(mut self, buffer: &TableBuffer, of_part: Option<PartRows>) -> Result<Part> {
         for range in buffer.deleted_ranges() {
             around("wide", "delete", || self.delete_range(&range))?;
@@ -149,7 +150,7 @@ impl<'f> TableFlush<'f> {
         }
         self.writer.finish()?;
         self.join_small()?;
-        // Readers look for blocks once they know this. Before that, no single row may move into a block.
+        // Once readers see this flag, they look for blocks. Before that, no single row may be moved into a block.
         self.part.detail.set_blocks();
         Ok(self.part)
     }
@@ -171,7 +172,8 @@ impl<'f> TableFlush<'f> {
         let ahead = &mut self.ahead;
         while let Some(block) = ahead.blocks.pop_front_if(|block| block.key < key) {
             ahead.below = Some(block.key);
-            // Blocks between changed rows are read without use.
+            // The blocks that were read ahead, between the previous changed row and this one, were not needed, so fewer
+            // blocks are read ahead next.
             ahead.count = 1;
         }
         if ahead.blocks.is_empty() {
@@ -209,13 +211,13 @@ impl<'f> TableFlush<'f> {
         }
     }
 
-    /// Returns the range of the single rows that can be merged together with changed rows.
+    /// Returns the range in which single rows can be merged together with the changed rows.
     fn range_of(&self, span: &Span, waiting: &Waiting) -> Result<KeyRange> {
         let below = match (&span.below, waiting.rows.front()) {
             (None, Some((first, _))) => {
                 let stored = self.blocks().before(first);
                 let stored = stored.map_err(|error| error.of(self.part.at.table))?;
-                // The blocks that wait are not stored yet.
+                // Blocks that wait in the writer are not stored yet.
                 stored.max(self.writer.last_block())
             }
             (below, _) => below.clone(),
@@ -228,8 +230,9 @@ impl<'f> TableFlush<'f> {
         })
     }
 
-    /// Returns true if the changed rows and the single rows of a range are many: a quarter of the block, by number or by
-    /// size. Without a block, they must fill half of one.
+    /// Returns true if the changed rows and the single rows of a range are many: at least a quarter of the rows or of
+    /// the bytes of the block, or half the size of a full block. Without a block, they must fill half of a full block,
+    /// or be as many as one step merges.
     fn is_merged(&self, span: &Span, waiting: &Waiting, range: &KeyRange) -> Result<bool> {
         let half = self.packer.block_bytes() / 2;
         let (rows, bytes) = match &span.block {
@@ -257,8 +260,9 @@ impl<'f> TableFlush<'f> {
         Ok(packable.len() >= missing_rows || packable.iter().sum::<usize>() >= missing_bytes)
     }
 
-    /// Reads the single rows that are merged together with changed rows. If they are too many for one step, the changed
-    /// rows above them are put back. Returns the changed rows if merging the single rows before them achieves nothing.
+    /// Reads the single rows that are merged together with the changed rows. If they are too many for one step, puts
+    /// back the changed rows above the single rows that were read. Returns the changed rows as an error if they are all
+    /// above these single rows and none of the single rows can be packed.
     fn merge_of(
         &self,
         span: &Span,
@@ -299,7 +303,8 @@ impl<'f> TableFlush<'f> {
         let last = last.max(merge.singles.last().map(|row| &row.key[..]));
         let is_above = |first: &[u8]| last.is_none_or(|last| last < first);
         let (is_gap, packed) = match &block {
-            // Enough rows below the first row of a block become blocks of their own.
+            // If all rows to merge are below the first row of the block and fill half of a block, they become separate
+            // blocks.
             Some(block) if bytes >= half && is_above(self.open(block)?.first) => (true, Vec::new()),
             Some(block) => (false, self.rows_of(block)?),
             None => (true, Vec::new()),
@@ -364,7 +369,8 @@ impl<'f> TableFlush<'f> {
         Ok(self.store.log.backend().get(partition, key)?)
     }
 
-    /// Returns the row to pack for a key; `None` if the key has no packed row. Writes the head of a large row.
+    /// Returns the row to pack for a key; `None` if no row of the key must be packed. For a large row, writes its head
+    /// as a single row.
     fn merged_row(&mut self, row: MergedRow) -> Result<Option<(Bytes, Bytes)>> {
         let MergedRow {
             key,
@@ -374,7 +380,7 @@ impl<'f> TableFlush<'f> {
         } = row;
         let is_head = single.as_ref().is_some_and(|single| codec::is_head(single));
         let Some(changes) = changes else {
-            // A row that has expired stays, because its index entries are removed together with it.
+            // A row that has expired is kept here, because it must be removed together with its index entries.
             let row = match single {
                 Some(_) if is_head => None,
                 Some(single) => {
@@ -394,7 +400,8 @@ impl<'f> TableFlush<'f> {
         let stored = self.stored_row(&key, base.as_ref(), &changes)?;
         if stored.as_ref().is_some_and(|stored| codec::is_head(stored)) {
             self.writer.put_single(key.clone(), stored)?;
-            // The head hides the packed row, which a repeated flush needs if this one is interrupted.
+            // The head hides the packed row. The packed row is kept, because a repetition of an interrupted flush needs
+            // it.
             return Ok(packed.map(|row| (key, row)));
         }
         if has_single {
@@ -403,7 +410,7 @@ impl<'f> TableFlush<'f> {
         Ok(stored.map(|row| (key, row)))
     }
 
-    /// Returns a single row, with its fragments joined; `None` for the marker of a deleted row.
+    /// Returns a single row, with the fragments joined if it is large; `None` for the marker of a deleted row.
     fn whole(&self, key: &[u8], single: Bytes) -> Result<Option<Bytes>> {
         match codec::is_delete(&single) {
             true => Ok(None),
@@ -415,10 +422,10 @@ impl<'f> TableFlush<'f> {
     fn write_singly(&mut self, block: Option<&Row>, waiting: VecDeque<(Bytes, Mutations)>) -> Result<()> {
         let first = block.map(|block| self.open(block)).transpose()?;
         let first = first.map(|block| block.first);
-        // Decoded once, and only if a change depends on a packed row.
+        // Rows of the block, decoded at most once, and only if a change depends on a packed row.
         let mut packed: Option<Vec<(Bytes, Bytes)>> = None;
         for (key, changes) in waiting {
-            // Rows below the first row of the block, or without a block, are not packed.
+            // A row below the first row of the block is not packed, and neither is a row without a block.
             let may_be_packed = first.is_some_and(|first| key >= first);
             let mut base = None;
             if !changes.first().is_some_and(|first| is_base(first)) {
@@ -442,8 +449,8 @@ impl<'f> TableFlush<'f> {
         Ok(())
     }
 
-    /// Applies changes to a row. Returns the stored form: the row itself, or the head of a large row, whose fragments are
-    /// written first. Returns `None` for a row that is deleted or has expired, and for a share of a group without columns.
+    /// Applies changes to a row. Returns the stored form: the row itself, or the head of a large row, whose fragments
+    /// are written first. Returns `None` if the row is deleted or has expired, or if a share of a group has no columns.
     fn stored_row(
         &mut self,
         key: &Bytes,

@@ -1,13 +1,12 @@
 //! Large rows: a head with the first column of each fragment, and fragments with the columns.
 //!
-//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is cut at the boundaries of its columns. A few of
-//! the hundreds of thousands of columns of a row can then be read without the others. The head is stored in place of
-//! the row. The fragments are in a separate bucket, so a scan of the rows does not read them.
+//! A row above [`fragment_bytes`](crate::Settings::fragment_bytes) is split between its columns. A few of the hundreds
+//! of thousands of columns of a row can then be read without the others. The head is stored under the key of the row.
+//! The fragments are in a separate bucket, so a scan of the rows does not read them.
 //!
-//! A rewritten row gets fragments with the next *generation*, then a head that references them. The former fragments
-//! are deleted once the new head is durable. An interrupted flush leaves fragments that no head references, and the
-//! repeated flush deletes them. A reader that does not find a fragment reads the head again, and continues with the new
-//! head.
+//! A rewritten row gets fragments with the next *generation*, then a head that references them. The old fragments are
+//! deleted once the new head is durable. An interrupted flush may leave fragments that no head references; the repeated
+//! flush deletes them. A reader that does not find a fragment reads the head again, and continues with the new head.
 
 use bytes::Bytes;
 use tideline_backend::{
@@ -102,8 +101,8 @@ impl Head {
     }
 }
 
-/// Cuts a row into encoded fragments, each with the name of its first column. A column is never cut. Also returns the
-/// size of the largest column in bytes.
+/// Splits a row into encoded fragments, each with the name of its first column. A column is never split. Also returns
+/// the size of the largest column in bytes.
 fn cut(row: &Mutation<'_>, fragment_bytes: usize) -> (Vec<(ColumnName<'static>, Vec<u8>)>, usize) {
     let encode = |columns: &[Column<'_>]| {
         let fragment = Mutation {
@@ -248,8 +247,7 @@ impl WideStore {
         Ok(backend.scan(partition, range, Direction::Ascending, limit)?)
     }
 
-    /// Returns the fragments of a row with these numbers, in the given order; `None` if one of them does not exist any
-    /// more.
+    /// Returns the fragments of a row with these numbers, in the given order; `None` if one of them no longer exists.
     pub(crate) fn read_fragments(
         &self,
         part: PartRef,

@@ -1,20 +1,21 @@
 //! Column groups: columns that are stored apart from the other columns of their rows.
 //!
-//! Journal, row buffer, conditions and indexes see whole rows. A flush cuts each changed row into *shares*: the main share,
-//! and one per group. Each share is stored in a separate part, under an id from the number range of tables, with the same number
-//! and the same keys. A flush writes a share only if the change concerns it, and a read joins only the shares that it
-//! needs.
+//! Journal, row buffer, conditions and indexes use whole rows. A flush divides each changed row into *shares*: the main
+//! share, and one per group. Each share is stored in a separate part, under an id from the number range of tables, with
+//! the same part number and the same row keys. A flush writes a share only if the change concerns it, and a read joins
+//! only the shares that it needs.
 //!
-//! The main share of a changed row is always written. It alone decides whether the row exists, and holds its time, so all
-//! shares expire together. A share of a group without columns is not stored.
+//! The main share of a changed row is always written. It alone determines whether the row exists. It also holds the
+//! time of the row, so all shares expire together. A share of a group that has no columns is not stored.
 //!
 //! # Consistent reads
 //!
 //! While a flush writes the shares of a row one after the other, readers overlay its generation on them. Applying a
-//! generation again changes nothing, so each share gives the same result before and after it is written. A change that was
-//! applied after the reader has read the buffers could be flushed before the reader has read all shares. The generation
-//! would have been frozen in between, so a reader of shares reads again if one was; see
-//! [`WideStore::must_read_again`](crate::WideStore).
+//! generation again changes nothing, so each share gives the same result before and after it is written.
+//!
+//! A change that is applied after a reader has read the buffers could be flushed before the reader has read all shares.
+//! For this flush, the active generation must be frozen first. A reader of shares therefore reads again if a generation
+//! was frozen during the read; see [`WideStore::must_read_again`](crate::WideStore).
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::state::{Part, State};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
-/// Maximum number of column groups of a table. Each group adds a read to a read of a whole row.
+/// Maximum number of column groups of a table. Each group adds one lookup to a read of a whole row.
 pub const GROUPS_MAX: usize = 16;
 
 /// Part of the columns of a row that is stored together.
@@ -72,7 +73,7 @@ impl GroupSet {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     specs: Vec<ColumnGroupSpec>,
-    /// Groups of the declared columns that rows store by number, sorted by number.
+    /// Group of each declared column that rows store by number, sorted by number.
     declared: Vec<(u32, usize)>,
 }
 
@@ -145,7 +146,7 @@ impl Groups {
         groups.fold(GroupSet::NONE, GroupSet::with)
     }
 
-    /// Restricts an encoded mutation to one share. Returns `None` if it changes nothing there.
+    /// Restricts an encoded mutation to one share. Returns `None` if the mutation does not change this share.
     ///
     /// # Errors
     ///
@@ -198,8 +199,8 @@ pub(crate) fn join(main: Bytes, of_groups: &[Bytes]) -> Result<Bytes, Damage> {
 }
 
 impl State {
-    /// Returns the parts with the columns of groups that belong to a part of a table, with the positions of their groups.
-    /// A part in the archive has whole rows.
+    /// Returns the parts of the column groups that belong to a part of a table, with the positions of their groups.
+    /// Returns no parts for a part in the archive, because it has whole rows.
     pub(crate) fn group_parts<'s>(
         &'s self,
         rules: &'s TableRules,
@@ -216,14 +217,14 @@ impl State {
 }
 
 impl WideStore {
-    /// Returns true if a reader must read again what it has read since it took `state`: a flush was published; or a
-    /// generation was frozen, and the rows are stored in shares.
+    /// Returns true if a reader must repeat what it has read since it took `state`. This is the case if a flush was
+    /// published, or if a generation was frozen and the rows are stored in shares.
     pub(crate) fn must_read_again(&self, state: &State, rules: &TableRules) -> bool {
         let now = self.state.read();
         now.flushes != state.flushes || !rules.groups.is_empty() && !Arc::ptr_eq(&now.active, &state.active)
     }
 
-    /// Returns a row of a part with the columns of its groups. `main` is its main share.
+    /// Returns a row of a part together with the columns of the groups in `set`. `main` is the main share of the row.
     pub(crate) fn with_groups(
         &self,
         state: &State,

@@ -1,11 +1,11 @@
 //! Secondary indexes: derives the entry of a row, and the key of the row from its entry.
 //!
 //! An entry is stored like a row, under the id of the index. Its key holds the columns of the index and of the primary
-//! key. Its value holds the covered columns, each with its newest version, and the time of the row. A row without a
-//! value in one of the index columns, or with a value of another type, has no entry.
+//! key. Its value holds the time of the row, and the newest version of each covered column. A row has no entry if it
+//! lacks a value in one of the index columns, or if the value has another type.
 //!
-//! An entry depends only on its row. A writer therefore reads the current row first, and the journal entry of the write
-//! holds the changes of all index entries. An acknowledged write is visible in every index.
+//! The entry of a row depends only on this row. A writer therefore reads the current row first, and adds the changes of
+//! all index entries to the journal entry of the write. An acknowledged write is visible in every index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -224,7 +224,7 @@ impl Index {
             .map_err(|error| format!("the row cannot be stored in the index {:?}: {error}", self.name))?;
         let value = Mutation {
             effect: Effect::Replace,
-            // An entry expires with its row, or with the first of the values in its key.
+            // If cells expire one by one, an entry expires with its row, or with the first of the values in its key.
             time: match self.cells_expire {
                 true => oldest,
                 false => row.time,
@@ -245,7 +245,8 @@ impl Index {
         }))
     }
 
-    /// Returns the reason why a row has no entry; `None` if it has one, or if the index refuses it.
+    /// Returns the reason why a row has no entry; `None` if it has one, or if the layout of the index key refuses its
+    /// values.
     pub(crate) fn lack(&self, row: &Mutation<'_>) -> Option<EntryLack> {
         let columns = self.sources.iter().zip(self.layout.logical());
         columns.into_iter().find_map(|(source, column)| {
@@ -262,7 +263,7 @@ impl Index {
         })
     }
 
-    /// Returns the stored key of the row to which an entry refers.
+    /// Returns the stored key of the row of an entry.
     ///
     /// # Errors
     ///
@@ -374,7 +375,7 @@ pub(crate) fn changes_of(
                 mutation: mutation.into(),
             });
         }
-        // In an index that is being built, the old entry may be missing, so an unchanged entry is written again.
+        // While an index is being built, the old entry may be missing, so an unchanged entry is written again.
         if let Some(new) = new.filter(|new| !index.is_ready || old.as_ref() != Some(new)) {
             changes.push(Change::Row {
                 key: new.key,

@@ -1,16 +1,17 @@
 //! Large values: texts and bytes that are stored apart from their rows, in pieces.
 //!
-//! The row holds a [`LargeValue`], which names the pieces. They are stored under an id from the number range of tables,
-//! in a part with the number of the part of the row, so they are dropped together with it. The life of a value:
+//! The row holds a [`LargeValue`], which is a reference to the pieces. The pieces are stored under an id from the
+//! number range of tables, in a part with the number of the part of the row, so both parts are dropped together. The
+//! life of a value:
 //!
-//! 1. [`upload`] writes the header of the value, then its pieces, straight into the storage engine. Both are durable
-//!    before the journal gets the entry of the row. So a row never names pieces that do not exist.
+//! 1. [`upload`] writes the header of the value, then its pieces, directly into the storage engine. Both are durable
+//!    before the journal gets the entry of the row. A row therefore never references pieces that do not exist.
 //! 2. [`read`] returns the pieces in order, each compared with its checksum.
-//! 3. [`sweep`] removes the pieces of values that no version of any column names: overwritten, deleted and abandoned
-//!    ones. A header names the row of its value, so the sweep reads one row per value.
+//! 3. [`sweep`] removes the pieces of values that no version of any column references: overwritten, deleted and
+//!    abandoned values. A header holds the key of the row of its value, so the sweep reads one row per value.
 //!
-//! A row is never given the value of another row: an id is written once, by the upload that took it. So a value that no
-//! row names, and that is not being uploaded, stays unnamed for ever.
+//! An id is used only once, by the upload to which it was assigned. A value that no row references, and that is not
+//! being uploaded, therefore stays unreferenced for ever.
 
 pub mod check;
 pub mod read;
@@ -121,7 +122,7 @@ impl LargeValue {
     }
 }
 
-/// Returns the large values that the versions of a row name.
+/// Returns the large values that the versions of a row reference.
 pub(crate) fn named_in<'r>(row: &'r Mutation<'_>) -> impl Iterator<Item = LargeValue> + 'r {
     let versions = row.columns.iter().flat_map(|column| &column.versions);
     versions.filter_map(|version| match &version.value {
@@ -150,12 +151,13 @@ fn partition(part: PartRef) -> Partition {
     Partition::part(part, PIECES_BUCKET)
 }
 
-/// Returns the checksum of a piece. It depends on the place of the piece, so that exchanged pieces are detected.
+/// Returns the checksum of a piece. It depends on the id of the value and on the number of the piece, so that exchanged
+/// pieces are detected.
 fn checksum_of(id: u64, piece: u32, content: &[u8]) -> u64 {
     xxh3_64_with_seed(content, id.wrapping_add(u64::from(piece)))
 }
 
-/// Returns the content of a stored piece.
+/// Checks a stored piece and returns its content.
 fn open_piece(value: &LargeValue, piece: u32, stored: &Bytes) -> std::result::Result<Bytes, Damage> {
     let (checksum, content) = stored
         .split_first_chunk::<CHECKSUM_BYTES>()
@@ -173,7 +175,7 @@ fn open_piece(value: &LargeValue, piece: u32, stored: &Bytes) -> std::result::Re
     Ok(stored.slice(CHECKSUM_BYTES..))
 }
 
-/// Row and column of a value, as its header names them.
+/// Row and column of a value, as its header stores them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) column: ColumnName<'static>,
@@ -202,19 +204,19 @@ impl Header {
     }
 }
 
-/// Large values that are in use by this process, and the order of the writes of pieces.
+/// Large values that this process uses, and a lock for the writes of pieces.
 #[derive(Debug, Default)]
 pub(crate) struct LargeUses {
     uses: Mutex<HashMap<u64, Use>>,
-    /// Held during each write to a part of pieces: sorted writes to a bucket must not overlap with other writes. Also held
-    /// while such a part is freed, so that no write follows.
+    /// Held during each write to a part of pieces, because sorted writes to a bucket must not overlap with other
+    /// writes. Also held while such a part is freed, so that no write can follow.
     pub(crate) writes: Mutex<()>,
 }
 
 /// Use of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Number of uploads and readers.
+    /// Number of current uploads and readers.
     Shared(u32),
     /// The pieces are being removed.
     Removed,

@@ -16,18 +16,18 @@
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.
 //!
-//! A text or binary value of more than 64 KiB can be stored apart from its row, in pieces of a part of their own; see
+//! A text or binary value of more than 64 KiB can be stored apart from its row, as pieces in a separate part; see
 //! [`large`].
 //!
 //! # Reading
 //!
 //! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it
-//! had during the read; the pages of a scan are not a snapshot.
+//! had at some time during the read. The pages of a scan are not a snapshot.
 //!
 //! # Out of scope
 //!
-//! The store handles keys as bytes, which `key-codec` builds from the declared columns. The layers above handle column
-//! names, types, filters and formats.
+//! The store handles keys as bytes; `key-codec` builds them from the declared key columns. The layers above handle
+//! column names, types, filters and formats.
 #![doc = include_str!("../FORMAT.md")]
 
 mod archived;

@@ -62,9 +62,9 @@ impl WideStore {
                     .retain(|_, at| heirs.iter().all(|heir| heir.at != *at));
             },
         )?;
-        // An upload that has passed its check of the part ends its write before.
+        // An upload that has already checked that the part exists must end its write before the part is freed.
         let writes = self.large.writes.lock();
-        // A packing that has begun writes into the part until it ends.
+        // A packing that has begun writes into the part until the packing ends.
         drop(self.part_writes.lock());
         for part in dropped {
             self.archived.forget(part.at.part);
@@ -83,8 +83,8 @@ impl WideStore {
         Ok(())
     }
 
-    /// Returns an edit that changes rows of parts. It also stores the next id, so that a restart does not assign the id of a
-    /// new part again.
+    /// Returns an edit that changes manifest rows of parts. The edit also stores the next id, so that a restart does
+    /// not assign the id of a new part again.
     pub(crate) fn edit_with_ids(&self, current: &Arc<Manifest>, mut changes: Vec<ManifestChange>) -> Edit {
         let mut manifest = Manifest::clone(current);
         manifest.cursor = self.log.cursor(manifest.cursor, manifest.cursor.sealed_to);
@@ -96,8 +96,8 @@ impl WideStore {
         }
     }
 
-    /// Returns the manifest rows of parts. A part that was dropped meanwhile, alone or with its table, gets none: it is
-    /// freed with the other dropped parts.
+    /// Returns the manifest rows of parts. A part that was dropped, alone or with its table, gets no row: it is freed
+    /// with the other dropped parts.
     fn puts(&self, parts: &[Part], manifest: &Manifest) -> Vec<ManifestChange> {
         let tables = Tables::new(manifest, &self.tables());
         let exists = |part: &&Part| tables.keeps(part.at.table, part.number());
@@ -114,8 +114,8 @@ impl WideStore {
         });
     }
 
-    /// Returns the parts that keep what the rows of dropped parts in the manifest record for their whole table: the newest
-    /// version, and the position of the search indexes. If no part of a table is left, an empty one keeps it.
+    /// Returns parts that take over the records of dropped parts that apply to the whole table: the newest version, and
+    /// the position of the search indexes. If no part of a table is left, a new empty part takes them over.
     fn heirs_of(&self, state: &State, tables: &Tables, dropped: &[Part]) -> Vec<Part> {
         let mut heirs: BTreeMap<TableId, Part> = BTreeMap::new();
         for part in dropped.iter().filter(|part| tables.contains(part.at.table)) {
@@ -234,7 +234,8 @@ impl LogModel for WideModel {
         let parts = read_parts(&self.0.tables.of(manifest), rows)?;
         self.0.change_state(|state| {
             state.parts = parts;
-            // The edit whose outcome was unknown may have closed or moved a part.
+            // The edit whose outcome was unknown may have closed or moved a part, so decided writes must be decided
+            // again.
             state.closings += 1;
             state.drop_flushed(manifest.cursor.sealed_to);
         });
@@ -247,7 +248,7 @@ impl LogModel for WideModel {
 }
 
 impl WideStore {
-    /// Returns the part for the first flush of a part of a table. The next manifest edit publishes the part. A repeated
+    /// Returns the part for the first flush to a part of a table. A later edit of the manifest publishes it. A repeated
     /// flush uses the same part.
     pub(crate) fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
         let place = (table, number.unwrap_or(WHOLE));
@@ -271,13 +272,13 @@ struct StoreFlush<'f> {
     state: Arc<State>,
     /// Parts that were changed so far.
     parts: BTreeMap<Place, Part>,
-    /// Places of those that are not published yet.
+    /// Keys in `parts` of the parts that are not published yet.
     unpublished: BTreeSet<Place>,
     stale: Vec<StaleFragments>,
 }
 
 impl StoreFlush<'_> {
-    /// Writes the changes of a table into one of its parts, and into those of its column groups.
+    /// Writes the changes of one part of a table, and the shares of its column groups.
     fn write(
         &mut self,
         table: TableId,
@@ -299,7 +300,8 @@ impl StoreFlush<'_> {
             (buffer, rows.take()),
             settled,
         )?;
-        // The generation still hides these rows, so publishing some of its parts early changes no read.
+        // The generation still hides these rows, so early publication of some parts does not change the result of any
+        // read.
         if self.unpublished.len() >= PARTS_PER_EDIT {
             let unpublished = std::mem::take(&mut self.unpublished);
             let parts: Vec<Part> = unpublished.iter().map(|place| self.parts[place]).collect();
@@ -308,7 +310,7 @@ impl StoreFlush<'_> {
         Ok(())
     }
 
-    /// Writes one share of the changed rows. A group gets its part with its first columns.
+    /// Writes one share of the changed rows. The part of a group is created with its first columns.
     fn write_share(
         &mut self,
         (id, number): (TableId, Option<i32>),
@@ -335,7 +337,7 @@ impl StoreFlush<'_> {
     }
 }
 
-/// Part that a flush changes, by its number, with its changed rows; without both for the only part of a table that is not
+/// Part that a flush changes: its number and its changed rows. Both are `None` for the only part of a table that is not
 /// divided.
 type ChangedPart = (Option<i32>, Option<PartRows>);
 
@@ -351,7 +353,8 @@ fn changed_parts(
     }
     let rows = rows_by_part(buffer, rules).map_err(|reason| WideError::Damaged { table, reason })?;
     let mut parts: BTreeMap<i32, PartRows> = rows;
-    // Entries that were committed before their part moved to a tier that the index does not cover.
+    // Index entries in a part whose tier the index does not cover are not written: they were committed before the part
+    // moved.
     parts.retain(|number, _| rules.keeps_entries(state, *number));
     if !buffer.deleted_ranges().is_empty() {
         // Deletes of ranges do not reach into the archive.
@@ -370,7 +373,7 @@ fn changed_parts(
 }
 
 impl State {
-    /// Drops the generations that end at or before `end`: their rows are in the parts.
+    /// Drops the generations that end at or before `end`, because their rows are in the parts.
     fn drop_flushed(&mut self, end: SequenceNumber) {
         self.frozen.retain(|generation| generation.end() > end);
         self.flushes += 1;

@@ -1,13 +1,13 @@
 //! Moves of parts between the hot and the cold tier, while the rows are read and written.
 //!
-//! A move copies the stored values of a part into a new part of the other tier, and then publishes the new part instead
-//! of the old one, in one edit of the manifest. Flushes go on meanwhile: every change of the old part passes
-//! [`change_part`](WideStore::change_part) or [`load_part`](WideStore::load_part), which record its keys, and the move
-//! copies these again. Only the last of them are copied, synced and published while no flush runs.
+//! A move copies the stored values of a part into a new part in the other tier. It then publishes the new part instead
+//! of the old one, in one edit of the manifest. Flushes continue during the copy. Every change of the old part passes
+//! [`change_part`](WideStore::change_part) or [`load_part`](WideStore::load_part), which record the changed keys, and
+//! the move copies these keys again. Only the last changes are copied, synced and published while no flush runs.
 //!
-//! A reader that began before the edit still reads the old part, and then reads again, as after a flush. The old part is
-//! freed when no such reader is left. A move that is interrupted leaves a part that no manifest names, which the next
-//! start frees.
+//! A reader that began before the edit still reads the old part, and then reads again, as after a flush. The old part
+//! is freed when no such reader is left. An interrupted move leaves a part that the manifest does not contain; the next
+//! start frees it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -30,23 +30,23 @@ use crate::read::ROWS_BUCKET;
 use crate::state::{Part, PartDetail, put_of, removal_of};
 use crate::store::WideStore;
 
-/// Buckets of a part. Heads are copied after the fragments that they name.
+/// Buckets of a part, in the order in which they are copied: heads after the fragments that they reference.
 const BUCKETS: [u16; 3] = [FRAGMENTS_BUCKET, ROWS_BUCKET, BLOCKS_BUCKET];
-/// Size of the values that are written at once, in bytes.
+/// Size of the copied values at which they are written, in bytes.
 const COPY_BYTES: usize = 16 << 20;
-/// Size of the values from which they are written as sorted rows, in bytes.
+/// Size from which copied values are written as sorted rows, in bytes.
 const SORTED_BYTES_MIN: usize = 256 << 10;
-/// Number of changed values that are copied while flushes wait.
+/// Maximum number of changed values that are copied while flushes wait.
 const LAST_CHANGES_MAX: usize = 2_000;
-/// Number of changed values at which a move is given up: the part is still written too much.
+/// Number of changed values above which a move is given up, because the part is still written too often.
 const CHANGES_MAX: usize = 200_000;
-/// Limit of one page that is copied.
+/// Limit of one page of values to copy.
 const COPY_PAGE: PageLimit = PageLimit {
     rows_max: WRITE_ROWS_MAX,
     bytes_max: WRITE_BYTES_MAX / 4,
 };
 
-/// Part that is stored, with its tier.
+/// Stored part and its tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartInTier {
     /// Table or index of the part.
@@ -61,17 +61,17 @@ pub struct PartInTier {
     pub held_until: Option<i64>,
 }
 
-/// Work of a move so far.
+/// Amount of work that a move has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MoveProgress {
     /// Number of stored values that were copied.
     pub values: u64,
-    /// Bytes that were read, and written again.
+    /// Bytes that were read and written again.
     pub bytes: u64,
 }
 
 impl MoveProgress {
-    /// Returns the sum of two works.
+    /// Returns the sum of two amounts of work.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -81,14 +81,14 @@ impl MoveProgress {
     }
 }
 
-/// End of a move.
+/// Result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoveEnd {
     /// The part is in the other tier.
     Moved(MoveProgress),
     /// The caller ended the move; nothing has changed.
     Stopped,
-    /// The part does not exist any more, or is in this tier already.
+    /// The part no longer exists, is already in this tier, or is in the archive.
     Gone,
     /// The part was changed faster than it was copied, or another move runs; nothing has changed.
     Busy,
@@ -96,31 +96,32 @@ pub enum MoveEnd {
     Unready,
 }
 
-/// Moves of parts, and the flushes that they exclude.
+/// State of the moves of parts, and of the flushes that must not run while a move is published.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     state: Mutex<MovesState>,
     changed: Condvar,
-    /// Parts that were replaced together, oldest first. Each entry has the value that the states with these parts share.
+    /// Replaced parts that are not freed yet, oldest first: the parts that were replaced together, and the value that
+    /// all states with these parts share.
     replaced: Mutex<VecDeque<(Vec<PartRef>, Arc<()>)>>,
 }
 
 /// Change of the parts of column groups, together with the part of their rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GroupParts<'g> {
-    /// They stay.
+    /// The parts of the groups stay.
     Keep,
-    /// They are removed: the new part has whole rows.
+    /// The parts of the groups are removed, because the new part has whole rows.
     Remove,
-    /// These are added: the old part had whole rows.
+    /// These parts of groups are added, because the old part had whole rows.
     Add(&'g [Part]),
 }
 
 #[derive(Debug, Default)]
 struct MovesState {
-    /// True from the begin of a flush until its parts are published.
+    /// True from the start of a flush until its parts are published.
     is_flushing: bool,
-    /// True while a move copies its last changes and is published.
+    /// True while a move copies its last changes and is being published.
     is_ending: bool,
     /// Part that is being moved.
     moved: Option<Moved>,
@@ -129,12 +130,12 @@ struct MovesState {
 #[derive(Debug)]
 struct Moved {
     at: PartRef,
-    /// Values that were changed since they were last copied, with their buckets.
+    /// Keys of the values that were changed since they were last copied, with their buckets.
     changed: BTreeSet<(u16, Bytes)>,
 }
 
 impl Moves {
-    /// Records changes of a part, if it is being moved.
+    /// Records the changed keys of a part if the part is being moved.
     fn note<'k>(&self, at: PartRef, bucket: u16, keys: impl Iterator<Item = &'k Bytes>) {
         if let Some(moved) = self.state.lock().moved.as_mut().filter(|moved| moved.at == at) {
             // One more than the limit shows that the limit was exceeded.
@@ -168,13 +169,14 @@ impl Moves {
         moved.map_or_else(BTreeSet::new, |moved| std::mem::take(&mut moved.changed))
     }
 
-    /// Ends the record of changes.
+    /// Stops recording changes.
     fn end(&self) {
         self.state.lock().moved = None;
     }
 }
 
-/// Guard of a flush, which no move is published beside. The guard is held until the parts of the flush are published.
+/// Guard of a flush. No move is published while the guard exists. It is held until the parts of the flush are
+/// published.
 #[derive(Debug)]
 pub(crate) struct Flushing(Arc<WideStore>);
 
@@ -185,7 +187,7 @@ impl Drop for Flushing {
     }
 }
 
-/// Guard of the end of a move, which neither a flush nor a packing runs beside.
+/// Guard of the publication of a move. Neither a flush nor a packing runs while the guard exists.
 pub(crate) struct Ending<'m> {
     moves: &'m Moves,
     _alone: MutexGuard<'m, ()>,
@@ -199,8 +201,8 @@ impl Drop for Ending<'_> {
 }
 
 impl WideStore {
-    /// Waits for the end of a move, and excludes the ends of others until the guard is dropped. Only the thread that
-    /// flushes calls this, once at a time.
+    /// Waits until no move is being published, and prevents further publications until the guard is dropped. Only the
+    /// flushing thread calls this, and it holds at most one guard.
     pub(crate) fn begin_flush(self: &Arc<Self>) -> Flushing {
         let mut state = self.moves.state.lock();
         while state.is_ending {
@@ -248,12 +250,13 @@ impl WideStore {
         parts.map(in_tier).collect()
     }
 
-    /// Moves one part of a table or index into the hot or the cold tier. Calls `proceed` after every few megabytes. Takes
-    /// time linear in the bytes of the part; writers wait for a part of a second at the end.
+    /// Moves one part of a table or index into the hot or the cold tier. Calls `proceed` after every few megabytes.
+    /// Takes time linear in the bytes of the part. Flushes wait for a fraction of a second at the end.
     ///
     /// # Errors
     ///
-    /// The errors of the backend and of the log; the part is then in one of the tiers. A repeated move begins anew.
+    /// The errors of the backend and of the log. After an error, the part may be in either tier; a repeated move starts
+    /// from the beginning.
     pub(crate) fn move_part(
         self: &Arc<Self>,
         (table, number): (TableId, i32),
@@ -283,14 +286,15 @@ impl WideStore {
         };
         self.moves.end();
         if matches!(end, Ok(MoveEnd::Gone | MoveEnd::Stopped | MoveEnd::Busy)) {
-            // After an error the edit may have been applied; the next start then frees what is not named.
+            // After an error, the edit may have been applied. The next start frees the part that the manifest does not
+            // contain.
             self.log.backend().reclaim_part(to)?;
         }
         end
     }
 
-    /// Copies a part, and then what was changed meanwhile, until little is left. Returns an end if the move is not to be
-    /// continued.
+    /// Copies a part, and then repeatedly the values that were changed in the meantime, until few are left. Returns the
+    /// result of the move if it must not continue.
     fn copy_part(
         &self,
         from: PartRef,
@@ -396,7 +400,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Copies the last changes while no flush runs, and publishes the new part instead of the old one.
+    /// Copies the last changes while no flush runs, and publishes the new part in place of the old one.
     fn end_move(
         self: &Arc<Self>,
         number: i32,
@@ -410,7 +414,7 @@ impl WideStore {
             let changed = self.moves.take_changes();
             let mut moved = part.detail;
             change(&mut moved);
-            // An index that was created meanwhile is built before a repeated move.
+            // If an index was created during the move, a repeated move builds its entries first.
             is_busy = changed.len() > CHANGES_MAX || !self.is_prepared(part, &moved);
             if !is_busy {
                 self.copy_values(from, to, &changed, progress)?;
@@ -425,7 +429,7 @@ impl WideStore {
         })
     }
 
-    /// Waits for the end of a move that is being published. A later one sees the settings of this moment.
+    /// Waits until no move is being published. A move that is published later uses the current settings.
     pub fn wait_ending(&self) {
         let mut state = self.moves.state.lock();
         while state.is_ending {
@@ -433,7 +437,7 @@ impl WideStore {
         }
     }
 
-    /// Waits until no flush and no packing runs, and excludes further ones until the guard is dropped.
+    /// Waits until no flush and no packing runs, and prevents new ones until the guard is dropped.
     pub(crate) fn begin_end(&self) -> Ending<'_> {
         let mut state = self.moves.state.lock();
         while state.is_flushing || state.is_ending {
@@ -447,10 +451,10 @@ impl WideStore {
         }
     }
 
-    /// Publishes the part `to` instead of the part `from`, while no flush runs. Changes the parts of column groups, and removes
-    /// those of the indexes that do not cover its tier. `prepare` is called before, with the part that is replaced. Returns
-    /// false if `prepare` does, if the part was dropped or replaced meanwhile, or if an index of the new tier lacks the
-    /// entries.
+    /// Publishes the part `to` in place of the part `from`, while no flush runs. Also changes the parts of column
+    /// groups as `groups` specifies, and removes the parts of indexes that do not cover the new tier. Calls `prepare`
+    /// first, with the part that is replaced. Returns false if `prepare` returns false, if the part was dropped or
+    /// replaced in the meantime, or if an index of the new tier lacks the entries.
     pub(crate) fn put_instead(
         self: &Arc<Self>,
         (number, groups): (i32, GroupParts<'_>),
@@ -479,7 +483,7 @@ impl WideStore {
         }
         let mut old = self.lost_parts(&state, &before, part.detail.tier);
         old.push(before);
-        // The newest version of the store stays recorded.
+        // The newest version that the removed parts recorded stays recorded.
         let newest = old.iter().map(|part| part.detail.newest).max();
         part.detail.newest = part.detail.newest.max(newest.unwrap_or(i64::MIN));
         let mut new = vec![part];
@@ -497,15 +501,15 @@ impl WideStore {
         Ok(true)
     }
 
-    /// Returns the parts of the column groups of a table with a number.
+    /// Returns the parts of the column groups of a table that have this number.
     fn parts_of_groups(&self, table: TableId, number: i32) -> Result<Vec<Part>> {
         let (rules, state) = (self.rules(table)?, self.state());
         let parts = rules.groups.ids().filter_map(|id| state.parts.get(&(id, number)));
         Ok(parts.copied().collect())
     }
 
-    /// Changes what the manifest records about a stored part, while no flush runs. Returns false if the part does not exist,
-    /// or `change` returns false.
+    /// Changes the record of a stored part in the manifest, while no flush runs. Returns false if the part does not
+    /// exist, or if `change` returns false.
     pub(crate) fn change_detail(
         &self,
         table: TableId,
@@ -537,7 +541,8 @@ impl WideStore {
         Ok(true)
     }
 
-    /// Closes a part for writes, so that it can be archived. Returns false if there is no such part, or it is in the archive.
+    /// Closes a part for writes, so that it can be archived. Returns false if the part does not exist or is already in
+    /// the archive.
     pub(crate) fn close_part(&self, table: TableId, number: i32) -> Result<bool> {
         self.change_detail(table, number, &|detail| {
             let is_stored = detail.tier != Tier::Archive;
@@ -548,7 +553,8 @@ impl WideStore {
         })
     }
 
-    /// Keeps a stored part out of the archive until a time, and opens it for writes.
+    /// Prevents the archiving of a stored part until a time, and opens it for writes. Returns false if the part does
+    /// not exist or is in the archive.
     pub(crate) fn hold_part(&self, table: TableId, number: i32, until: i64) -> Result<bool> {
         self.change_detail(table, number, &|detail| {
             let is_stored = detail.tier != Tier::Archive;
@@ -559,7 +565,7 @@ impl WideStore {
         })
     }
 
-    /// Opens the parts of a table for writes that were closed for an archiving, which has not taken place.
+    /// Opens parts of a table for writes again that were closed for an archiving but were not archived.
     ///
     /// # Errors
     ///
@@ -581,11 +587,11 @@ impl WideStore {
         Ok(())
     }
 
-    /// Makes new parts visible to readers instead of old ones, and keeps the old ones until the readers of earlier states have
-    /// ended. Writes that were decided before are decided again, because the indexes of the parts may be others now.
+    /// Makes new parts visible to readers in place of old ones. The old parts are kept until no reader uses an earlier
+    /// state. Writes that were already decided are decided again, because the new parts may have other indexes.
     pub(crate) fn replace_parts(&self, old: &[Part], new: &[Part]) {
         let replaced: Vec<PartRef> = old.iter().map(|part| part.at).collect();
-        // They are not the parts of an unpublished flush any more.
+        // The old parts are not the parts of an unpublished flush any more.
         self.new_parts.lock().retain(|_, at| !replaced.contains(at));
         self.change_state(|state| {
             for part in old {
@@ -599,7 +605,7 @@ impl WideStore {
         });
     }
 
-    /// Frees the replaced parts that no reader has any more.
+    /// Frees the replaced parts that no reader uses any more.
     pub(crate) fn free_replaced(&self) -> Result<()> {
         loop {
             let mut replaced = self.moves.replaced.lock();

@@ -1,13 +1,13 @@
 //! Mutations of rows: the unit of writes and of storage.
 //!
 //! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
-//! [`Effect::Replace`]. All mutations are absolute. Before a mutation is journalled, each increment is replaced by its
-//! result, and each removal of one version by a change that clears the column and adds the remaining versions. Applying
-//! the mutations of a row in the order of the journal gives its state. Applying the last mutations again changes
-//! nothing, so a replay after an interrupted flush is safe.
+//! [`Effect::Replace`]. All mutations are absolute: before a mutation is journalled, each increment is replaced by its
+//! result. A removal of one version is replaced by a change that clears the column and adds the remaining versions.
+//! Applying the mutations of a row in the order of the journal gives its state. Applying the last mutations again
+//! changes nothing, so a replay after an interrupted flush is safe.
 //!
 //! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
-//! that was journalled before it, regardless of the times of the versions.
+//! that was journalled before it, whatever the times of the versions are.
 
 use std::borrow::Cow;
 
@@ -100,8 +100,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Returns the column with a shorter lifetime. The compiler does not shorten it, because the list of versions is
-    /// invariant.
+    /// Returns the column with a shorter lifetime. The compiler cannot shorten the lifetime itself, because the list of
+    /// versions is invariant.
     pub(crate) fn shortened<'s>(self) -> Column<'s>
     where
         'a: 's,
@@ -149,8 +149,8 @@ pub enum Effect {
 pub struct Mutation<'a> {
     /// Effect on the row.
     pub effect: Effect,
-    /// Time of the write, or of its newest version if that is later, in nanoseconds since the epoch. The age of a row
-    /// is measured from this time.
+    /// Time of the write, or the time of its newest version if that is later, in nanoseconds since
+    /// 1970-01-01T00:00:00Z. The age of a row is measured from this time.
     pub time: i64,
     /// Changed columns, sorted by name, without duplicates. Always empty for [`Effect::Delete`]. Can be empty for the
     /// other effects, because a row may consist of its key alone.
@@ -217,7 +217,7 @@ impl<'a> Mutation<'a> {
     }
 
     /// Truncates the versions of each column. If the effect is [`Effect::Replace`], also resets the `clears` flags and
-    /// drops columns without versions: neither has an effect on a row that is replaced.
+    /// drops columns without versions: a row that is replaced has no older versions.
     fn normalized(mut self, versions_max: usize) -> Self {
         for column in &mut self.columns {
             column.versions.truncate(versions_max);

@@ -1,8 +1,8 @@
 //! Packing of key ranges in which deletes and updates have left many single rows and delete markers.
 //!
-//! A flush merges single rows into a block only if they are many, compared with the block. Deletes that are spread over
-//! many blocks therefore leave markers, which every scan of the range reads. A survey finds such ranges; packing them frees
-//! the markers and the rows that they hide.
+//! A flush merges single rows into a block only if they are many compared with the block. Deletes that are spread over
+//! many blocks therefore leave delete markers, and every scan of the range reads them. A survey finds such ranges.
+//! Packing removes the markers, and the rows that they hide.
 
 use tideline_model::{KeyRange, TableId};
 
@@ -11,7 +11,7 @@ use crate::flush::TableFlush;
 use crate::groups::Share;
 use crate::store::WideStore;
 
-/// Work of one step of a packing.
+/// Result of one step of a packing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackStep {
     /// Number of single rows that were packed.
@@ -25,15 +25,15 @@ pub struct PackStep {
 }
 
 impl WideStore {
-    /// Packs the first single rows of a key range of a part into their blocks. Flushes wait meanwhile, some tens of
-    /// milliseconds; reads and writes do not. Does nothing if the part does not exist,
-    /// or is closed: it is being archived.
+    /// Packs the first single rows of a key range of a part into their blocks. Flushes wait during the step, for some
+    /// tens of milliseconds. Reads and writes do not wait. Does nothing if the part does not exist, or if it is closed,
+    /// because it is then being archived.
     ///
     /// # Errors
     ///
     /// [`WideError::NoTable`](crate::WideError::NoTable) if the table or index does not exist,
-    /// [`WideError::Damaged`](crate::WideError::Damaged) if stored bytes are damaged, and the errors of the backend and of
-    /// the log.
+    /// [`WideError::Damaged`](crate::WideError::Damaged) if stored bytes are damaged, and the errors of the backend and
+    /// of the log.
     pub fn pack_range(&self, table: TableId, part: i32, range: &KeyRange) -> Result<PackStep> {
         let rules = self.rules(table)?;
         self.log.check_lease()?;

@@ -1,6 +1,6 @@
-//! Parts of divided tables: listed for users, and counted before a write begins a new one.
+//! Parts of divided tables: lists of parts for users, and the limit on their number.
 //!
-//! Each read looks into every part that it may concern, so the number of parts is limited.
+//! A read may access every part in its time range, so the number of parts is limited.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -19,14 +19,15 @@ use crate::tables::TableRules;
 pub struct StoredPart {
     /// Number of the part; see [`PartPeriod`](tideline_model::PartPeriod).
     pub number: i32,
-    /// True if reads cover the part. A part that is not visible is too old, and is dropped later.
+    /// True if reads cover the part. A part that is not visible is older than the setting `keep` allows, and is dropped
+    /// later.
     pub is_visible: bool,
     /// True if rows of the part can be written.
     pub is_writable: bool,
     /// Tier that stores the part; `None` if its rows are only in the row buffer.
     pub tier: Option<Tier>,
-    /// Time until which a restored part is not archived again, in nanoseconds since 1970-01-01T00:00:00Z; `None` for other
-    /// parts.
+    /// Time until which a restored part is not archived again, in nanoseconds since 1970-01-01T00:00:00Z; `None` if the
+    /// part was not restored or this time has passed.
     pub held_until: Option<i64>,
 }
 
@@ -40,8 +41,8 @@ pub struct FirstParts {
 }
 
 impl WideStore {
-    /// Returns the number of the first part of a table that is visible at this moment, and that of the first part that was
-    /// not dropped; `None` for a table that is not divided.
+    /// Returns the number of the first part of a table that is visible now, and the number of the first part that was
+    /// not dropped. Returns `None` if the table is not divided.
     ///
     /// # Errors
     ///
@@ -98,7 +99,8 @@ impl WideStore {
         Ok(numbers.into_iter().map(part).collect())
     }
 
-    /// Returns the numbers of those of the given parts that a read of ranges of a table or index looks into, ascending.
+    /// Returns the numbers of the selected parts that a read of the given ranges of a table or index accesses,
+    /// ascending.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ impl WideStore {
         Ok(read.map(|part| part.number).collect())
     }
 
-    /// Returns an error if a range reaches into a part whose rows cannot be written any more.
+    /// Returns an error if a range reaches a part whose rows can no longer be written.
     ///
     /// # Errors
     ///
@@ -157,7 +159,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Returns false if a row of a part would exceed the number of parts of its table.
+    /// Returns false if a row in this part would exceed the maximum number of parts of its table.
     pub(crate) fn open_part(&self, table: TableId, rules: &TableRules, number: i32) -> Result<bool> {
         self.with_written_parts(table, |numbers| {
             if numbers.contains(&number) {
@@ -172,8 +174,8 @@ impl WideStore {
         })
     }
 
-    /// Calls `take` with the numbers of the parts that rows were written to. They include parts to which all writes were
-    /// refused. The first call of a table takes time linear in the number of buffered rows.
+    /// Calls `take` with the numbers of the parts that rows were written to. They may include parts for which every
+    /// write was refused. The first call for a table takes time linear in the number of buffered rows.
     pub(crate) fn with_written_parts<T>(
         &self,
         table: TableId,
@@ -206,7 +208,7 @@ impl WideStore {
     }
 }
 
-/// Returns the numbers of the parts of the changed rows of a buffer.
+/// Returns the numbers of the parts that the changed rows of a buffer belong to.
 fn numbers_in(buffer: &TableBuffer, rules: &TableRules) -> std::result::Result<BTreeSet<i32>, Damage> {
     let mut numbers = BTreeSet::new();
     buffer.each_row(&mut |key, _| {

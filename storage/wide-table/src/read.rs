@@ -1,11 +1,11 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in three steps: the buffers, then the parts, then a check that no flush was published in between. If a
-//! flush was published, the page is read again. Each row of a page therefore has a state that it had during the read.
-//! Two pages may reflect different points in time.
+//! A page is read in three steps: the buffers, then the parts, then a check that no flush was published in between. If
+//! a flush was published, the page is read again. Each row of a page therefore has a state that it had at some time
+//! during the read. Two pages may reflect different points in time.
 //!
-//! In a table with column groups, the parts of the groups that the read needs are further sources of the merge. They add
-//! columns to the rows of the main part, and their keys are those of its rows.
+//! In a table with column groups, the parts of the groups that the read needs are further sources of the merge. They
+//! add columns to the rows of the main part. Every key in such a part is also the key of a row of the main part.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,13 +32,15 @@ use crate::tables::TableRules;
 /// Bucket of a part that holds the single rows.
 pub(crate) const ROWS_BUCKET: u16 = 0;
 
-/// Maximum number and size of the rows that one step of long work reads: a build, a removal, a check, a delete, a digest.
+/// Maximum number and size of the rows that one step of a long operation reads: a build, a removal, a check, a delete,
+/// or a digest.
 pub(crate) const STEP_PAGE: PageLimit = PageLimit {
     rows_max: 500,
     bytes_max: 1 << 20,
 };
 
-/// Number and bytes of the rows that are first read from each of several parts, and the growth of each further read.
+/// Number and bytes of the rows that are read first from each of several parts, and the factor by which each further
+/// read is larger.
 const FIRST_ROWS: usize = 16;
 const FIRST_BYTES: usize = 16 << 10;
 const FEED_GROWTH: usize = 4;
@@ -51,7 +53,7 @@ type Wanted<'r> = (&'r KeyRange, Direction, PageLimit);
 pub(crate) enum Scope {
     /// All parts.
     All,
-    /// Parts whose rows can be written.
+    /// Parts that are not closed for writes.
     Open,
     /// Parts of these tiers. For an index, the parts of these tiers that it covers.
     Tier(TierScope),
@@ -112,7 +114,8 @@ impl WideStore {
         self.row_of_groups(table, key, GroupSet::ALL)
     }
 
-    /// Returns a row like [`row`](Self::row), with the columns of the given groups. Columns of other groups may be missing.
+    /// Returns a row like [`row`](Self::row), but only the columns of the given groups are complete: columns of other
+    /// groups may be missing.
     ///
     /// # Errors
     ///
@@ -127,7 +130,7 @@ impl WideStore {
         self.unexpired_row(table, &rules, key, set)
     }
 
-    /// Returns a row like [`row`](Self::row), also if its part is hidden; see
+    /// Returns a row like [`row`](Self::row), but also if its part is hidden; see
     /// [`page_with_hidden`](Self::page_with_hidden).
     ///
     /// # Errors
@@ -151,8 +154,8 @@ impl WideStore {
         row.map_err(|reason| WideError::Damaged { table, reason })
     }
 
-    /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired, and its part
-    /// may be hidden.
+    /// Returns a row and its revision. The revision is taken before the row is read. The row may have expired, and its
+    /// part may be hidden.
     pub(crate) fn row_at(
         &self,
         table: TableId,
@@ -162,7 +165,8 @@ impl WideStore {
         self.some_of_row(table, rules, key, GroupSet::ALL)
     }
 
-    /// Returns a row and its revision like [`row_at`](Self::row_at). The columns of groups outside of `set` may be missing.
+    /// Returns a row and its revision like [`row_at`](Self::row_at). Columns of groups that are not in `set` may be
+    /// missing.
     fn some_of_row(
         &self,
         table: TableId,
@@ -201,7 +205,7 @@ impl WideStore {
         }
     }
 
-    /// Returns the bytes of a row in a part, `None` if the part does not have the row. The fragments of a large row are
+    /// Returns the bytes of a row in a part; `None` if the part does not have the row. The fragments of a large row are
     /// joined.
     pub(crate) fn stored_in(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
         let found = match self.stored_raw(part, key)? {
@@ -281,9 +285,9 @@ impl WideStore {
         }
     }
 
-    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most
-    /// `limit.rows_max` rows, and ends after the first row that makes it exceed `limit.bytes_max`. If all rows that were
-    /// read are deleted, the page is empty although more rows may follow.
+    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most `limit.rows_max`
+    /// rows, and ends after the first row that makes it exceed `limit.bytes_max`. If all rows that were read are
+    /// deleted, the page is empty; more rows may follow.
     ///
     /// # Errors
     ///
@@ -298,12 +302,13 @@ impl WideStore {
         self.page_of_parts(table, &PartSelection::default(), range, direction, limit)
     }
 
-    /// Returns a page of rows like [`page`](Self::page), from the visible parts of a selection. Other parts cost nothing.
+    /// Returns a page of rows like [`page`](Self::page), but only from the visible parts of a selection. Parts outside
+    /// of the selection are not read.
     ///
     /// # Errors
     ///
-    /// The errors of [`row`](Self::row), and [`WideError::TierNotCovered`] if the read of an index concerns a part of which
-    /// the index has no entries.
+    /// The errors of [`row`](Self::row), and [`WideError::TierNotCovered`] if the read of an index concerns a part for
+    /// which the index has no entries.
     pub fn page_of_parts(
         &self,
         table: TableId,
@@ -315,8 +320,8 @@ impl WideStore {
         self.page_of_groups(table, (parts, GroupSet::ALL), range, direction, limit)
     }
 
-    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), with the columns of the given groups. Columns of
-    /// other groups may be missing.
+    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), but only the columns of the given groups are
+    /// complete: columns of other groups may be missing.
     ///
     /// # Errors
     ///
@@ -337,8 +342,8 @@ impl WideStore {
         self.unexpired_page(table, &rules, (&numbers, scope, set), (range, direction, limit))
     }
 
-    /// Returns a page like [`page`](Self::page), also with the rows of hidden parts. The build of an index reads them,
-    /// because a longer time of keeping shows them again.
+    /// Returns a page like [`page`](Self::page), but also with the rows of hidden parts. The build of an index reads
+    /// these rows, because they become visible again if the table is set to keep parts longer.
     ///
     /// # Errors
     ///
@@ -353,7 +358,7 @@ impl WideStore {
         self.page_with_hidden_of(table, &ALL_PARTS, range, direction, limit)
     }
 
-    /// Returns a page like [`page_with_hidden`](Self::page_with_hidden), from the parts with these numbers.
+    /// Returns a page like [`page_with_hidden`](Self::page_with_hidden), but only from the parts with these numbers.
     ///
     /// # Errors
     ///
@@ -388,7 +393,7 @@ impl WideStore {
         Ok(RowPage { rows, ..page })
     }
 
-    /// Returns a page of the parts with these numbers that were not dropped, with the rows that have expired.
+    /// Returns a page of the parts with these numbers, without dropped parts. The page includes rows that have expired.
     pub(crate) fn stored_page(
         &self,
         table: TableId,
@@ -400,7 +405,7 @@ impl WideStore {
         self.stored_page_of(table, rules, parts, (scope, GroupSet::ALL), wanted)
     }
 
-    /// Returns a page like [`stored_page`](Self::stored_page). The columns of groups outside of the given ones may be missing.
+    /// Returns a page like [`stored_page`](Self::stored_page). Columns of groups that are not in `set` may be missing.
     fn stored_page_of(
         &self,
         table: TableId,
@@ -470,7 +475,8 @@ impl WideStore {
         let parts: Vec<&Part> = parts
             .filter(|part| is_open(part) && is_read(part.number()))
             .collect();
-        // Of several parts, most have no or few rows of a page, so their first rows are read first.
+        // If there are several parts, most of them have few rows of the page or none, so only their first rows are read
+        // at first.
         let first = match parts.len() {
             0 | 1 => limit,
             _ => PageLimit {
@@ -513,7 +519,7 @@ impl WideStore {
         }
     }
 
-    /// Reads further rows of the sources that end at the horizon. Returns false if no source has any.
+    /// Reads further rows of the sources that end at the horizon. Returns false if one of them cannot be read further.
     fn extend(&self, merge: &mut Merge, horizon: &Bytes, range: &KeyRange, limit: PageLimit) -> Result<bool> {
         let direction = merge.direction;
         let mut was_extended = false;
@@ -622,9 +628,11 @@ struct Source {
     /// Last key that was read if more rows may follow; `None` otherwise.
     more_after: Option<Bytes>,
     buffer: Option<Arc<TableBuffer>>,
-    /// Rows that are read when the others are merged; `None` if the page then ends.
+    /// Position from which further rows can be read during the merge; `None` if the page ends with the rows of this
+    /// source.
     feed: Option<Feed>,
-    /// Position of the column group whose columns the rows have; `None` for the other columns.
+    /// Position of the column group whose columns this source holds; `None` for the columns outside of groups, and for
+    /// a buffer.
     group: Option<usize>,
 }
 
@@ -667,11 +675,11 @@ impl Source {
 }
 
 impl WideStore {
-    /// Reads the first rows of a range of a part, and then the columns of their groups. Returns the sources with their part,
-    /// and whether their rows are packed.
+    /// Reads the first rows of a range of a part, and then the columns of these rows in the groups of `set`. Returns
+    /// the sources, each with its part, and with true if its rows are packed.
     ///
-    /// The groups are read up to the last row that was read. Many rows may have no columns in a group, so its next rows
-    /// could be far above.
+    /// The groups are read only up to the last row that was read from the part itself. Many rows may have no columns in
+    /// a group, so the next row of the group could be far behind this row.
     fn row_sources(
         &self,
         state: &State,
@@ -704,11 +712,13 @@ impl WideStore {
         Ok(sources)
     }
 
-    /// Reads the first single rows of a range of a part, and its first packed rows; each with whether it is packed.
+    /// Reads the first single rows of a range of a part, and its first packed rows. Returns the sources, each with true
+    /// if its rows are packed.
     ///
-    /// Single rows are read only up to the last packed row of the page. Beyond it they are of no use, and where many were
-    /// packed recently, the engine goes through the remains of their deletes. A row that moves into a block between the
-    /// two reads could be missed; both are then read again, the single rows first.
+    /// Single rows are read only up to the last packed row of the page. Single rows beyond it are not needed, and if
+    /// many of them were packed recently, the engine would have to read the remains of their deletes. A row that moves
+    /// into a block between the two reads could be missed. If single rows were packed meanwhile, both are therefore
+    /// read again, the single rows first.
     fn part_sources(
         &self,
         part: &Part,
@@ -776,8 +786,8 @@ impl WideStore {
         self.single_source(part, page, limit)
     }
 
-    /// Converts a page of single rows into a merge source, with the fragments of large rows joined. Ends after the first
-    /// row that makes the joined rows exceed `limit.bytes_max`.
+    /// Converts a page of single rows into a merge source, with the fragments of large rows joined. The source ends
+    /// after the first row that makes the joined rows exceed `limit.bytes_max`.
     fn single_source(&self, part: &Part, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
         let mut rows = VecDeque::with_capacity(page.rows.len());
         let (mut more_after, mut bytes) = (None, 0);
@@ -805,7 +815,7 @@ impl WideStore {
     }
 }
 
-/// Merge of the sources of a page, which are ordered newest first.
+/// Merge of the sources of a page. The sources are ordered from the newest to the oldest.
 struct Merge {
     sources: Vec<Source>,
     direction: Direction,
@@ -828,7 +838,8 @@ impl Merge {
         }
     }
 
-    /// Returns the last key up to which all sources were read; `None` if all of them were read to the end.
+    /// Returns the last key in scan order up to which all sources were read; `None` if all of them were read to the
+    /// end.
     fn horizon(&self) -> Option<Bytes> {
         let ends = self.sources.iter().filter_map(|source| source.more_after.clone());
         ends.reduce(|one, other| if self.is_before(&other, &one) { other } else { one })
@@ -869,16 +880,16 @@ impl Merge {
     }
 }
 
-/// Everything that the sources have for one key.
+/// Data of one key, collected from all sources.
 #[derive(Default)]
 struct FoundRow {
-    /// Mutations of the buffers and of the main part, from the newest source to the oldest, until one does not depend on
-    /// older state.
+    /// Mutations from the buffers and from the main part, from the newest to the oldest. They end with a mutation that
+    /// does not depend on an older state, if there is one.
     mutations: Vec<Bytes>,
     is_complete: bool,
-    /// True if the row is complete without the part.
+    /// True if the buffers determine the row without the part.
     is_buffered: bool,
-    /// Columns of groups, or the marker of deleted ones, with the positions of the groups.
+    /// Columns of groups, or the marker of deleted columns, each with the position of its group.
     of_groups: SmallVec<[(usize, Bytes); 2]>,
 }
 
@@ -889,7 +900,8 @@ impl FoundRow {
         (self.is_complete, self.is_buffered) = (false, false);
     }
 
-    /// Takes the row of the key from the front of the next older source, if it is there.
+    /// Takes the row with this key from the front of the next older source, if the source has it. Also records whether
+    /// a deleted range of the source contains the key.
     fn take_from(&mut self, source: &mut Source, key: &Bytes) {
         let found = source.rows.pop_front_if(|(other, _)| other == key);
         if let Some(group) = source.group {

@@ -1,7 +1,7 @@
-//! Removal of expired rows and cells that no write touches.
+//! Removal of expired rows and cells that no flush drops.
 //!
 //! Rows are removed by writes like those of clients. Their index entries are therefore removed too, and a row that a
-//! client writes meanwhile stays.
+//! client writes in the meantime is kept.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ pub struct RemovalStep {
     pub rows: u64,
     /// Bytes of the rows that were read.
     pub bytes_read: u64,
-    /// Number of rows that were removed, or of which cells were removed.
+    /// Number of rows that were removed, or from which cells were removed.
     pub removed: u64,
     /// Key at which the next step begins; `None` at the end of the table.
     pub next: Option<Bytes>,
 }
 
 impl WideStore {
-    /// Reads up to 500 rows of parts that are not archived, beginning with the key `from`, and removes the rows and cells among them that expired at
-    /// least `delay` nanoseconds ago.
+    /// Reads up to 500 rows, beginning with the key `from`, in parts that are not closed. Removes the rows and cells
+    /// among them that expired at least `delay` nanoseconds ago.
     ///
     /// # Errors
     ///
@@ -100,10 +100,11 @@ fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWr
     Ok(Some(RowWrite {
         partition: row.key.len(),
         key: row.key.clone(),
-        // The removal must not prolong the life of the row.
+        // The time of the row is kept, because the removal must not prolong the life of the row.
         time,
         action,
-        // An expired row is passed as `None`; a row that was written meanwhile is not, and stays.
+        // Conditions receive an expired row as `None`. A row that was written in the meantime is not `None`, and is
+        // kept.
         condition: is_whole.then(|| Box::new(|row: Option<&Mutation<'_>>| row.is_none()) as _),
         image: Image::None,
     }))

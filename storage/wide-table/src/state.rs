@@ -1,8 +1,8 @@
 //! State of the store at one point in time: generations of the row buffer and parts of the tables.
 //!
-//! Readers take the current [`State`] and read its generations, newest first, before the part. A flush writes rows into
-//! the part while readers still overlay its generation. A read therefore has the same result before and after the row
-//! is written. Only the *publication* of a flush drops a generation. If a flush was published while a reader read the
+//! Readers take the current [`State`]. They read its generations, newest first, before the part. A flush writes rows
+//! into the part while readers still overlay its generation, so a read has the same result before and after the row is
+//! written. Only the *publication* of a flush drops a generation. If a flush was published while a reader read the
 //! part, the reader reads again, because later generations may have overwritten rows of the part.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
 use crate::store::is_base;
 
-/// Table or index of a part, and the number of the part.
+/// Key of a part: its table or index, and its number.
 pub(crate) type Place = (TableId, i32);
 
 /// Part of a table, with the content of its manifest row.
@@ -37,9 +37,7 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Format of the manifest row: 7 for a part that is about to move to a tier with other indexes; otherwise 6 for a part
-    /// that is closed, archived or restored; otherwise 5 for a part in the cold tier; otherwise 4 for one of several parts of
-    /// a table; otherwise 3 if the part can hold blocks; otherwise 2 if it can hold fragments of large rows; otherwise 1.
+    /// Format of the manifest row; `FORMAT.md` lists the formats of parts.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
@@ -50,20 +48,20 @@ pub(crate) struct PartDetail {
     /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) column_bytes_max: Option<u64>,
-    /// Newest version of the store at the last flush of the table, in nanoseconds since 1970-01-01T00:00:00Z. Versions
+    /// Newest version of the store at the last flush to the part, in nanoseconds since 1970-01-01T00:00:00Z. Versions
     /// that the server assigns later are higher.
     pub(crate) newest: i64,
     /// True if a part of format 3 or above can hold fragments of large rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fragments: bool,
-    /// Position that every search index of the table must have reached: its journal below this sequence is deleted. 0 if
-    /// the table has had no search index.
+    /// Sequence below which the journal was deleted while the table had search indexes. A search index with a lower
+    /// position has missed changes. 0 if the table has had no search index.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) search_end: u64,
     /// Number of the part in a table that is divided by time; `None` if the table has one part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<i32>,
-    /// Tier of the rows.
+    /// Tier that stores the rows.
     #[serde(default, skip_serializing_if = "is_hot")]
     pub(crate) tier: Tier,
     /// True if rows of the part cannot be written, because the part is being archived, or is in the archive.
@@ -73,8 +71,8 @@ pub(crate) struct PartDetail {
     /// part was never restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held_until: Option<i64>,
-    /// Tier that the part is about to move to: writes maintain the entries of indexes that cover only this tier, before it
-    /// moves. `None` unless such an index was built for the part.
+    /// Tier to which the part is about to move. Until the move, writes also maintain the entries of indexes that cover
+    /// this tier. `None` unless entries of an index are built for the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moves_to: Option<Tier>,
 }
@@ -125,20 +123,21 @@ impl Part {
         self.detail.closed
     }
 
-    /// Returns true if the part was restored for a time that has not passed.
+    /// Returns true if the part was restored and must not be archived again yet. `now` is in nanoseconds since
+    /// 1970-01-01T00:00:00Z.
     pub(crate) fn is_held(&self, now: i64) -> bool {
         self.detail.held_until.is_some_and(|until| now < until)
     }
 
-    /// Returns the place of the part among all parts.
+    /// Returns the key of the part in [`State::parts`].
     pub(crate) fn place(&self) -> Place {
         (self.at.table, self.number())
     }
 }
 
 impl PartDetail {
-    /// Returns the content of the manifest row of an empty part. Only parts of divided tables can be in another tier than
-    /// the hot one.
+    /// Returns the content of the manifest row of an empty part. Only parts of divided tables can be in another tier
+    /// than hot.
     pub(crate) fn new(table: TableId, number: Option<i32>, tier: Tier) -> Self {
         Self {
             format: match (number, tier) {
@@ -205,14 +204,14 @@ impl PartDetail {
         self.set_format();
     }
 
-    /// Records that rows can be written, and that the part is not archived again before a time.
+    /// Records that rows can be written, and that the part must not be archived again before a time.
     pub(crate) fn set_held(&mut self, until: i64) {
         self.closed = false;
         self.held_until = self.held_until.max(Some(until));
         self.set_format();
     }
 
-    /// Records that the rows are in the cold tier again, until a time.
+    /// Records that the rows are in the cold tier again, and that the part must not be archived again before a time.
     pub(crate) fn set_restored(&mut self, until: i64) {
         self.tier = Tier::Cold;
         self.set_held(until);
@@ -224,7 +223,7 @@ impl PartDetail {
         self.set_format();
     }
 
-    /// Records that writes maintain the indexes of another tier, which the part is about to move to.
+    /// Records that the part is about to move to another tier, so that writes also maintain the indexes of this tier.
     pub(crate) fn set_moving(&mut self, tier: Tier) {
         self.moves_to = Some(tier);
         self.set_format();
@@ -265,14 +264,16 @@ pub(crate) struct State {
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
     pub(crate) parts: BTreeMap<Place, Part>,
-    /// Number of flushes published, and of parts moved, since the start.
+    /// Number of flushes that were published since the start, and of edits that replaced or attached parts.
     pub(crate) flushes: u64,
-    /// Shared by all states since the last move of a part. Old parts are freed when no older state is left.
+    /// Value that all states since the last replacement of parts share. The replaced parts are freed when no older
+    /// state is left.
     pub(crate) readers: Arc<()>,
-    /// Number of changes since the start that make decided writes invalid: parts closed, moved, marked or attached, and
-    /// buffers taken over. A write that was decided before the last one is decided again.
+    /// Number of changes since the start that invalidate decided writes: parts that were closed, moved, marked for a
+    /// move or attached, and takeovers of the manifest. A write that was decided before the last change is decided
+    /// again.
     pub(crate) closings: u64,
-    /// Parts that are being attached, to which nothing can be written.
+    /// Keys of the parts that are being attached. Writes to these parts are refused.
     pub(crate) attaching: BTreeSet<Place>,
 }
 
@@ -280,7 +281,7 @@ impl State {
     /// Returns the parts of a table or index with these numbers, in the order of their numbers.
     pub(crate) fn parts_of(&self, table: TableId, numbers: PartNumbers) -> impl Iterator<Item = &Part> {
         let bounds = (table, *numbers.start())..=(table, *numbers.end());
-        // An empty range has no valid bounds.
+        // `BTreeMap::range` panics if the start is above the end.
         let parts = (!numbers.is_empty()).then(|| self.parts.range(bounds));
         parts.into_iter().flatten().map(|(_, part)| part)
     }
@@ -291,8 +292,8 @@ impl State {
         part.map_or(Tier::Hot, |part| part.detail.tier)
     }
 
-    /// Returns true if writes maintain an index with this scope in a part of its table: the index covers the tier of the
-    /// part, or the tier that the part is about to move to.
+    /// Returns true if writes maintain an index with this scope in a part of its table. This is the case if the index
+    /// covers the tier of the part, or the tier to which the part is about to move.
     pub(crate) fn maintains(&self, table: TableId, number: i32, scope: TierScope) -> bool {
         if scope.is_all() {
             return true;
@@ -302,7 +303,7 @@ impl State {
         scope.has(self.tier_of(table, number)) || moves_to.is_some_and(|tier| scope.has(tier))
     }
 
-    /// Returns the position that every search index of a table must have reached.
+    /// Returns the sequence that the position of every search index of a table must have reached.
     pub(crate) fn search_end(&self, table: TableId) -> u64 {
         let parts = self.parts_of(table, ALL_PARTS);
         parts.map(|part| part.detail.search_end).max().unwrap_or(0)
@@ -317,7 +318,8 @@ impl State {
             .collect()
     }
 
-    /// Returns the revision of a row, which [`are_unchanged`](Self::are_unchanged) later compares to detect changes.
+    /// Returns the current revision of a row. [`are_unchanged`](Self::are_unchanged) compares it later to detect
+    /// changes.
     pub(crate) fn revision(&self, table: TableId, key: &[u8]) -> Revision {
         self.revision_in(&self.buffers(table), key)
     }
@@ -369,7 +371,7 @@ pub(crate) struct Revision {
 pub(crate) struct RangeRevision(Revision);
 
 /// Collects the mutations of one row from the buffers, newest first, until one needs no older state. Returns the
-/// mutations oldest first, and whether they apply to the row in the part.
+/// mutations, oldest first, and whether they apply to the row in the part.
 pub(crate) fn buffered(buffers: &[Arc<TableBuffer>], key: &[u8]) -> Buffered {
     let mut all: Vec<Mutations> = Vec::new();
     let mut needs_part = true;
@@ -405,10 +407,11 @@ pub(crate) struct Buffered {
     pub(crate) needs_part: bool,
 }
 
-/// Number of changes that are checked but not yet applied, by the hash of the row key.
+/// Number of changes that were checked but not yet applied, by the hash of the row key.
 ///
-/// The committer checks all entries of a group before it applies any. While a change of a row is pending, the committer
-/// therefore cannot decide a condition on this row. If two keys have the same hash, the only cost is a retry.
+/// The committer checks all entries of a group before it applies any of them. While a change of a row is pending, the
+/// committer therefore cannot decide a condition on this row. If two keys have the same hash, a write may be retried
+/// without need.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRows {
     rows: Mutex<Counts>,
@@ -419,7 +422,7 @@ pub(crate) struct PendingRows {
     hasher: DefaultHashBuilder,
 }
 
-/// Number of pending changes by hash, without zeros.
+/// Number of pending changes by hash. A hash without pending changes has no entry.
 type Counts = HashMap<u64, u32>;
 
 impl PendingRows {

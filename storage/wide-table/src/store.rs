@@ -1,6 +1,7 @@
 //! The store: state shared by writers, readers and the log.
 //!
-//! [`WideReplay`] collects the changes in the journal while the log is opened; [`WideStore::open`] continues with them.
+//! [`WideReplay`] collects the changes in the journal while the log is opened. [`WideStore::open`] creates the store
+//! from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub struct Settings {
     pub fragment_bytes: usize,
     /// Size of a block of rows before its encoding, in bytes. Default 8 KiB.
     pub block_bytes: usize,
-    /// Memory of archived rows that were read last, in bytes. Default 32 MiB.
+    /// Maximum memory for recently read groups of archived rows, in bytes. Default 32 MiB.
     pub archive_cache_bytes: usize,
 }
 
@@ -57,8 +58,8 @@ impl Default for Settings {
     }
 }
 
-/// Stored state of the wide tables when the log is opened: their parts, and the changes in the journal of earlier runs.
-/// Clones share one state: one clone is passed to the replay of the log, the other to the store afterwards.
+/// State of the wide tables when the log is opened: their stored parts, and the changes in the journal of earlier runs.
+/// Clones share one state: one clone is passed to the replay of the log, and the store is opened with another.
 #[derive(Debug, Clone)]
 pub struct WideReplay(Arc<Mutex<Replayed>>);
 
@@ -142,13 +143,14 @@ pub struct WideStore {
     pub(crate) tables: TablesCache,
     /// Parts whose first flush has started and is not published yet.
     pub(crate) new_parts: Mutex<BTreeMap<Place, PartRef>>,
-    /// Numbers of the parts that rows were written to, by table. Only of divided tables that were written since the start.
+    /// Numbers of the parts that rows were written to, by table. Contains only divided tables whose parts were counted
+    /// since the start.
     pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
     /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
     pub(crate) newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
-    /// Number of times that single rows were removed because blocks contain them.
+    /// Number of times that single rows were removed since the start because blocks contain them.
     pub(crate) packings: AtomicU64,
     /// Held while a flush or a packing changes the stored rows of a part.
     pub(crate) part_writes: Mutex<()>,
@@ -158,15 +160,15 @@ pub struct WideStore {
     pub(crate) searches: SearchQueues,
     /// Parts in the archive.
     pub(crate) archived: ArchivedParts,
-    /// Move of a part between the tiers, and the flushes that it must not meet.
+    /// Current move of a part, and the flushes that exclude the publication of a move.
     pub(crate) moves: Moves,
-    /// Large values in use.
+    /// Large values that are in use.
     pub(crate) large: LargeUses,
 }
 
 impl WideStore {
-    /// Opens the store with the state that a replay has collected. Called once per replay.
-    /// `archive` is `None` if the archive is switched off; rows in it cannot be read then.
+    /// Opens the store with the state that a replay has collected. Called once per replay. `archive` is `None` if the
+    /// archive is switched off; archived rows cannot be read then.
     pub fn open(
         log: &Arc<Log>,
         replay: &WideReplay,
@@ -214,7 +216,7 @@ impl WideStore {
         rules_of(&self.tables(), table)
     }
 
-    /// Returns the expiry of the data of a table or index at this moment.
+    /// Returns the expiry of the data of a table or index, with the current time.
     pub(crate) fn expiry(&self, rules: &TableRules) -> Expiry {
         let now = match rules.ttl {
             Some(_) => self.log.trusted_now().now.nanos(),
@@ -223,7 +225,7 @@ impl WideStore {
         Expiry::new(rules.ttl, now)
     }
 
-    /// Returns the numbers of the parts of a table or index that are visible at this moment.
+    /// Returns the numbers of the parts of a table or index that are visible now.
     pub(crate) fn visible_parts(&self, rules: &TableRules) -> PartNumbers {
         let is_timed = rules
             .division
@@ -236,7 +238,7 @@ impl WideStore {
         rules.visible_parts(now)
     }
 
-    /// Returns the number of the first part of a table whose rows can be written at this moment.
+    /// Returns the number of the first part of a table whose rows can be written now.
     pub(crate) fn writable_from(&self, rules: &TableRules) -> i32 {
         let now = match rules.depend_on_time() {
             true => self.log.trusted_now().now.nanos(),
@@ -254,8 +256,8 @@ impl WideStore {
         Ok(self.expiry(self.rules(table)?.as_ref()).newest_expired())
     }
 
-    /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far if
-    /// that is higher. Each call returns a higher number, also after a restart.
+    /// Returns a version for a write: the trusted time in nanoseconds, or the newest version so far plus one if this is
+    /// higher. Each call returns a higher number than all earlier calls, even after a restart.
     pub fn next_version(&self) -> i64 {
         let now = self.log.trusted_now().now.nanos();
         let mut next = now;

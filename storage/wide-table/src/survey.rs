@@ -1,11 +1,12 @@
 //! Survey of the stored rows of a table or index: sizes, widths, partitions, and delete markers by key range.
 //!
-//! A survey goes through the parts in key order, a page of single rows and blocks per step. Most blocks are counted by their
-//! headers alone. A block is decoded if it holds rows of several partitions, and each [`SAMPLED_BLOCKS`]th is decoded for the
-//! sizes of keys and the numbers and sizes of columns.
+//! A survey reads the parts in key order. Each step reads a page of single rows and a page of blocks. Most blocks are
+//! counted by their headers alone. A block is decoded if it holds rows of several partitions. In addition, one of
+//! [`SAMPLED_BLOCKS`] blocks is decoded to measure the sizes of keys, and the numbers and sizes of columns.
 //!
-//! Memory is bounded: the largest partitions and about 128 key ranges are kept, whose number of rows doubles when they
-//! become too many. Rows of the buffer and of parts in the archive are not counted.
+//! Memory is bounded: a survey keeps the largest partitions, and about 128 key ranges. If there are more ranges,
+//! neighbouring ones are joined, and the number of rows per range is doubled. Rows in the buffer and in archived parts
+//! are not counted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,19 +31,19 @@ use crate::store::WideStore;
 pub const PARTITIONS_LISTED: usize = 100;
 /// Number of partitions that are kept during a survey.
 const PARTITIONS_KEPT: usize = 1_000;
-/// Maximum number of key ranges, in addition to one per part.
+/// Number of key ranges of a part at which ranges are joined.
 const RANGES_MAX: usize = 128;
-/// Number of columns whose sizes are kept. Further ones are not measured.
+/// Maximum number of columns that are measured.
 const COLUMNS_KEPT: usize = 1_000;
 /// Number of largest columns in the result.
 pub const COLUMNS_LISTED: usize = 20;
-/// Number of blocks of which one is decoded as a sample.
+/// Distance between the blocks that are decoded as a sample. The first blocks, up to this number, are all decoded.
 const SAMPLED_BLOCKS: u64 = 8;
-/// Distance of the single rows whose columns are measured; all of the first ones are.
+/// Distance between the single rows whose columns are measured. The first rows, up to this number, are all measured.
 const SAMPLED_ROWS: u64 = 64;
-/// Maximum number of widths that are kept for the median.
+/// Number of kept widths (columns per row) at which every second one is dropped.
 const WIDTHS_MAX: usize = 20_000;
-/// Single rows and blocks of one step.
+/// Limit of the single rows that one step reads. [`STEP_BLOCKS`] is the limit of the blocks.
 const STEP_ROWS: PageLimit = PageLimit {
     rows_max: 2_000,
     bytes_max: 1 << 20,
@@ -55,7 +56,7 @@ const STEP_BLOCKS: PageLimit = PageLimit {
 /// Stored rows of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionSize {
-    /// Stored key of one of its rows.
+    /// Stored key of one of the rows.
     pub key: Vec<u8>,
     /// Number of rows.
     pub rows: u64,
@@ -68,7 +69,7 @@ pub struct PartitionSize {
 pub struct SurveyedRange {
     /// Number of the part.
     pub part: i32,
-    /// First key; the range ends where the next one of the same part begins.
+    /// First key. The range ends at the start of the next range of the same part.
     pub start: Vec<u8>,
     /// Number of rows.
     pub rows: u64,
@@ -81,7 +82,7 @@ pub struct SurveyedRange {
 }
 
 impl SurveyedRange {
-    /// Returns the share of the markers in what a read of the range goes through, 0 to 1.
+    /// Returns the share of delete markers among the rows and markers of the range, from 0 to 1.
     pub fn marker_ratio(&self) -> f64 {
         match self.rows + self.markers {
             0 => 0.0,
@@ -102,9 +103,10 @@ pub struct ColumnSize {
 /// Result of a survey.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowSurvey {
-    /// Number of stored rows. A packed row that a newer single row or a marker hides counts until it is packed again.
+    /// Number of stored rows. A packed row that a newer single row or a delete marker hides is also counted until it is
+    /// packed again.
     pub rows: u64,
-    /// Number of rows that are not packed, including large ones.
+    /// Number of rows that are not packed, including rows in fragments.
     pub single_rows: u64,
     /// Number of rows that are stored in fragments.
     pub large_rows: u64,
@@ -112,7 +114,7 @@ pub struct RowSurvey {
     pub markers: u64,
     /// Bytes of keys and rows before packing.
     pub bytes: u64,
-    /// Bytes as they are passed to the storage engine: blocks, single rows and fragments.
+    /// Bytes that are passed to the storage engine: blocks, single rows and fragments.
     pub stored_bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
@@ -124,13 +126,13 @@ pub struct RowSurvey {
     pub key_bytes_max: u64,
     /// Median number of columns of the measured rows.
     pub columns_median: u64,
-    /// Largest number of columns of the measured rows; estimated for rows in fragments.
+    /// Largest number of columns of a measured row. The number is estimated for rows in fragments.
     pub columns_max: u64,
     /// Largest columns of a sample of the rows, largest first. Rows in fragments are not in the sample.
     pub columns: Vec<ColumnSize>,
-    /// Bytes of all columns of these rows.
+    /// Bytes of all columns of the rows in the sample.
     pub column_bytes: u64,
-    /// Number of partitions. A partition of several parts counts once for each.
+    /// Number of partitions. A partition whose rows are in several parts counts once per part.
     pub partition_count: u64,
     /// Largest partitions, largest first.
     pub partitions: Vec<PartitionSize>,
@@ -148,20 +150,20 @@ pub struct Survey {
     /// Key at which the next step begins.
     next: Vec<u8>,
     found: RowSurvey,
-    /// Partitions of the current part that may continue.
+    /// Partitions of the current part that may have further rows.
     open: BTreeMap<Vec<u8>, PartitionSize>,
-    /// Largest closed partitions, by the prefix of their keys.
+    /// Largest partitions without further rows, by the prefix of their keys.
     largest: HashMap<Vec<u8>, PartitionSize>,
-    /// Number of entries of a full range.
+    /// Number of rows and delete markers at which a range is full.
     range_entries: u64,
     widths: Vec<u64>,
-    /// Bytes of the columns of the measured rows.
+    /// Bytes of each column in the measured rows.
     columns: HashMap<ColumnName<'static>, u64>,
-    /// One of this number of widths is kept.
+    /// One of this number of widths is kept for the median.
     width_step: u64,
 }
 
-/// Work of one step.
+/// Work of one step of a survey.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SurveyStep {
     /// Number of rows that were counted.
@@ -201,12 +203,12 @@ impl WideStore {
         })
     }
 
-    /// Takes the next step of a survey.
+    /// Executes the next step of a survey.
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist any more, [`WideError::Damaged`] if stored bytes are damaged, and
-    /// the errors of the backend and of the lease.
+    /// [`WideError::NoTable`] if the table does not exist any more, [`WideError::Damaged`] if stored bytes are damaged,
+    /// and the errors of the backend and of the lease.
     pub fn survey_step(&self, survey: &mut Survey) -> Result<SurveyStep> {
         self.rules(survey.table)?;
         self.log.check_lease()?;
@@ -256,7 +258,7 @@ impl WideStore {
             blocks.rows.into_iter().filter(is_reached).peekable(),
         );
         loop {
-            // Blocks and single rows are counted in the order of their keys, so that ranges are consecutive.
+            // Blocks and single rows are counted in key order, so that ranges are consecutive.
             let is_block = match (singles.peek(), blocks.peek()) {
                 (None, None) => break,
                 (Some(single), Some(block)) => block.key < single.key,
@@ -305,7 +307,7 @@ impl WideStore {
                 survey.found.large_rows += 1;
                 survey.found.stored_bytes += head.bytes;
                 bytes = single.key.len() as u64 + head.bytes;
-                // A row that is rewritten meanwhile is not measured.
+                // A row that is rewritten during the survey is not measured.
                 let first = self.read_fragments(part.at, &single.key, &head, &[0])?;
                 if let Some(first) = first.as_ref().and_then(|fragments| fragments.first()) {
                     let in_first = codec::column_count(first).map_err(damaged)?;
@@ -323,7 +325,7 @@ impl WideStore {
     }
 }
 
-/// Returns true if a sample has the element at this position: the first `every`, and then each of that distance.
+/// Returns true if the element at this position is in a sample: the first `every` elements, and then one of `every`.
 fn is_sampled(position: u64, every: u64) -> bool {
     position <= every || position.is_multiple_of(every)
 }
@@ -370,7 +372,7 @@ impl Survey {
         self.found.blocks += 1;
         self.found.stored_bytes += (row.key.len() + row.value.len()) as u64;
         self.add_rows(part, block.first, rows, bytes, 0);
-        // The key of a block is an upper bound, which need not be the key of a row.
+        // The key of a block is an upper bound, and not always the key of one of its rows.
         let is_one = row.key.starts_with(&self.partition_of(block.first)?);
         if is_one {
             self.add_to_partition(block.first, rows, bytes)?;
@@ -447,7 +449,7 @@ impl Survey {
         }
     }
 
-    /// Changes the last range, or a new one that begins with `key` if the last one is full or of another part.
+    /// Changes the last range. If it is full or of another part, first adds a range that begins with `key`.
     fn add_to_range(&mut self, part: i32, key: &[u8], change: impl FnOnce(&mut SurveyedRange)) {
         let ranges = &mut self.found.ranges;
         let is_open = ranges
@@ -470,7 +472,8 @@ impl Survey {
         }
     }
 
-    /// Closes the partitions of a part whose keys are all below `reached`; all of them without a key.
+    /// Closes the partitions of a part that cannot have keys above `reached`. Closes all of them if `reached` is
+    /// `None`.
     fn close_partitions(&mut self, reached: Option<&[u8]>) {
         while let Some(first) = self.open.first_entry() {
             if reached.is_some_and(|reached| reached.starts_with(first.key())) {

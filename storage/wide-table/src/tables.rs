@@ -3,7 +3,8 @@
 //!
 //! The rules of a table are compiled again only after its settings have changed. The rules of the entries of an index
 //! are stored under the id of the index, so that buffers and parts handle entries like the rows of a table. The ids of
-//! column groups and of large values have rules too, because their parts are dropped with those of the table.
+//! column groups and of large values also have rules, because their parts are dropped together with the parts of the
+//! table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,17 +33,18 @@ pub(crate) struct TableRules {
     pub(crate) indexes: Vec<Arc<Index>>,
     /// Ids of the search indexes of the table.
     pub(crate) searches: Vec<TableId>,
-    /// Tiers that each of the search indexes covers.
+    /// Tiers that each search index in `searches` covers.
     pub(crate) search_tiers: Vec<TierScope>,
     /// Id of the parts with the pieces of large values; `None` until the table gets its first large value.
     pub(crate) large_values: Option<TableId>,
     /// Groups of columns that are stored apart.
     pub(crate) groups: Groups,
-    /// Compression of the packed rows. For a column group, that of the settings of the group.
+    /// Compression of the packed rows. In the rules of a column group, this is the compression in the settings of the
+    /// group.
     compression: GroupCompression,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
-    /// Table and index of the entries, if these rules are those of entries.
+    /// Table and index, if these are the rules of index entries.
     pub(crate) entries: Option<EntriesOf>,
     /// Reason why the settings of the table cannot be compiled; `None` unless they are damaged.
     damage: Option<String>,
@@ -52,7 +54,7 @@ pub(crate) struct TableRules {
 /// Origin of index entries.
 #[derive(Debug)]
 pub(crate) struct EntriesOf {
-    /// Table of the rows, whose parts decide the tiers.
+    /// Table of the rows. The tiers of its parts apply to the entries.
     pub(crate) table: TableId,
     pub(crate) index: Arc<Index>,
 }
@@ -109,8 +111,8 @@ impl TableRules {
         }
     }
 
-    /// Returns the rules of the columns of groups, or of the pieces of large values, of a table with these rules. They are in
-    /// the part with the number of the part of their row.
+    /// Returns the rules of a column group, or of the pieces of large values, of a table with these rules. Such data is
+    /// in the part that has the number of the part of its row.
     fn stored_apart(&self, compression: GroupCompression) -> Self {
         let spec = self.spec.as_deref();
         let division = spec.map_or(Ok(None), division_of);
@@ -154,7 +156,8 @@ impl TableRules {
         }
     }
 
-    /// Returns bounds of those of the given parts that were not dropped, and that the keys of a range can belong to.
+    /// Returns the bounds of the numbers of parts that are in `parts`, that were not dropped, and that can have keys of
+    /// a range.
     pub(crate) fn kept_parts(&self, range: &KeyRange, parts: &PartNumbers) -> PartNumbers {
         let Some(division) = &self.division else {
             return ALL_PARTS;
@@ -164,7 +167,7 @@ impl TableRules {
         first.max(*numbers.start())..=*numbers.end().min(parts.end())
     }
 
-    /// Returns true if the time decides which rows are visible or can be written.
+    /// Returns true if the current time determines which rows are visible or can be written.
     pub(crate) fn depend_on_time(&self) -> bool {
         let of_parts =
             |parts: &PartsSpec| parts.keep.is_some() || parts.writable.is_some() || parts.archive.is_some();
@@ -181,7 +184,7 @@ impl TableRules {
         self.parts().is_none_or(|parts| number >= parts.first)
     }
 
-    /// Returns an error if the settings cannot be used; writes to the table are then refused.
+    /// Returns an error if the settings cannot be used. Writes to the table are then refused.
     ///
     /// # Errors
     ///
@@ -198,13 +201,14 @@ impl TableRules {
         self.division.is_none() || state.maintains(table, number, index.tier())
     }
 
-    /// Returns true if flushes write the index entries of a part, and reads return them. Always true for rows.
+    /// Returns true if flushes write the index entries of a part, and reads return them. Always true if these are not
+    /// the rules of an index.
     pub(crate) fn keeps_entries(&self, state: &State, number: i32) -> bool {
         let entries = self.entries.as_ref();
         entries.is_none_or(|of| self.maintains(state, (of.table, number), &of.index))
     }
 
-    /// Returns true if a read of these tiers returns the rows or index entries of a part.
+    /// Returns true if a read of the tiers `tier` returns the rows or index entries of a part.
     pub(crate) fn is_read(&self, state: &State, (id, number): Place, tier: TierScope) -> bool {
         let (table, covered) = match &self.entries {
             Some(of) => (of.table, of.index.tier()),

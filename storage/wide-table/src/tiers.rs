@@ -1,17 +1,17 @@
 //! Indexes that cover only some of the tiers, while parts move between the tiers.
 //!
-//! The tier of the part of a row decides which indexes have an entry of the row. A part moves to a tier with other indexes
-//! in four steps:
+//! The tier of the part of a row determines which indexes have an entry of the row. A part moves to a tier with other
+//! indexes in four steps:
 //!
 //! 1. *Clear*: a flush removes entries that are left from an earlier stay in this tier.
-//! 2. *Mark*: the manifest row of the part names the tier. From now on writes maintain the indexes of both tiers, also
-//!    after a restart. The committer refuses writes that were decided before.
-//! 3. *Build*: the entries of the rows of the part are written, as by the build of an index. Reads do not see them.
-//! 4. *Publish*: one edit replaces the part by that in the other tier, removes the mark, and removes the parts of the
-//!    indexes that do not cover this tier. Readers therefore find a row by the indexes of one tier, never of both.
+//! 2. *Mark*: the manifest row of the part records the new tier. From now on, also after a restart, writes maintain the
+//!    indexes of both tiers. The committer refuses writes that were decided before.
+//! 3. *Build*: the entries of the rows of the part are written, as in the build of an index. Reads do not see them yet.
+//! 4. *Publish*: one edit replaces the part by its copy in the new tier, removes the mark, and removes the parts of the
+//!    indexes that do not cover this tier. Readers therefore find a row through the indexes of one tier, never of both.
 //!
-//! A move that is interrupted after the mark continues with the build, which begins anew. An index that is created after
-//! the mark is built and maintained for both tiers by its own job.
+//! A move that is interrupted after the mark continues with the build, which starts from the beginning. If an index is
+//! created after the mark, the job of this index builds its entries, and writes maintain them for both tiers.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -31,15 +31,16 @@ use crate::store::WideStore;
 use crate::tables::TableRules;
 
 impl WideStore {
-    /// Moves a part of a table, with the columns of its groups and the entries of its rows in secondary indexes, into the hot
-    /// or the cold tier. Builds the entries of indexes that cover only this tier, and drops those of indexes that do not
-    /// cover it. `build_documents` must add the documents of the part to search indexes that cover only this tier. Reads and
-    /// writes go on. Calls `proceed` after every few megabytes, with the work so far.
+    /// Moves a part of a table into the hot or the cold tier, with the columns of its groups and the entries of its
+    /// rows in secondary indexes. Builds the entries of indexes that cover only the new tier, and drops the entries of
+    /// indexes that do not cover it. `build_documents` must add the documents of the part to search indexes that cover
+    /// only the new tier. Reads and writes continue during the move. Calls `proceed` after every few megabytes, with
+    /// the work so far.
     ///
     /// # Errors
     ///
-    /// The errors of the backend and of the log, and [`WideError::NotIndexable`] for a row that an index of the other tier
-    /// cannot hold. Some parts may have moved; a repeated move continues with the others.
+    /// The errors of the backend and of the log, and [`WideError::NotIndexable`] for a row that an index of the new
+    /// tier cannot hold. After an error, some parts may have moved; a repeated move continues with the others.
     pub fn move_table_part(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -81,7 +82,7 @@ impl WideStore {
         Ok(end)
     }
 
-    /// Builds the entries that the rows of a part need in another tier: the steps before the publication.
+    /// Performs the steps before the publication: builds the entries that the rows of a part need in another tier.
     fn prepare_tier(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -95,12 +96,13 @@ impl WideStore {
             return Ok(nothing);
         };
         let gained = self.gained(&part, tier)?;
-        // A part in the archive is restored before it moves; only its entries in indexes of all tiers do.
+        // A part in the archive must be restored before it can move. Until then, only its entries in indexes of all
+        // tiers move.
         if part.is_archived() || part.detail.tier == tier || gained.is_empty() {
             return Ok(nothing);
         }
         if part.detail.moves_to != Some(tier) {
-            // Entries whose check has passed are applied before this one.
+            // The removal of old entries must include entries whose check has passed, so these are applied first.
             self.settle_writes(threads, table)?;
             for index in gained.indexes {
                 self.clear_entries(threads, (index, number))?;
@@ -117,7 +119,7 @@ impl WideStore {
             }
         }
         self.settle_writes(threads, table)?;
-        // The indexes that exist after the mark. Later ones are built by their own jobs and threads.
+        // These are the indexes that exist after the mark. The job of a later index builds its entries.
         let gained = self.gained(&part, tier)?;
         for index in gained.indexes {
             let is_stopped = self.build_part(threads, (table, number), index, done, proceed)?;
@@ -128,7 +130,7 @@ impl WideStore {
         Ok(Prepared::Searches(gained.searches))
     }
 
-    /// Builds the entries of the rows of a part. Returns true if the caller ended the work.
+    /// Builds the entries of the rows of a part. Returns true if the caller stopped the work.
     fn build_part(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -158,13 +160,14 @@ impl WideStore {
         Ok(false)
     }
 
-    /// Removes the entries of an index in a part that it does not cover: those that are stored, and those in the journal.
+    /// Removes all entries of an index in a part that the index does not cover: stored entries, and entries in the row
+    /// buffer.
     fn clear_entries(self: &Arc<Self>, threads: &LogThreads, (index, number): Place) -> Result<()> {
         self.flush_closed(index, number, &|| Ok(threads.flush()?))?;
         self.drop_index_part((index, number))
     }
 
-    /// Removes a part of an index whose entries no reader sees.
+    /// Removes a part of an index. No reader reads its entries.
     fn drop_index_part(self: &Arc<Self>, place: Place) -> Result<()> {
         let _ending = self.begin_end();
         let Some(part) = self.state().parts.get(&place).copied() else {
@@ -176,7 +179,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Returns the indexes that cover a tier, and not the one of a part.
+    /// Returns the indexes that cover `tier`, but not the tier of the part.
     fn gained(&self, part: &Part, tier: Tier) -> Result<Gained> {
         match self.rules(part.at.table) {
             Err(WideError::NoTable(_)) => Ok(Gained::default()),
@@ -184,8 +187,8 @@ impl WideStore {
         }
     }
 
-    /// Returns false if a part cannot be published with this detail, because an index of its new tier lacks the entries.
-    /// Called while no build of an index begins.
+    /// Returns false if a part cannot be published with this detail, because an index of its new tier lacks the
+    /// entries. The caller must ensure that no build of an index begins at the same time.
     pub(crate) fn is_prepared(&self, part: &Part, detail: &PartDetail) -> bool {
         let tables = self.tables();
         let rules = tables.get(part.at.table);
@@ -208,7 +211,9 @@ impl WideStore {
             .collect()
     }
 
-    /// Returns the tier in which a new part is stored: that of the rows whose entries it holds, or hot.
+    /// Returns the tier in which a new part is stored. For a part of an index, this is the tier of the part of its
+    /// rows, or the tier to which that part is about to move if the index covers only the latter. Other parts are
+    /// stored in the hot tier.
     pub(crate) fn first_tier(&self, (id, number): Place) -> Tier {
         let rules = self.rules(id).ok();
         let Some(entries) = rules.as_ref().and_then(|rules| rules.entries.as_ref()) else {
@@ -223,8 +228,8 @@ impl WideStore {
         tier.kept_in()
     }
 
-    /// Returns true if a search index of these tiers has the document of a row: it covers the tier of the part of the row, or
-    /// the tier that the part is about to move to.
+    /// Returns true if a search index with this scope has the document of a row. This is the case if it covers the tier
+    /// of the part of the row, or the tier to which the part is about to move.
     ///
     /// # Errors
     ///
@@ -238,7 +243,8 @@ impl WideStore {
         Ok(self.state().maintains(table, number, scope))
     }
 
-    /// Returns the numbers of the stored parts of a table whose rows have no documents in a search index of these tiers.
+    /// Returns the numbers of the stored parts of a table whose rows have no documents in a search index with this
+    /// scope.
     pub fn parts_without_documents(&self, table: TableId, scope: TierScope) -> BTreeSet<i32> {
         let state = self.state();
         let numbers = state.parts_of(table, ALL_PARTS).map(Part::number);
@@ -267,7 +273,7 @@ impl WideStore {
         Ok(self.state().tier_of(table, number))
     }
 
-    /// Returns an error if a read of an index concerns parts of which the index has no entries.
+    /// Returns an error if a read of an index concerns parts for which the index has no entries.
     ///
     /// # Errors
     ///
@@ -303,7 +309,7 @@ impl WideStore {
         }
     }
 
-    /// Returns an error if a read of ranges of an index concerns parts of which the index has no entries.
+    /// Returns an error if a read of ranges of an index concerns parts for which the index has no entries.
     ///
     /// # Errors
     ///
@@ -325,7 +331,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Returns true if rows were written to one of the parts that are not stored yet.
+    /// Returns true if rows were written to one of these parts, and the part is not stored yet.
     fn has_unstored_part(&self, state: &State, table: TableId, numbers: &PartNumbers) -> Result<bool> {
         if numbers.is_empty() {
             return Ok(false);
@@ -337,20 +343,20 @@ impl WideStore {
     }
 }
 
-/// Function that adds the documents of the part that moves to a search index. Calls its argument while it works, which ends
-/// the work if it breaks. Returns an end if the move is not to be continued.
+/// Function that adds the documents of the part that is being moved to a search index. It calls its argument while it
+/// works, and stops if the argument returns `Break`. It returns the result of the move if the move must not continue.
 pub type BuildDocuments<'b> =
     dyn FnMut(TableId, &mut dyn FnMut() -> ControlFlow<()>) -> Result<Option<MoveEnd>> + 'b;
 
-/// Result of the preparation of a move.
+/// Result of the steps before the publication of a move.
 enum Prepared {
-    /// The move is not to be continued.
+    /// The move must not continue.
     End(MoveEnd),
-    /// The entries are there. These search indexes need the documents of the part.
+    /// The entries are complete. These search indexes still need the documents of the part.
     Searches(Vec<TableId>),
 }
 
-/// Indexes whose entries or documents a part needs when it moves.
+/// Indexes whose entries, and search indexes whose documents, a part needs when it moves.
 #[derive(Debug, Default)]
 struct Gained {
     indexes: Vec<TableId>,
@@ -358,7 +364,7 @@ struct Gained {
 }
 
 impl Gained {
-    /// Returns the indexes that cover the tier `to`, and not the tier `from`.
+    /// Returns the indexes that cover the tier `to`, but not the tier `from`.
     fn new(rules: &TableRules, from: Tier, to: Tier) -> Self {
         let is_gained = |scope: TierScope| scope.has(to) && !scope.has(from);
         let indexes = rules.indexes.iter().filter(|index| is_gained(index.tier()));

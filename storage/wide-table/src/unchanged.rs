@@ -1,12 +1,11 @@
 //! Optimistic transactions: rows that a client has read must be unchanged when its writes are committed.
 //!
-//! A client reads rows with their digests, then sends its writes together with these digests. A write is refused if a
-//! digest differs. Digests cover the stored content, which contains the times of all versions. They therefore stay
-//! valid after a restart and need no state in the server. The digest of a range also covers rows that were added or
-//! removed.
+//! A client reads rows with their digests, then sends its writes together with these digests. The write is refused if a
+//! digest differs. Digests cover the stored content, including the times of all versions. They therefore stay valid
+//! after a restart and need no state in the server. The digest of a range also changes if rows are added or removed.
 //!
-//! The comparison reads the rows again on the caller's thread. The committer then checks that the rows have not changed
-//! since this second read, as it does for conditions.
+//! The caller's thread compares the digests by reading the rows again. The committer then checks that the rows have not
+//! changed since this second read, as it does for conditions.
 
 use tideline_backend::Direction;
 use tideline_model::{KeyRange, TableId};
@@ -67,7 +66,7 @@ pub enum Unchanged {
         /// Digest at the time of the read.
         digest: Option<RowDigest>,
     },
-    /// The rows of a range, which is within one partition, have this digest.
+    /// The rows of a range within one partition have this digest.
     Range {
         /// Range of stored keys.
         range: KeyRange,

@@ -33,7 +33,7 @@ pub enum CellValue<'a> {
     Json(Cow<'a, str>),
     /// Nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp(Timestamp),
-    /// Text or bytes that are stored apart, in pieces.
+    /// Text or bytes that are stored apart from the row, in pieces.
     Large(LargeValue),
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn sized<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Damage> {
     Ok(taken)
 }
 
-/// Decodes a text, preceded by its length, at the front of `bytes` and removes its bytes.
+/// Decodes a text and the length before it at the front of `bytes`, and removes their bytes.
 pub(crate) fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, Damage> {
     std::str::from_utf8(sized(bytes)?).map_err(|_| Damage("a text is not UTF-8"))
 }
@@ -231,7 +231,8 @@ fn decimal_at(bytes: &mut &[u8]) -> Result<Decimal, Damage> {
     decimal(*head, digits)
 }
 
-/// Decodes a decimal from its scale and its digit bytes, whose number follows the scale.
+/// Decodes a decimal from its head (scale, number of digit bytes) and its digit bytes. Only the scale of the head is
+/// used.
 pub(crate) fn decimal([scale, _]: [u8; 2], digits: &[u8]) -> Result<Decimal, Damage> {
     let mut padded = [0; 16];
     let place = padded.get_mut(..digits.len());

@@ -1,12 +1,12 @@
-//! Trace of one key: everything that is stored for it, and the rule that hides each part.
+//! Trace of one key: all stored data of the key, and the rule that hides each piece of it.
 //!
-//! A trace reads the layers of a key like a read does, from the oldest to the newest: the packed row, the single row, and
-//! the generations of the row buffer. The columns of a group have separate packed and single copies. A trace applies the
-//! layers in the same way, but keeps data that a read drops, together with the reason. At the end it applies the
-//! time-to-live and the visibility of the part. The versions of a trace that no rule hides are therefore those of a read
-//! at the same moment.
+//! A trace reads the layers of a key: the packed row, the single row, and the generations of the row buffer. The
+//! columns of a group have separate packed and single copies. A trace applies the layers from the oldest to the newest,
+//! with the same result as a read. It keeps data that a read drops, together with the reason. At the end it applies the
+//! time-to-live and the visibility of the part. The versions that no rule hides are therefore the versions that a read
+//! returns at the same time.
 //!
-//! Only what is still stored can be traced: a flush removes replaced rows and surplus versions.
+//! Only data that is still stored can be traced: a flush drops replaced rows and surplus versions.
 
 use std::collections::BTreeMap;
 
@@ -42,36 +42,36 @@ pub enum HidingRule {
     Cleared,
     /// A later write stored a value with the same time.
     SameTime,
-    /// The table keeps fewer versions, and these are newer.
+    /// The table keeps a limited number of versions, and newer versions use up this limit.
     MaxVersions,
-    /// The part has a newer copy of the row outside of the block.
+    /// The part has a newer copy of the row or of the columns of a group: the single copy hides the packed one.
     NewerCopy,
     /// The time-to-live of the row has passed.
     RowExpired,
     /// The time-to-live of the version has passed.
     CellExpired,
-    /// The part of the row is older than parts are kept.
+    /// The part of the row is older than the setting `keep` allows.
     PartHidden,
     /// The part of the row was dropped.
     PartDropped,
 }
 
-/// Reason why something that is stored is not read.
+/// Reason why reads do not return stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hidden {
     /// The rule.
     pub rule: HidingRule,
-    /// Position of the layer that hides it, in [`KeyTrace::layers`]; `None` for a rule of the settings.
+    /// Position in [`KeyTrace::layers`] of the layer that hides the data; `None` if a setting of the table hides it.
     pub by: Option<usize>,
-    /// Time of the write that hides it, or moment at which it expired, in nanoseconds since the epoch; `None` if the time is
-    /// not stored.
+    /// Time of the write that hides the data, or time at which the data expired, in nanoseconds since
+    /// 1970-01-01T00:00:00Z; `None` if the time is not stored.
     pub since: Option<i64>,
 }
 
-/// Where a layer is stored.
+/// Location of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerPlace {
-    /// Row buffer: 0 is the active generation, 1 the newest of those that wait for their flush.
+    /// Generation of the row buffer: 0 is the active one, 1 is the newest one that waits for its flush.
     Buffer(usize),
     /// Single row of the part.
     Single,
@@ -88,28 +88,30 @@ pub struct ChangeTrace {
     pub effect: Effect,
     /// Time of the write or row; `None` for the marker of a deleted row, which has no time.
     pub time: Option<i64>,
-    /// Number of columns that it names.
+    /// Number of columns in the write or row.
     pub columns: usize,
     /// Stored size in bytes, without the key.
     pub bytes: usize,
-    /// Reason why none of it is read; `None` if it contributes to the row.
+    /// Reason why reads return nothing of it; `None` if it contributes to the row.
     pub hidden: Option<Hidden>,
 }
 
-/// Place where something is stored for the key.
+/// Location with stored data of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerTrace {
-    /// Where.
+    /// The location.
     pub place: LayerPlace,
     /// Writes of the key, oldest first. The row buffer merges several writes of a row into one; a part has one row.
     pub changes: Vec<ChangeTrace>,
-    /// True if the generation deletes a range with the key. Its own changes of the row are later.
+    /// True if the generation deletes a range that contains the key. All `changes` of this layer were made after the
+    /// deletion.
     pub deletes_range: bool,
     /// Sequence of the last change in the journal; `None` in a part.
     pub sequence: Option<SequenceNumber>,
     /// Number of fragments of a large row; 0 for other rows.
     pub fragments: usize,
-    /// Name of the column group whose columns the layer holds; `None` for the other columns, and for the row buffer.
+    /// Name of the column group whose columns the layer holds; `None` for columns outside of groups, and for the row
+    /// buffer.
     pub group: Option<String>,
 }
 
@@ -120,9 +122,9 @@ pub struct VersionTrace {
     pub column: ColumnName<'static>,
     /// Time and value.
     pub version: Version<'static>,
-    /// Position of its layer in [`KeyTrace::layers`].
+    /// Position in [`KeyTrace::layers`] of the layer that stores the version.
     pub layer: usize,
-    /// Reason why it is not read; `None` if the row has it.
+    /// Reason why reads do not return the version; `None` if they return it.
     pub hidden: Option<Hidden>,
 }
 
@@ -131,7 +133,7 @@ pub struct VersionTrace {
 pub enum PartVisibility {
     /// Reads cover the part.
     Visible,
-    /// The part is older than parts are kept, and is dropped later.
+    /// The part is older than the setting `keep` allows, and is dropped later.
     Hidden,
     /// The part was dropped.
     Dropped,
@@ -142,14 +144,14 @@ pub enum PartVisibility {
 pub struct PartTrace {
     /// Number of the part.
     pub number: i32,
-    /// Whether reads cover it.
+    /// Visibility of the part.
     pub visibility: PartVisibility,
 }
 
-/// Everything that is stored for a key.
+/// All stored data of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyTrace {
-    /// Moment of the trace, in nanoseconds since the epoch.
+    /// Time of the trace, in nanoseconds since 1970-01-01T00:00:00Z.
     pub now: i64,
     /// Time-to-live of the table.
     pub ttl: Option<RowTtl>,
@@ -157,11 +159,11 @@ pub struct KeyTrace {
     pub versions_max: usize,
     /// Part of the key; `None` if the table has only one.
     pub part: Option<PartTrace>,
-    /// Layers with something stored for the key, newest first.
+    /// Layers with stored data of the key, newest first.
     pub layers: Vec<LayerTrace>,
     /// Versions, by column, newest first.
     pub versions: Vec<VersionTrace>,
-    /// Time of the row if it exists, visible or not.
+    /// Time of the row; `None` if the row does not exist. Hidden rows also have a time.
     pub time: Option<i64>,
     /// Reason why reads do not return the row; `None` if they return it, or if nothing is stored for the key.
     pub hidden: Option<Hidden>,
@@ -173,7 +175,7 @@ impl KeyTrace {
         self.time.is_some() && self.hidden.is_none()
     }
 
-    /// Returns the moment at which the row expires or expired; `None` if it does not exist or never expires.
+    /// Returns the time at which the row expires or expired; `None` if it does not exist or never expires.
     pub fn expires(&self) -> Option<i64> {
         Some(self.time?.saturating_add(self.ttl?.after))
     }
@@ -230,11 +232,12 @@ pub enum EntryTrace {
     },
     /// The index cannot hold the row, for example because the key of the entry is too long.
     Refused(String),
-    /// The entry should exist and does not: the build has not reached the row, or a write changed it meanwhile.
+    /// The entry should exist, but does not. Either the build has not reached the row yet, or a write changed the row
+    /// during the trace.
     Missing,
 }
 
-/// Secondary index, and the entry of a row in it.
+/// State of a secondary index, and the entry of a row in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexTrace {
     /// Name of the index.
@@ -329,8 +332,8 @@ impl WideStore {
         }
     }
 
-    /// Returns the layers of a key, newest first. The layers of column groups are before those of the other columns, which
-    /// begin the row.
+    /// Returns the layers of a key, newest first. The stored layers of column groups precede the stored layers of the
+    /// other columns. A trace applies the layers in reverse order, so the main share creates the row first.
     fn layers_of(
         &self,
         state: &State,
@@ -357,7 +360,7 @@ impl WideStore {
         Ok(layers)
     }
 
-    /// Adds the single and the packed row of a part.
+    /// Adds the stored copies of a row in a part: the single row and the packed row, or the archived row.
     fn add_stored(&self, part: &Part, key: &[u8], layers: &mut Vec<Layer>) -> Result<()> {
         let table = part.at.table;
         let damaged = |reason| WideError::Damaged { table, reason };
@@ -385,7 +388,7 @@ impl WideStore {
         Ok(())
     }
 
-    /// Returns the entries of a row in the secondary indexes of its table, in the order of the ids of the indexes. `row` is
+    /// Returns the entries of a row in the secondary indexes of its table, ordered by the ids of the indexes. `row` is
     /// the visible row; `None` if reads do not return it.
     ///
     /// # Errors
@@ -446,22 +449,23 @@ impl WideStore {
     }
 }
 
-/// Row that the layers have made so far.
+/// State of a row while its layers are applied.
 struct Tracer {
     versions_max: usize,
     versions: Vec<VersionTrace>,
-    /// Positions of the versions that are not hidden, newest first, by column.
+    /// Positions in `versions` of the versions that are not hidden, newest first, by column.
     alive: BTreeMap<ColumnName<'static>, Vec<usize>>,
-    /// Changes that are not hidden: positions of layer and change.
+    /// Changes that are not hidden, each as the position of its layer and its position in the layer.
     changes: Vec<(usize, usize)>,
-    /// Time of the last row, and whether it exists.
+    /// Time of the row, or of its last deletion. `exists` is true if the row exists.
     time: Option<i64>,
     exists: bool,
-    /// Reason why the row does not exist any more.
+    /// Reason why the row is not visible.
     gone: Option<Hidden>,
 }
 
-/// Applies layers, newest first, and then the rules of the table.
+/// Traces layers that are given newest first: applies them from the oldest to the newest, and then the rules of the
+/// table.
 fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now: i64) -> KeyTrace {
     let traced = |layer: &Layer| LayerTrace {
         place: layer.place,
@@ -529,7 +533,8 @@ fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now
 }
 
 impl Tracer {
-    /// Applies a layer. Its first change hides all older layers unless it is an update, or of a column group.
+    /// Applies a layer. The first change of a layer hides all older layers, unless it is an update or belongs to a
+    /// column group.
     fn apply(&mut self, at: usize, layer: Layer, traces: &mut [LayerTrace]) {
         if layer.group.is_some() {
             self.apply_group(at, layer, traces);
@@ -569,7 +574,7 @@ impl Tracer {
         }
     }
 
-    /// Applies the stored columns of a group, which hide an older copy of them.
+    /// Applies the stored columns of a group. They hide the older, packed copy of these columns.
     fn apply_group(&mut self, at: usize, layer: Layer, traces: &mut [LayerTrace]) {
         let hidden = Hidden {
             rule: HidingRule::NewerCopy,
@@ -651,13 +656,13 @@ impl Tracer {
         }
     }
 
-    /// Hides everything that is visible so far, because the row was deleted.
+    /// Hides all data that is visible so far, because the row was deleted.
     fn delete(&mut self, hidden: Hidden, traces: &mut [LayerTrace]) {
         self.hide_row(hidden, traces);
         (self.exists, self.gone) = (false, Some(hidden));
     }
 
-    /// Hides everything that is visible so far.
+    /// Hides all data that is visible so far.
     fn hide_row(&mut self, hidden: Hidden, traces: &mut [LayerTrace]) {
         for version in std::mem::take(&mut self.alive).into_values().flatten() {
             self.versions[version].hidden = Some(hidden);
@@ -670,7 +675,7 @@ impl Tracer {
         }
     }
 
-    /// Hides what has expired.
+    /// Hides expired data.
     fn expire(&mut self, expiry: &Expiry, ttl: Option<RowTtl>, traces: &mut [LayerTrace]) {
         let Some((ttl, time)) = ttl.zip(self.time.filter(|_| self.exists)) else {
             return;

@@ -1,9 +1,9 @@
 //! Conditional changes of rows, atomic within a partition.
 //!
 //! A write that depends on stored rows (a condition, an increment, a returned row) is optimistic. The caller's thread
-//! reads the rows, evaluates the write, and sends an entry with the revisions that it has read. The committer refuses
-//! the entry if a row has changed since, and the caller retries. The committer therefore only compares revisions,
-//! without reading stored rows, and no lock is held during a sync.
+//! reads the rows, evaluates the write, and sends an entry together with the revisions of the rows. If a row has
+//! changed in the meantime, the committer refuses the entry and the caller retries. The committer therefore only
+//! compares revisions: it reads no stored rows, and no lock is held during a sync.
 
 mod decide;
 mod journal;
@@ -39,12 +39,12 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// applied only if the condition returns true.
 pub type Condition<'a> = Box<dyn Fn(Option<&Mutation<'_>>) -> bool + Send + Sync + 'a>;
 
-/// Function that builds the rows of a write. Its argument is a function that returns, at each call, an id above all
-/// previous ids.
+/// Function that builds the rows of a write. Its argument is a function that returns a new id at each call. Each id is
+/// above all previous ids.
 pub type MakeRows<'f, 'w, E> =
     dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E> + 'f;
 
-/// Function that returns the outcome to store with an idempotency key, given the rows and their outcomes.
+/// Function that returns the request record to store with an idempotency key, given the rows and their outcomes.
 pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord> + 'f;
 
 /// Operation on a row.
@@ -67,9 +67,9 @@ pub struct Update {
     pub increments: Vec<Increment>,
     /// Single versions to remove, by their times.
     pub removed: Vec<(ColumnName<'static>, i64)>,
-    /// True if versions with the time of the write are moved after the current versions, even if a client has given the
-    /// current versions a later time. Set for conditional writes: the condition was tested on the current versions, so
-    /// the update must become visible.
+    /// If true, versions with the time of the write are moved after the current versions, even if a client has given
+    /// the current versions a later time. Set for conditional writes: the condition was tested on the current versions,
+    /// so the update must become visible.
     pub follows_current: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Increment {
     pub column: ColumnName<'static>,
     /// Number to add.
     pub by: i64,
-    /// Type of a missing column, which counts as 0: `u64` if true, `i64` otherwise.
+    /// Type of the result if the column is missing and counts as 0: `u64` if true, `i64` otherwise.
     pub is_unsigned: bool,
 }
 
@@ -130,7 +130,8 @@ pub enum RowOutcome {
     Written(Option<Mutation<'static>>),
     /// The condition was not met. Holds the current row if an image was requested and the row exists.
     ConditionFailed(Option<Mutation<'static>>),
-    /// The write itself was possible, but another write of the same partition was not, or a required state has changed.
+    /// The write was possible, but was not applied: another write of the same partition failed, or a required state has
+    /// changed.
     NotApplied,
     /// The write is not possible.
     Refused(Refused),
@@ -149,13 +150,14 @@ pub enum Refused {
     ColumnTooLarge(ColumnName<'static>, usize),
     /// The row cannot have an entry in an index; holds the reason.
     NotIndexable(String),
-    /// The part of the row was dropped, or is older than parts are kept; holds the first time of the parts that are kept.
+    /// The part of the row was dropped, or is older than the setting `keep` allows; holds the start of the first part
+    /// that is kept.
     PartDropped(Timestamp),
-    /// Rows of the part cannot be written any more; holds the first time of the parts whose rows can be.
+    /// The part of the row is too old to be written; holds the start of the first part that can be written.
     PartClosed(Timestamp),
     /// The part of the row is in the archive, or is being archived.
     PartArchived,
-    /// The row would begin a part beyond [`PARTS_MAX`](crate::PARTS_MAX).
+    /// The row would need a new part, but the table already has [`PARTS_MAX`](crate::PARTS_MAX) parts.
     TooManyParts,
 }
 
@@ -166,7 +168,7 @@ pub struct WriteOptions {
     pub durability: Durability,
     /// State that the writes require. If it has changed, nothing is written.
     pub unchanged: Vec<Unchanged>,
-    /// True for the removal of expired data, which the age of a part does not hinder.
+    /// True for the removal of expired data. It is also possible in parts that are too old to be written.
     pub is_removal: bool,
 }
 
@@ -184,7 +186,7 @@ pub struct Written {
 
 impl WideStore {
     /// Writes rows. The rows of one partition are written atomically; rows of different partitions are independent of
-    /// each other. All rows that are written become visible and durable together.
+    /// each other. All written rows become visible and durable together.
     ///
     /// `remember` returns the outcome to store with an idempotency key, given the outcomes of the rows.
     ///
@@ -207,9 +209,9 @@ impl WideStore {
         })
     }
 
-    /// Writes rows whose keys hold generated ids. `make` builds the rows; each call of its argument returns an id above
-    /// all previous ids. Rows of a later call never become visible before those of an earlier call. Once a reader has
-    /// seen an id, no lower id can therefore appear later. Returns the rows of the last attempt with their outcomes.
+    /// Writes rows whose keys hold generated ids. `make` builds the rows. Each call of its argument returns an id above
+    /// all previous ids. Rows of a later call never become visible before the rows of an earlier call. Once a reader
+    /// has seen an id, no lower id can therefore appear. Returns the rows of the last attempt with their outcomes.
     ///
     /// # Errors
     ///
@@ -234,8 +236,8 @@ impl WideStore {
         })
     }
 
-    /// Begins one attempt of [`write`](Self::write): evaluates the writes and sends their entry to the committer, without
-    /// waiting for it. Sends nothing if there is neither a change nor an outcome to store.
+    /// Begins one attempt of [`write`](Self::write): evaluates the writes and sends their entry to the committer,
+    /// without waiting for it. Sends nothing if there is neither a change nor an outcome to store.
     ///
     /// # Errors
     ///
@@ -334,15 +336,15 @@ impl WideStore {
 
     /// Deletes all rows whose keys are in one of the ranges.
     ///
-    /// In a table without indexes the delete costs one journal entry, and the rows are removed by the next flush. In a
-    /// table with indexes the rows are read and deleted page by page, because their entries must be found; after an
-    /// error or a stop, some of the rows may already be deleted. `is_stopped` is called between the pages.
+    /// In a table without indexes, the delete writes one journal entry, and the next flush removes the rows. In a table
+    /// with indexes, the rows are read and deleted page by page, because their index entries must be found. After an
+    /// error or a stop, some of the rows may already be deleted. `is_stopped` is called before each page.
     ///
     /// # Errors
     ///
-    /// [`WideError::NoTable`] if the table does not exist, [`WideError::PartClosed`] or [`WideError::PartArchived`] if a
-    /// range reaches into a part whose rows cannot be written any more, [`WideError::Stopped`] if `is_stopped` returns true, and the errors of
-    /// [`write`](Self::write).
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::PartClosed`] or [`WideError::PartArchived`] if
+    /// a range reaches a part whose rows can no longer be written, [`WideError::Stopped`] if `is_stopped` returns true,
+    /// and the errors of [`write`](Self::write).
     pub fn delete_rows(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -374,7 +376,8 @@ impl WideStore {
         })
     }
 
-    /// Commits an entry without conditions of rows. Returns `None` if the state on which it was decided has changed.
+    /// Commits an entry that does not depend on conditions. Returns `None` if the state on which it was decided has
+    /// changed.
     pub(crate) fn commit(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -431,8 +434,8 @@ impl WideStore {
     }
 }
 
-/// Repeats an attempt until its entry is committed. The attempt returns `None` if the state on which its entry was decided
-/// has changed.
+/// Repeats an attempt until its entry is committed. The attempt returns `None` if the state on which its entry was
+/// decided has changed.
 ///
 /// # Errors
 ///
@@ -450,8 +453,8 @@ pub(crate) fn until_current<T, E: From<WideError>>(
     }))
 }
 
-/// Returns the result of a commit; `None` if the committer refused the entry as outdated, so that the attempt must be
-/// repeated.
+/// Converts the result of a commit. Returns `None` if the committer refused the entry as outdated; the attempt must
+/// then be repeated.
 ///
 /// # Errors
 ///
@@ -484,8 +487,8 @@ impl Begun {
         }
     }
 
-    /// Waits until the entry is committed. Returns `None` if the committer refused it because rows that were read have
-    /// changed.
+    /// Waits until the entry is committed. Returns `None` if the committer refused it because the state that the write
+    /// depends on has changed.
     fn wait(self, threads: &LogThreads) -> Result<Option<Written>> {
         let written = |sequence| Written {
             sequence,
@@ -505,14 +508,14 @@ impl Begun {
 pub(crate) struct Seen {
     rows: Vec<(Bytes, Revision)>,
     ranges: Vec<SeenRange>,
-    /// Indexes whose entries the write maintains.
+    /// Ids of the indexes of the table when the write was decided.
     indexes: Vec<TableId>,
-    /// Number of closings of parts before the decision.
+    /// [`State::closings`](crate::state::State::closings) before the decision.
     closings: u64,
 }
 
 impl Seen {
-    /// Returns a state without rows. To be taken before anything is decided.
+    /// Returns an empty state. Must be called before anything is decided.
     pub(crate) fn new(store: &WideStore) -> Self {
         Self {
             closings: store.state().closings,
@@ -520,7 +523,7 @@ impl Seen {
         }
     }
 
-    /// Returns a state without rows of a table with these indexes.
+    /// Returns a state without rows, for a table with these indexes.
     pub(crate) fn of_indexes(store: &WideStore, indexes: Vec<TableId>) -> Self {
         Self {
             indexes,

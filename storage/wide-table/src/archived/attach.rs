@@ -1,11 +1,11 @@
-//! Attaching of an archived part that another database wrote. Its rows are read from the files of that database.
+//! Attachment of an archived part that another database wrote. Its rows are read from the files of that database.
 //!
-//! The part becomes visible with one edit of the manifest. Until then, writes to it are refused as for a part that is being
-//! archived, and the row buffer is flushed, so no row of the part can exist elsewhere. A crash before the edit leaves
-//! locations that no manifest names, which the next start frees.
+//! One edit of the manifest makes the part visible. Before that, writes to the part are refused, and the row buffer is
+//! flushed, so no row of the part can exist elsewhere. A crash before the edit leaves stored locations that no part in
+//! the manifest uses; the next start frees them.
 //!
-//! An attached part has no entries in secondary indexes and search indexes. The caller creates the indexes of the table
-//! anew before the first part is attached.
+//! An attached part has no entries in secondary indexes and no documents in search indexes. The caller builds the
+//! indexes of the table again before the first part is attached.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::tables::{TableRules, Tables};
 /// Part of another database to be attached.
 #[derive(Debug)]
 pub struct PartToAttach<'a> {
-    /// Table of this database.
+    /// Table of this database that gets the part.
     pub table: TableId,
     /// Name or address of the target.
     pub target: &'a str,
@@ -41,10 +41,10 @@ pub struct PartToAttach<'a> {
     pub described: &'a RowsDescription,
 }
 
-/// End of an attachment.
+/// Result of an attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachEnd {
-    /// The rows can be read. Holds their number.
+    /// The rows can be read. Holds the number of rows.
     Attached(u64),
     /// Nothing has changed. Holds the reason.
     Refused(String),
@@ -57,7 +57,7 @@ struct Closing<'s> {
 }
 
 impl<'s> Closing<'s> {
-    /// Returns `None` if the part is being attached already.
+    /// Begins to refuse writes to a part. Returns `None` if the part is already being attached.
     fn begin(store: &'s WideStore, place: Place) -> Option<Self> {
         let mut is_new = false;
         store.change_state(|state| {
@@ -77,13 +77,13 @@ impl Drop for Closing<'_> {
 }
 
 impl WideStore {
-    /// Attaches a part. `flush` must write all rows of the row buffer that were committed before the call. The caller has
-    /// verified the files, and has compared the columns of the description with those of the table.
+    /// Attaches a part. `flush` must write all rows of the row buffer that were committed before the call. The caller
+    /// has verified the files, and has compared the columns of the description with those of the table.
     ///
     /// # Errors
     ///
     /// [`WideError::NoTable`](crate::WideError::NoTable) if the table does not exist, and the errors of `flush`, of the
-    /// backend and of the log. After an error, the part may be attached.
+    /// backend and of the log. After an error, the part may be attached or not.
     pub fn attach_part(
         self: &Arc<Self>,
         part: &PartToAttach<'_>,
@@ -134,8 +134,8 @@ impl WideStore {
         archived.map(key).collect()
     }
 
-    /// Returns the reason why a part cannot be attached to a table, whatever its files; `None` if it can. Takes time linear in
-    /// the number of rows that are not flushed yet.
+    /// Returns the reason why the table cannot have the part, apart from its files; `None` if it can. Takes time linear
+    /// in the number of rows that are not flushed yet.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl WideStore {
         Ok(is_full.then(|| format!("the table has {PARTS_MAX} parts already")))
     }
 
-    /// Publishes an attached part. Returns false if the table has a part with this number.
+    /// Publishes an attached part. Returns false if the table already has a part with this number.
     fn put_attached(self: &Arc<Self>, part: Part) -> Result<bool> {
         let table = part.at.table;
         let _ending = self.begin_end();
@@ -179,7 +179,7 @@ impl WideStore {
     }
 }
 
-/// Reason for the refusal of a part where the table has rows already.
+/// Reason for refusing a part with the number of a part that already has rows.
 const OCCUPIED: &str =
     "the table has rows in this part already; attach it under another name, or drop the part";
 
@@ -187,8 +187,8 @@ fn described_rows(described: &RowsDescription) -> u64 {
     described.files.iter().map(|file| file.rows).sum()
 }
 
-/// Returns what the engine stores of an attached part, and the content of its manifest row; on error, the reason why the
-/// description cannot be used.
+/// Returns the data that the engine stores for an attached part, and the content of its manifest row. On error, returns
+/// the reason why the description cannot be used.
 fn written_of(
     part: &PartToAttach<'_>,
     rules: &TableRules,
@@ -221,7 +221,7 @@ fn written_of(
     Ok((written, detail))
 }
 
-/// Returns the stored locations of the row groups; on error, the reason why they are not valid.
+/// Returns the stored locations of the row groups. On error, returns the reason why they are not valid.
 fn groups_of(described: &RowsDescription, rules: &TableRules) -> std::result::Result<Vec<RowChange>, String> {
     let mut groups: Vec<RowChange> = Vec::with_capacity(described.groups.len());
     let mut rows = 0;

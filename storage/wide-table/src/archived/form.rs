@@ -1,8 +1,8 @@
-//! Form of rows in archive files: a column per column of the key and per declared column, so that other tools can read
-//! them, and two columns for everything that these do not hold.
+//! Form of rows in archive files. The files have a column for each column of the key and for each declared column, so
+//! that other tools can read them. Two further columns hold the data that these columns cannot hold.
 //!
-//! A row is read back from its typed columns if that gives its stored bytes again. Otherwise the file also holds these bytes,
-//! for example for versions, or for columns that no declaration names.
+//! A row is read back from its typed columns if this restores its stored bytes exactly. Otherwise the file also holds
+//! the stored bytes. This is the case, for example, for several versions of a column, or for undeclared columns.
 
 mod packed;
 
@@ -25,11 +25,11 @@ use crate::read::StoredRow;
 use crate::value::CellValue;
 use packed::{Scratch, StoredNames};
 
-/// Index of the column of stored keys.
+/// Position of the file column with the stored keys.
 const KEY: usize = 0;
-/// Index of the column of row times.
+/// Position of the file column with the times of the rows.
 const TIME: usize = 1;
-/// Index of the first column of the key.
+/// Position of the file column with the first logical column of the key.
 const LOGICAL: usize = 2;
 
 /// Declared column of the files.
@@ -59,7 +59,7 @@ pub(crate) struct RowForm {
     pub(crate) schema: RowSchema,
     /// Declared columns, in the order of the columns of the files.
     declared: Vec<DeclaredColumn>,
-    /// Index of the first declared column.
+    /// Position of the first declared column among the columns of the files.
     first: usize,
     /// Positions in `declared`, sorted by the name in stored rows.
     by_name: Vec<(ColumnName<'static>, usize)>,
@@ -101,7 +101,7 @@ impl RowForm {
         Self::of_columns(columns, declared)
     }
 
-    /// Returns the form of files with these columns, the last of which follow the declared ones.
+    /// Returns the form of files with these columns. The last two of them follow the declared columns.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ pub(super) struct GroupBuilder<'f> {
     layout: &'f KeyLayout,
     group: RowGroup,
     bytes: usize,
-    /// Stored form of a row, encoded again.
+    /// Buffer for the encoded form of a row as it would be read from the file.
     again: Vec<u8>,
     scratch: Scratch,
 }
@@ -254,7 +254,8 @@ impl<'f> GroupBuilder<'f> {
             false => of_others.push_bytes(Value::Object(others).to_string().as_bytes()),
         }
         if is_whole {
-            // A row that is read from a file has one version per column, with the time of the row.
+            // A row that is read from the typed columns has one version per column, with the time of the row. If the
+            // encoding of this form equals the stored bytes, the file need not hold them.
             self.again.clear();
             codec::encode(&columns, &mut self.again);
             is_whole = !codec::may_have_versions(row.encoded()) && self.again[..] == row.encoded()[..];
@@ -282,7 +283,7 @@ impl<'f> GroupBuilder<'f> {
         last.map(Bytes::copy_from_slice)
     }
 
-    /// Removes the rows.
+    /// Removes all rows.
     pub(super) fn clear(&mut self) {
         self.bytes = 0;
         self.group.clear();
@@ -315,7 +316,7 @@ fn push_value(column: &mut GroupColumn, value: &CellValue<'_>) {
     }
 }
 
-/// Returns a value in the JSON form of the column `_columns`, which is for other tools.
+/// Returns a value as JSON for the column `_columns`, which only other tools read.
 fn json_of(value: &CellValue<'_>) -> Value {
     match value {
         CellValue::String(text) => Value::String(text.to_string()),
@@ -338,7 +339,7 @@ fn json_of(value: &CellValue<'_>) -> Value {
     }
 }
 
-/// Positions in the values of a column, from the first row on.
+/// Reads the values of a column row by row. A row without a value has no position in the values.
 struct Cursor<'g> {
     column: &'g GroupColumn,
     row: usize,
@@ -382,7 +383,7 @@ impl<'g> Cursor<'g> {
         }
     }
 
-    /// Returns the value of the next row as one of a declared type; `None` if the row has no value.
+    /// Returns the value of the next row, converted to a declared type; `None` if the row has no value.
     fn value(&mut self, of: ColumnType) -> Result<Option<CellValue<'g>>, Damage> {
         let Some(at) = self.advance() else {
             return Ok(None);
@@ -415,11 +416,11 @@ impl<'g> Cursor<'g> {
 }
 
 impl RowForm {
-    /// Returns the name of a column for users.
+    /// Returns the name under which users know a column.
     fn name_of(&self, name: &ColumnName<'_>) -> String {
         match name {
             ColumnName::Named(name) => name.to_string(),
-            // A declared column whose declaration was removed.
+            // A number without a declaration belongs to a column whose declaration was removed.
             ColumnName::Declared(number) => match self.declared_at(name) {
                 Some(at) => self.declared[at].name.clone(),
                 None => format!("#{number}"),
@@ -431,7 +432,7 @@ impl RowForm {
     ///
     /// # Errors
     ///
-    /// [`Damage`] if the group does not have the rows of this form.
+    /// [`Damage`] if the rows of the group do not have this form.
     pub(super) fn rows_of(&self, group: &RowGroup) -> Result<Vec<(Bytes, Bytes)>, Damage> {
         let incomplete = Damage("a row in an archive file is not complete");
         let mut cursors: Vec<Cursor<'_>> = group.columns.iter().map(Cursor::new).collect();

@@ -1,7 +1,8 @@
-//! Restoring of a part: its rows are read from the files and stored again.
+//! Restoring of a part: its rows are read from the files and stored in the engine again.
 //!
-//! The rows of a restored part can be written. A time until which it stays restored is stored with it; then it is archived
-//! again, into new files. The old files have no part any more, and are removed with the other orphans.
+//! The rows of a restored part can be written. The part stores the time until which it stays restored. After this time,
+//! it is archived again, into new files. The old files no longer belong to a part, and the removal of orphaned files
+//! deletes them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::store::WideStore;
 use crate::tables::TableRules;
 
 impl WideStore {
-    /// Moves a part from the archive into the cold tier, where it stays until a time, in nanoseconds since
-    /// 1970-01-01T00:00:00Z. A part that is restored already stays longer, if this time is later. Calls `proceed` after
+    /// Moves a part from the archive into the cold tier, where it stays until the time `until`, in nanoseconds since
+    /// 1970-01-01T00:00:00Z. If the part is already restored, the later of both times applies. Calls `proceed` after
     /// each group of rows.
     ///
     /// # Errors
     ///
-    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if a file cannot be read, and the errors
-    /// of the backend and of the log. The part is then still in the archive, or restored.
+    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if a file cannot be read, and
+    /// the errors of the backend and of the log. The part is then still in the archive, or restored.
     pub fn restore_part(
         self: &Arc<Self>,
         table: TableId,
@@ -72,8 +73,8 @@ impl WideStore {
         end
     }
 
-    /// Publishes the restored part of the rows, and those of their column groups, instead of the archived one. `to` and
-    /// `rows` begin with the part of the rows.
+    /// Publishes the restored part, and the new parts of its column groups, in place of the archived part. The first
+    /// element of `to` and of `rows` is for the part itself; the others are for the groups.
     fn end_restore(
         self: &Arc<Self>,
         archived: &Part,
@@ -84,7 +85,8 @@ impl WideStore {
         let change = |detail: &mut PartDetail| {
             detail.set_restored(until);
             detail.fragments = rows[0].has_fragments;
-            // The sizes of the part in the database that wrote it may be those of other shares.
+            // The database that archived the part may have had other column groups, so the recorded sizes may be too
+            // small.
             detail.row_bytes_max = detail.row_bytes_max.max(rows[0].bytes_max as u64);
             detail.note_column(rows[0].bytes_max);
         };
@@ -104,8 +106,8 @@ impl WideStore {
         self.put_instead(groups, (archived.at, to[0]), &mut |_| Ok(true), &change)
     }
 
-    /// Writes the rows of an archived part into a new part, and the columns of their groups into further ones. Returns the
-    /// sizes of the rows of each new part; `None` if the caller ended the work.
+    /// Writes the rows of an archived part into a new part, and the columns of groups into further new parts. Returns
+    /// the sizes of the rows of each new part; `None` if the caller stopped the work.
     fn copy_archived(
         &self,
         part: &Part,

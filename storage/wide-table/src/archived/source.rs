@@ -1,8 +1,8 @@
 //! Rows of a closed part in the order of their keys, as whole blocks where possible.
 //!
-//! Nothing changes a closed part: its writes are refused, and it is not packed. Its blocks and its single rows can therefore
-//! be read apart from each other. Rows of a table with column groups are joined from several parts, so they are read as whole
-//! rows.
+//! A closed part does not change: writes to it are refused, and it is not packed. Its blocks and its single rows can
+//! therefore be read independently. In a table with column groups, each row is joined from several parts, so whole rows
+//! are read instead of blocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::tables::TableRules;
 
 /// Neighbouring rows of a part.
 pub(super) enum RowSpan {
-    /// All rows of a block. No single row has a key among those of the block.
+    /// All rows of a block. No single row has a key in the span of the block.
     Block(Row),
-    /// Some rows.
+    /// Rows that are not a whole block.
     Rows(Vec<StoredRow>),
 }
 
@@ -34,11 +34,11 @@ pub(super) struct PartReader<'s> {
     rules: Arc<TableRules>,
     blocks: Rest,
     singles: Rest,
-    /// Rows of a block that are merged with single rows.
+    /// Rows of the current block that are not merged with single rows yet.
     packed: VecDeque<(Bytes, Bytes)>,
-    /// Last key up to which single rows precede the next block; `None` after the last block.
+    /// Key up to which single rows precede the next block; `None` after the last block.
     until: Option<Bytes>,
-    /// Range of the whole rows of a table with column groups that were not read yet; `None` after the last ones.
+    /// Range that was not read yet, for a table with column groups; `None` at the end.
     whole: Option<KeyRange>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct PartReader<'s> {
 struct Rest {
     from: Partition,
     read: VecDeque<Row>,
-    /// Range that was not read yet.
+    /// Range that was not read from the backend yet.
     unread: Option<KeyRange>,
 }
 
@@ -65,7 +65,7 @@ impl Rest {
         Ok(self.read.front())
     }
 
-    /// Returns the first row if its key is not above `until`.
+    /// Returns the first row that was not returned yet, unless its key is above `until`.
     fn first_until(&mut self, store: &WideStore, until: Option<&Bytes>) -> Result<Option<&Row>> {
         let first = self.first(store)?;
         Ok(first.filter(|row| until.is_none_or(|until| row.key <= *until)))
@@ -136,7 +136,7 @@ impl<'s> PartReader<'s> {
         Ok(Some(RowSpan::Rows(page.rows)))
     }
 
-    /// Returns the rows of a block one by one.
+    /// Returns the rows of a block in key order.
     ///
     /// # Errors
     ///
@@ -154,8 +154,8 @@ impl<'s> PartReader<'s> {
         rows.map_err(|reason| self.damaged(reason))
     }
 
-    /// Returns up to about 1 MiB of the rows of the block that is merged and of the single rows among them, which hide packed
-    /// ones. Empty if there are no more.
+    /// Returns the next rows of the current block, merged with the single rows up to `until`; a single row hides a
+    /// packed row. Returns about 1 MiB at most. Empty if no such rows are left.
     fn merged(&mut self) -> Result<Vec<StoredRow>> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while rows.len() < STEP_PAGE.rows_max && bytes <= STEP_PAGE.bytes_max {
@@ -179,7 +179,8 @@ impl<'s> PartReader<'s> {
         Ok(rows)
     }
 
-    /// Removes the first single row and the packed row that it hides. Returns its key, and the row unless it was deleted.
+    /// Removes the first single row and the packed row that it hides. Returns its key, and the row; the row of a delete
+    /// marker has the effect *delete*.
     fn single(&mut self) -> Result<Option<(Bytes, Option<Bytes>)>> {
         let Some(Row { key, value }) = self.singles.read.pop_front() else {
             return Ok(None);

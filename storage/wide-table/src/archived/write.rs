@@ -1,9 +1,10 @@
-//! Archiving of a part: its rows become Parquet files, which are verified before the stored rows are freed.
+//! Archiving of a part: its rows are written to Parquet files, which are verified before the stored rows are freed.
 //!
-//! The files have whole rows, also of a table with column groups, whose parts are freed together with that of the rows.
-//! The part is *closed* first: the committer refuses further changes of its rows. After a flush, all of its rows are stored, and
-//! they do not change any more. A crash leaves a part that is closed, and files that no part has. The next run archives the
-//! part again, and the files are removed with the other orphans.
+//! The files have whole rows. In a table with column groups, the parts of the groups are freed together with the part.
+//!
+//! The part is *closed* first: the committer refuses further changes of its rows. After a flush, all of its rows are
+//! stored and do not change any more. A crash leaves a closed part, and files that belong to no part. The next run
+//! archives the part again, and the removal of orphaned files deletes these files.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -26,11 +27,12 @@ use crate::moves::{GroupParts, MoveEnd, MoveProgress};
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
 
-/// Size of the rows of a group, in bytes before their encoding. A read of one row decodes a group.
+/// Size of the rows of a group at which the group is written, in bytes before encoding. A read of one row decodes a
+/// whole group.
 const GROUP_BYTES: usize = 1 << 20;
-/// Maximum number of rows of a group.
+/// Number of rows of a group at which the group is written.
 const GROUP_ROWS_MAX: usize = 16_384;
-/// Number of flushes after which rows of a closed part are no longer expected in the row buffer.
+/// Maximum number of flushes that write the rows of a closed part from the row buffer.
 const FLUSHES_MAX: usize = 3;
 
 /// Part of a table to be archived.
@@ -42,7 +44,7 @@ pub struct PartToArchive<'a> {
     pub number: i32,
     /// Settings of the table, which are stored with the files.
     pub spec: &'a TableSpec,
-    /// Digits that identify this database.
+    /// Hexadecimal digits that identify this database.
     pub origin: String,
     /// Name of the table, and name of the part.
     pub names: (TableName, String),
@@ -50,7 +52,7 @@ pub struct PartToArchive<'a> {
     pub target: String,
 }
 
-/// Object names of the archived parts of a table.
+/// Targets and object names of all archived parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchivedObjects {
     /// Targets, by name or address.
@@ -66,14 +68,14 @@ pub(super) struct Written {
 }
 
 impl WideStore {
-    /// Moves a part into the archive. `flush` must write all rows of the row buffer that were committed before the call.
-    /// Calls `proceed` after each group of rows. Takes time linear in the rows of the part.
+    /// Moves a part into the archive. `flush` must write all rows of the row buffer that were committed before the
+    /// call. Calls `proceed` after each group of rows. Takes time linear in the number of rows of the part.
     ///
     /// # Errors
     ///
-    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if the target fails, and the errors of
-    /// `flush`, of the backend and of the log. The part then stays closed, with its rows; objects that were sent are removed
-    /// if that is possible.
+    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if the target fails, and the
+    /// errors of `flush`, of the backend and of the log. The part then stays closed, with its rows. Objects that were
+    /// already sent are removed if possible.
     pub fn archive_part(
         self: &Arc<Self>,
         part: &PartToArchive<'_>,
@@ -116,7 +118,7 @@ impl WideStore {
         end
     }
 
-    /// Publishes an archived part instead of the stored one, unless the part was opened again meanwhile.
+    /// Publishes an archived part in place of the stored one, unless the part was opened for writes in the meantime.
     fn end_archiving(
         self: &Arc<Self>,
         number: i32,
@@ -135,8 +137,8 @@ impl WideStore {
         })
     }
 
-    /// Removes what an archiving has written that did not succeed. After an error, its edit may have been applied, so only
-    /// what is certainly unused is removed.
+    /// Removes the files and the stored locations of an archiving that failed. After an error, the edit may
+    /// nevertheless have been applied, so they are removed only if they are certainly unused.
     fn give_up_files(
         &self,
         archive: &Archive,
@@ -160,7 +162,8 @@ impl WideStore {
         }
     }
 
-    /// Flushes until no row of a closed part is in the row buffer. Returns false if some stay.
+    /// Flushes until the row buffer has no row of a closed part. Returns false if it still has some after
+    /// [`FLUSHES_MAX`] flushes.
     pub(crate) fn flush_closed(
         &self,
         table: TableId,
@@ -176,7 +179,7 @@ impl WideStore {
         Ok(false)
     }
 
-    /// Writes all rows of a part to files, and describes them. Returns `None` if the caller ended the work.
+    /// Writes all rows of a part to files, and describes the files. Returns `None` if the caller stopped the work.
     fn write_files(
         &self,
         archive: &Archive,
@@ -217,7 +220,8 @@ impl WideStore {
             .map(Some)
     }
 
-    /// Describes written files at the target, for other databases, and for this one.
+    /// Writes the description of the files to the target, for other databases, and returns the data that this database
+    /// stores.
     fn describe(
         &self,
         archive: &Archive,
@@ -262,7 +266,7 @@ impl WideStore {
         })
     }
 
-    /// Stores where the rows of an archived part are.
+    /// Stores the locations of the row groups and the list of the files of an archived part.
     pub(super) fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
         let files = serde_json::to_vec(&written.files).map_err(|error| unwritable(&error))?;
         if files.len() > FILES_BYTES_MAX {
@@ -292,8 +296,7 @@ impl WideStore {
         })
     }
 
-    /// Returns the object names of the archived parts of all tables. The parts that are written at the moment have none
-    /// yet.
+    /// Returns the object names of the archived parts of all tables. Parts that are being archived are not included.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! All rows of a block, column by column.
 //!
-//! A part that moves to the archive is read block by block. Values stay in the columns in which the block has them, so a row
-//! is never put together.
+//! A part that moves to the archive is read block by block. Values are read from the columns of the block, without
+//! building rows.
 
 use smallvec::SmallVec;
 use tideline_wire::varint::unzigzag;
@@ -12,16 +12,16 @@ use super::decode::{Body, KeyReader};
 use crate::error::Damage;
 use crate::value::number;
 
-/// Rows of a block whose values are all in its columns.
+/// Rows of a block that stores all of their values in columns.
 pub(crate) struct BlockColumns<'b> {
     body: Body<'b>,
-    /// Position of the list of columns of each row.
+    /// Position in the list of shapes, for each row. A shape is a list of columns.
     shapes: SmallVec<[usize; 128]>,
 }
 
 impl Block<'_> {
-    /// Decompresses the block, and passes its columns to `read`. Returns `None` if a row of the block is stored whole, for
-    /// example because it has several versions.
+    /// Decompresses the block, and passes its columns to `read`. Returns `None` if a row of the block is stored whole,
+    /// for example because it has several versions.
     ///
     /// # Errors
     ///
@@ -54,12 +54,12 @@ impl<'b> BlockColumns<'b> {
         &self.body.columns
     }
 
-    /// Returns the lists of positions of columns that rows have.
+    /// Returns the shapes of the rows: lists of positions of columns.
     pub(crate) fn shapes(&self) -> &[Vec<usize>] {
         &self.body.shapes
     }
 
-    /// Returns whether each row has a column; `None` if all rows have it.
+    /// Returns for each row whether it has the column; `None` if all rows have it.
     pub(crate) fn presence(&self, column: usize) -> Option<impl ExactSizeIterator<Item = bool>> {
         let has = self.body.shapes.iter().map(|shape| shape.contains(&column));
         let has: SmallVec<[bool; 64]> = has.collect();

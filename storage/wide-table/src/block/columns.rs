@@ -1,14 +1,14 @@
 //! Values of one column of a block, split into a stream of numbers and a stream of bytes.
 //!
-//! Integers and timestamps are stored as differences to the previous value of the column, because neighbouring rows
-//! often hold rising numbers. Texts and bytes are stored as lengths and content.
+//! Integers and timestamps are stored as differences to the previous value of the column, because the values of
+//! neighbouring rows are often rising numbers. Texts and bytes are stored as lengths and content.
 
 use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::error::Damage;
 use crate::value::{number, sized, tag};
 
-/// Returns the type byte under which a block stores a column. Both booleans have one.
+/// Returns the type byte with which a block stores the values of a column. Both booleans use the same type byte.
 pub(super) const fn stored_tag(of: u8) -> u8 {
     match of {
         tag::TRUE => tag::FALSE,
@@ -202,7 +202,7 @@ impl<'b> ColumnReader<'b> {
         Ok(())
     }
 
-    /// Returns the next decimal: its scale and the number of its digit bytes, and these bytes.
+    /// Returns the next decimal: its scale and the number of its digit bytes, then the digit bytes.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl<'b> ColumnReader<'b> {
         Ok((*head, cut(&mut self.bytes, usize::from(head[1]))?))
     }
 
-    /// Returns the next integer, unsigned ones as they are and others by their bits.
+    /// Returns the next integer or timestamp as 64 bits; signed values in two's complement.
     ///
     /// # Errors
     ///

@@ -117,7 +117,7 @@ impl<'b> Block<'b> {
         Ok(self.rows_in(&KeyRange::ALL, Direction::Ascending, limit)?.rows)
     }
 
-    /// Returns rows of a range in scan order: at most `limit.rows_max`, ending after the first row that makes them exceed
+    /// Returns rows of a range in scan order: at most `limit.rows_max` rows, and no further row once their size exceeds
     /// `limit.bytes_max`.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl<'b> Block<'b> {
         }
     }
 
-    /// Decodes the keys up to the end of a range, and keeps those in the range.
+    /// Decodes the keys up to the end of a range, and returns the keys in the range.
     fn keys(&self, body: &Body<'_>, range: &KeyRange) -> Result<Keys, Damage> {
         let mut keys = Keys::default();
         let mut reader = KeyReader::new(body);
@@ -182,7 +182,7 @@ impl<'b> Block<'b> {
 /// Decompressed block, split into its streams.
 pub(super) struct Body<'b> {
     pub(super) columns: Vec<ColumnReader<'b>>,
-    /// Lists of positions of columns that rows have.
+    /// Shapes of the rows: lists of positions of columns.
     pub(super) shapes: Vec<Vec<usize>>,
     key_lengths: &'b [u8],
     key_suffixes: &'b [u8],
@@ -235,7 +235,7 @@ impl<'b> Body<'b> {
         })
     }
 
-    /// Returns the list of columns of the next row; `None` if the row is stored whole.
+    /// Returns the position of the shape of the next row; `None` if the row is stored whole.
     pub(super) fn shape(&mut self) -> Result<Option<usize>, Damage> {
         match number(&mut self.shape_numbers)? as usize {
             0 => Ok(None),
@@ -282,7 +282,7 @@ impl<'b> KeyReader<'b> {
     }
 }
 
-/// Keys of the rows of a range, one after the other.
+/// Keys of the rows of a range, joined in one buffer.
 #[derive(Debug, Default)]
 struct Keys {
     /// Number of rows of the block before the first key.

@@ -16,15 +16,15 @@ use crate::codec;
 use crate::error::Damage;
 use crate::value::number;
 
-/// Maximum number of different lists of columns in a block. Rows with further lists are stored whole.
+/// Maximum number of shapes (different lists of columns) in a block. Rows with further shapes are stored whole.
 const SHAPES_MAX: usize = 64;
-/// Maximum number of columns of a row that is not stored whole. The search for a column takes time linear in their
-/// number.
+/// Maximum number of columns of a row that is stored by columns. The search for a column takes time linear in the
+/// number of columns of the block.
 const ROW_COLUMNS_MAX: usize = 256;
 /// Maximum number of different columns in a block.
 const COLUMNS_MAX: usize = 1_024;
 
-/// Builds blocks, one after the other, and keeps its memory between them.
+/// Builds blocks one after the other, and reuses its memory.
 pub(crate) struct BlockEncoder {
     compressor: Compressor<'static>,
     first: Vec<u8>,
@@ -35,15 +35,15 @@ pub(crate) struct BlockEncoder {
     /// Per row: length of the prefix shared with the previous key, and length of the suffix that follows it.
     key_lengths: Vec<u8>,
     key_suffixes: Vec<u8>,
-    /// Per row: 0 if it is stored whole, otherwise the number of its shape, from 1.
+    /// Per row: 0 if it is stored whole, otherwise the position of its shape plus 1.
     shape_numbers: Vec<u8>,
-    /// Per row with a shape: difference of its time to that of the previous one.
+    /// Per row with a shape: difference of its time to the previous time.
     times: Vec<u8>,
     last_time: i64,
     /// Rows that are stored whole.
     whole: Vec<u8>,
     columns: Vec<ColumnWriter>,
-    /// Lists of positions in `columns`.
+    /// Shapes: lists of positions in `columns`.
     shapes: Vec<Vec<u32>>,
     /// Position of the shape of the previous row.
     shape: usize,
@@ -51,7 +51,7 @@ pub(crate) struct BlockEncoder {
     body: Vec<u8>,
 }
 
-/// Place of a column in an encoded row.
+/// Position of a column in an encoded row.
 struct Cell {
     name: Range<usize>,
     tag: u8,
@@ -131,8 +131,8 @@ impl BlockEncoder {
         Ok(())
     }
 
-    /// Finds the columns of a uniform row, and returns the position of its shape. Returns `None` if the row or the block
-    /// has too many columns, or the block too many shapes.
+    /// Splits a uniform row into the cells of its columns, and returns the position of its shape. Returns `None` if the
+    /// row has too many columns, or if the block would have too many columns or shapes.
     fn shape_of(&mut self, row: &[u8]) -> Result<Option<usize>, Damage> {
         self.cells.clear();
         let mut rest = row.get(9..).ok_or(Damage("the time of a row is cut off"))?;

@@ -1,6 +1,6 @@
-//! Bloom filter of the keys of a block, so that reads of keys without a row do not decompress the block.
+//! Bloom filter of the keys of a block. Reads of most keys without a row need not decompress the block.
 //!
-//! With 10 bits per key, one in a hundred absent keys is not recognised.
+//! With 10 bits per key, about 1 % of the absent keys are not recognised as absent.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,12 +25,12 @@ pub(super) fn build(hashes: &[u64]) -> Vec<u8> {
     filter
 }
 
-/// Returns false if the filter was built without this key.
+/// Returns false if the filter certainly does not contain the key.
 pub(super) fn may_contain(filter: &[u8], key: &[u8]) -> bool {
     filter.is_empty() || bits_of(hash_of(key), filter.len()).all(|bit| filter[bit / 8] >> (bit % 8) & 1 == 1)
 }
 
-/// Returns the bits of a hash in a filter of some bytes.
+/// Returns the bits that a hash sets in a filter of this number of bytes.
 fn bits_of(hash: u64, bytes: usize) -> impl Iterator<Item = usize> {
     let (start, step) = (hash as u32, (hash >> 32) as u32 | 1);
     (0..PROBES).map(move |probe| start.wrapping_add(probe.wrapping_mul(step)) as usize % (bytes * 8))

@@ -1,6 +1,7 @@
-//! Tests of blocks: rows are returned byte for byte, and damage is found.
+//! Tests of blocks: rows are returned byte for byte, and a changed byte never gives other rows.
 //!
-//! The rows are random, with and without several versions, declared and other columns, and all types.
+//! The rows are random: with one or several versions, with declared and undeclared columns, and with values of all
+//! types but large values.
 
 use bytes::Bytes;
 use proptest::prelude::*;

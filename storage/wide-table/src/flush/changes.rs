@@ -1,7 +1,8 @@
-//! Changed rows of a buffer, which a flush takes in key order, span by span.
+//! Changed rows of a buffer. A flush takes them in key order, span by span.
 //!
-//! A table with one part has all rows of the buffer, which are read in pages. A flush of several parts sorts the rows by
-//! their parts once, and passes each part its own. In a table with column groups, the changes are cut to one share.
+//! If a table has one part, all rows of the buffer belong to it, and are read in pages. For a divided table, the rows
+//! are sorted by parts once, and the flush of each part gets its rows. In a table with column groups, each change is
+//! restricted to one share.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,13 +29,13 @@ pub(super) struct Changes<'b> {
     rows: VecDeque<(Bytes, Mutations)>,
     /// Range of the buffer that is not read yet.
     rest: Option<KeyRange>,
-    /// Rows of one of several parts that are not cut yet.
+    /// Rows of one of several parts that are not restricted to the share yet.
     of_part: PartRows,
-    /// Share to which the changes are cut; `None` in a table without column groups.
+    /// Share to which the changes are restricted; `None` in a table without column groups.
     share: Option<ShareOf<'b>>,
 }
 
-/// Share of the rows of a part that a flush writes.
+/// Share of the rows of a part that is flushed.
 #[derive(Clone, Copy)]
 pub(super) struct ShareOf<'b> {
     pub(super) store: &'b WideStore,
@@ -44,7 +45,7 @@ pub(super) struct ShareOf<'b> {
 }
 
 impl ShareOf<'_> {
-    /// Cuts the changes of rows to the share. Drops rows whose share does not change.
+    /// Restricts the changes of rows to the share. Drops rows whose share does not change.
     fn cut(&self, rows: impl Iterator<Item = (Bytes, Mutations)>) -> StoreResult<PartRows> {
         let damaged = |reason| WideError::Damaged {
             table: self.part.at.table,
@@ -57,7 +58,7 @@ impl ShareOf<'_> {
                 let changed = self.rules.groups.cut(mutation, self.share);
                 changes.extend(changed.map_err(damaged)?);
             }
-            // Most rows without columns of a group have never had some.
+            // Most rows without columns of a group have never had any, so there is nothing to delete.
             let is_delete = changes.len() == 1 && codec::is_delete(&changes[0]);
             let is_dropped =
                 is_delete && self.share != Share::Main && self.store.stored_raw(&self.part, &key)?.is_none();
@@ -72,7 +73,7 @@ impl ShareOf<'_> {
 /// Changed rows of one of several parts, in key order.
 pub(crate) type PartRows = VecDeque<(Bytes, Mutations)>;
 
-/// Returns the changed rows of a buffer by the number of their part.
+/// Returns the changed rows of a buffer, grouped by the numbers of their parts.
 ///
 /// # Errors
 ///
@@ -98,12 +99,12 @@ pub(crate) fn rows_by_part(
 pub(super) struct Waiting {
     pub(super) rows: VecDeque<(Bytes, Mutations)>,
     pub(super) bytes: usize,
-    /// True if the limit was reached before the end of the span.
+    /// True if the limit was reached before the end of the requested keys.
     pub(super) is_cut: bool,
 }
 
 impl<'b> Changes<'b> {
-    /// Takes the rows of one of several parts, or all rows of the buffer.
+    /// Creates the source of changed rows: `of_part`, or all rows of the buffer if it is `None`.
     pub(super) fn new(
         buffer: &'b TableBuffer,
         of_part: Option<PartRows>,
@@ -118,7 +119,7 @@ impl<'b> Changes<'b> {
         }
     }
 
-    /// Returns rows that are not cut yet; empty at the end.
+    /// Returns the next rows, not yet restricted to the share; empty at the end.
     fn next_rows(&mut self) -> PartRows {
         let Some(range) = self.rest.take() else {
             let count = PAGE_ROWS.min(self.of_part.len());
@@ -161,7 +162,7 @@ impl<'b> Changes<'b> {
         })
     }
 
-    /// Takes the next rows up to a key, inclusive, and within a limit.
+    /// Takes the next rows up to the key `upper`, inclusive, within a limit.
     pub(super) fn take(&mut self, upper: Option<&Bytes>, limit: PageLimit) -> StoreResult<Waiting> {
         let mut waiting = Waiting {
             rows: VecDeque::new(),
@@ -181,7 +182,7 @@ impl<'b> Changes<'b> {
         Ok(waiting)
     }
 
-    /// Puts back the last of the rows that were taken, as long as `is_back` returns true for their keys.
+    /// Puts taken rows back, from the last one on, as long as `is_back` returns true for their keys.
     pub(super) fn put_back(
         &mut self,
         taken: &mut VecDeque<(Bytes, Mutations)>,

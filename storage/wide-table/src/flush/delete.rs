@@ -9,10 +9,10 @@ use crate::codec;
 use crate::error::Result;
 
 impl TableFlush<'_> {
-    /// Deletes the stored rows of a range and their fragments. Takes time linear in their number.
+    /// Deletes the stored rows of a range and their fragments. Takes time linear in the number of these rows.
     pub(super) fn delete_range(&mut self, range: &KeyRange) -> Result<()> {
         if self.part.detail.has_fragments() {
-            // Also deletes fragments whose heads were deleted by an interrupted flush.
+            // This also deletes fragments whose heads an interrupted flush has already deleted.
             self.store.delete_fragments_in(self.part.at, range)?;
         }
         let limit = PageLimit {

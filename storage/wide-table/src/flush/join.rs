@@ -1,7 +1,7 @@
-//! Joining of small blocks, which deletes leave behind.
+//! Joining of small blocks that deletes have left.
 //!
-//! A scan reads blocks one by one, so many small ones make it slow. A block is joined with the next ones: its rows move to
-//! a block with a higher key, and it is deleted in the same step.
+//! A scan reads blocks one by one, so many small blocks make it slow. A small block is joined with the next blocks: its
+//! rows move to a block with a higher key, and the small block is deleted in the same write.
 
 use bytes::Bytes;
 use tideline_backend::{Row, RowChange};
@@ -11,21 +11,21 @@ use crate::error::Result;
 
 /// Number of blocks that are read at once.
 const BLOCKS_READ: usize = 64;
-/// Maximum number of small blocks that a flush remembers, so that they are joined.
+/// Maximum number of small blocks that a flush records for joining.
 const SMALL_MAX: usize = 100_000;
 
 impl TableFlush<'_> {
-    /// Records a written block if it is small: less than a quarter of a full one.
+    /// Records a written block if it is small, that is, less than a quarter of a full block.
     pub(super) fn note_small(&mut self, key: &Bytes, bytes: usize) {
         if bytes < self.packer.block_bytes() / 4 && self.small.len() < SMALL_MAX {
             self.small.push(key.clone());
         }
     }
 
-    /// Joins the small blocks that were recorded with the blocks after them. The blocks must be written.
+    /// Joins each recorded small block with the blocks after it. The recorded blocks must already be written.
     pub(super) fn join_small(&mut self) -> Result<()> {
         let mut small = std::mem::take(&mut self.small);
-        // Deletions of ranges have recorded blocks first.
+        // Deletions of ranges have recorded their blocks first, so the keys are not sorted.
         small.sort_unstable();
         let mut passed: Option<Bytes> = None;
         for key in small {

@@ -19,7 +19,7 @@ pub(crate) struct MergedRow {
     pub(crate) changes: Option<Mutations>,
 }
 
-/// Iterator over the keys of three sources, which are sorted by key.
+/// Iterator that merges three sources, which are sorted by key.
 pub(crate) struct MergedRows<'m> {
     packed: &'m [(Bytes, Bytes)],
     singles: VecDeque<Row>,

@@ -1,7 +1,8 @@
 //! Packing of the single rows and delete markers of a key range into its blocks.
 //!
-//! It is the merge of a flush without changed rows. A reader may see a row singly and in a block, never in neither: a block
-//! is durable before the single rows that it contains are removed.
+//! Packing works like the merge of a flush without changed rows. A block is durable before the single rows that it
+//! contains are removed. A reader may therefore find a row both as a single row and in a block, but always in at least
+//! one of them.
 
 use std::collections::VecDeque;
 
@@ -14,13 +15,13 @@ use crate::codec;
 use crate::error::Result;
 use crate::pack::PackStep;
 
-/// Number of blocks that one step looks at.
+/// Number of blocks that one step reads.
 const BLOCKS: usize = 64;
-/// Number of single rows that one step packs, at which it ends.
+/// Number of packed single rows and removed markers at which a step ends.
 const SINGLES: u64 = 20_000;
 
 impl TableFlush<'_> {
-    /// Packs the single rows of the blocks that hold the first keys of a range.
+    /// Packs the single rows in the spans of the first blocks of a range.
     pub(crate) fn pack(mut self, range: &KeyRange) -> Result<PackStep> {
         let mut step = PackStep::default();
         let mut from = range.start.clone();
@@ -68,7 +69,8 @@ impl TableFlush<'_> {
         found.map_err(|error| error.of(self.part.at.table))
     }
 
-    /// Packs the single rows of a block. Returns the key at which the rest begins if they are too many for one step.
+    /// Packs the single rows in the span of a block. Returns the key at which the rest begins if the single rows are
+    /// too many for one merge.
     fn pack_block(
         &mut self,
         block: Row,
@@ -113,7 +115,7 @@ impl TableFlush<'_> {
         Ok(rest)
     }
 
-    /// Removes the delete markers above the last block, which hide nothing.
+    /// Removes the delete markers above the last block. They hide no packed rows.
     fn remove_last_markers(&mut self, from: &[u8], range: &KeyRange, step: &mut PackStep) -> Result<()> {
         let rest = KeyRange {
             start: from.to_vec(),

@@ -1,4 +1,4 @@
-//! Writing of all rows of a part at once, in key order, into blocks that are full.
+//! Writer of a whole part: packs rows in key order into full blocks.
 
 use bytes::Bytes;
 use tideline_backend::PartRef;
@@ -12,7 +12,7 @@ use crate::store::WideStore;
 /// Number of blocks that are packed together.
 const BLOCKS_TOGETHER: usize = 64;
 
-/// Part to which rows are added in key order. Nothing reads it until it is published.
+/// New part to which rows are added in key order. No reader uses it before it is published.
 pub(crate) struct PackedPart<'f> {
     store: &'f WideStore,
     at: PartRef,
@@ -45,7 +45,7 @@ impl<'f> PackedPart<'f> {
         }
     }
 
-    /// Adds a whole row, whose key is above all earlier ones.
+    /// Adds a whole row. Its key must be above all earlier keys.
     pub(crate) fn push(&mut self, key: Bytes, row: Bytes) -> Result<()> {
         let bytes = key.len() + row.len();
         self.written.bytes_max = self.written.bytes_max.max(bytes);
@@ -62,7 +62,7 @@ impl<'f> PackedPart<'f> {
         Ok(())
     }
 
-    /// Writes everything that waits. Returns the sizes of the rows.
+    /// Writes all rows that wait. Returns the sizes of the rows of the part.
     pub(crate) fn finish(mut self) -> Result<PackedRows> {
         self.pack()?;
         self.writer.finish()?;

@@ -1,6 +1,6 @@
 //! Packing of rows into blocks of about equal size.
 //!
-//! Blocks end where further rows are likely to be inserted, and a large row has a block of its own.
+//! Blocks end where further rows are likely to be inserted. A large row gets a separate block.
 
 use bytes::Bytes;
 use tideline_backend::RowChange;
@@ -18,15 +18,15 @@ const DENSE_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct RowsToPack {
     rows: Vec<(Bytes, Bytes)>,
-    /// Positions at which a block ends.
+    /// Positions in `rows` before which a block must end.
     ends: Vec<usize>,
-    /// Bytes of the last rows that are new in their block.
+    /// Bytes of the current run of new rows.
     new_bytes: usize,
 }
 
 impl RowsToPack {
-    /// Adds a row. A block ends after a run of at least `run_bytes` of new rows, because further rows are often inserted
-    /// there; they then need not be merged into the block of the rows above.
+    /// Adds a row. A block ends after a run of new rows of at least `run_bytes`, because further rows are often
+    /// inserted there. These rows then need not be merged into the block of the rows above.
     pub(super) fn push(&mut self, row: (Bytes, Bytes), is_new: bool, run_bytes: usize) {
         if is_new {
             self.new_bytes += size(&row);
@@ -44,7 +44,7 @@ impl RowsToPack {
         self.rows.iter().map(size).sum()
     }
 
-    /// Returns the rows between the ends. No run ends if less than `bytes_min` follows it.
+    /// Returns the rows between the ends. An end is ignored if fewer than `bytes_min` bytes follow it.
     fn runs(&self, bytes_min: usize) -> Vec<&[(Bytes, Bytes)]> {
         let mut runs = Vec::with_capacity(1 + self.ends.len());
         let mut start = 0;
@@ -72,7 +72,7 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// Creates a packer. `block_bytes` is the size of a block of rows that are compressed fast, before its encoding.
+    /// Creates a packer. `block_bytes` is the size of a block with fast compression before encoding, in bytes.
     pub(super) fn new(block_bytes: usize, compression: GroupCompression) -> Self {
         Self {
             encoder: BlockEncoder::new(compression),
@@ -107,7 +107,7 @@ impl Packer {
         let each = total.div_ceil(count);
         let (mut start, mut bytes) = (0, 0);
         for (at, row) in rows.iter().enumerate() {
-            // A large row is alone in its block, so that the reads of its neighbours do not decompress it.
+            // A large row is alone in its block, so that reads of its neighbours do not decompress it.
             let is_large = size(row) > self.block_bytes / 2;
             if at > start && (is_large || bytes + size(row) / 2 > each) {
                 blocks.extend(self.block_of(&rows[start..at])?);

@@ -1,6 +1,6 @@
-//! Writes of single rows and blocks into a part, gathered into few writes to the backend.
+//! Writes of single rows and blocks into a part, combined into few writes to the backend.
 //!
-//! A single row that a block contains is removed only after the block is durable, so that no crash loses it.
+//! A single row that a block contains is removed only after the block is durable, so a crash does not lose the row.
 
 use std::sync::atomic::Ordering;
 
@@ -14,12 +14,12 @@ use crate::error::Result;
 use crate::read::ROWS_BUCKET;
 use crate::store::WideStore;
 
-/// Size of the waiting blocks at which they are written, in bytes.
+/// Size of the waiting blocks at which they are all written, in bytes.
 const BLOCKS_BYTES_MAX: usize = 16 << 20;
-/// Size of the waiting blocks from which they are written as sorted rows, in bytes. The engine makes a file of each such
-/// write, which costs more than it saves for few blocks.
+/// Size from which waiting blocks are written as sorted rows, in bytes. The engine creates a file for each such write,
+/// so it is not worthwhile for few blocks.
 const SORTED_BYTES_MIN: usize = 256 << 10;
-/// Number of single rows that blocks contain at which they are removed.
+/// Number of recorded single rows at which they are removed, because blocks contain them.
 const PACKED_MAX: usize = 20_000;
 
 /// Writes single rows and blocks of one part.
@@ -34,7 +34,7 @@ pub(super) struct PartWriter<'f> {
     blocks_bytes: usize,
     /// Key of the last block that was written or waits.
     last_block: Option<Bytes>,
-    /// Keys of single rows that blocks contain now.
+    /// Keys of single rows that blocks contain and that must be removed.
     packed: Vec<Bytes>,
 }
 
@@ -64,12 +64,13 @@ impl<'f> PartWriter<'f> {
         Ok(())
     }
 
-    /// Records that a block contains a single row now. The single row is removed once the block is durable.
+    /// Records that a block now contains a single row. The single row is removed once the block is durable.
     pub(super) fn set_packed(&mut self, key: Bytes) {
         self.packed.push(key);
     }
 
-    /// Writes changes of blocks, whose keys are above those of all earlier calls. They are written later, many together.
+    /// Adds changes of blocks, whose keys must be above those of all earlier calls. The changes wait for a write
+    /// together with later ones.
     pub(super) fn put_blocks(&mut self, changes: Vec<RowChange>) -> Result<()> {
         let Some(last) = changes.last() else {
             return Ok(());
@@ -86,17 +87,17 @@ impl<'f> PartWriter<'f> {
         Ok(())
     }
 
-    /// Writes changes of blocks now, in one step.
+    /// Writes changes of blocks immediately, in one write.
     pub(super) fn put_blocks_now(&self, changes: &[RowChange]) -> Result<()> {
         around("wide", "blocks", || self.change(BLOCKS_BUCKET, changes))
     }
 
-    /// Returns the key of the last block that [`put_blocks`](Self::put_blocks) was given.
+    /// Returns the key of the last block that was passed to [`put_blocks`](Self::put_blocks).
     pub(super) fn last_block(&self) -> Option<Bytes> {
         self.last_block.clone()
     }
 
-    /// Writes everything that waits.
+    /// Writes all changes that wait.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.write_singles()?;
         self.write_blocks()?;
@@ -125,7 +126,7 @@ impl<'f> PartWriter<'f> {
         })
     }
 
-    /// Removes the single rows that blocks contain, after the blocks are durable.
+    /// Makes the blocks durable, and then removes the single rows that they contain.
     fn remove_packed(&mut self) -> Result<()> {
         if self.packed.is_empty() {
             return Ok(());
@@ -134,7 +135,7 @@ impl<'f> PartWriter<'f> {
         self.write_blocks()?;
         around("wide", "moved", || {
             self.store.log.backend().sync_rows(SHARD)?;
-            // A reader that has read a block before this moment reads again.
+            // A reader that has read blocks before this moment reads again.
             self.store.packings.fetch_add(1, Ordering::AcqRel);
             for key in std::mem::take(&mut self.packed) {
                 self.put_single(key, None)?;

@@ -1,6 +1,6 @@
-//! Offline check of large values: every value that a flushed row names has all of its pieces, unchanged.
+//! Offline check of large values: all pieces of each value that a flushed row references exist and are unchanged.
 //!
-//! Pieces that no row names are not damage: an interrupted upload leaves them, and a sweep removes them.
+//! Pieces that no row references are not damage: an interrupted upload leaves them, and a sweep removes them.
 
 use bytes::Bytes;
 use tideline_backend::Backend;
@@ -15,7 +15,7 @@ use crate::error::Damage;
 use crate::state::Part;
 
 /// Checks the large values of the flushed rows of a table. Rows that `journal` changes are skipped, because the values
-/// that they named before may be removed already. Reads every piece.
+/// that they referenced before may already have been removed. Reads every piece.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub fn check_large(
     Ok(checked)
 }
 
-/// Reads all pieces of a value, and compares them with their checksums and with that of the value.
+/// Reads all pieces of a value, and compares their checksums and the checksum of the value.
 fn check_value(
     backend: &dyn Backend,
     part: &Part,

@@ -1,7 +1,7 @@
 //! Reads of large values, piece by piece.
 //!
-//! A reader protects its value from removal. A row may be overwritten between the read of the row and the begin of the
-//! reader; the caller then reads the row again.
+//! A reader protects its value from removal. If the row is overwritten after it was read and before the reader is
+//! created, the pieces may be missing. The caller then reads the row again.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct LargeReader {
 }
 
 impl WideStore {
-    /// Begins to read a value that a row names. Returns `None` if its pieces were removed because the row was overwritten
-    /// meanwhile: read the row again. A row that still names the value is damaged.
+    /// Begins to read a value that a row references. Returns `None` if the pieces do not exist. The caller must then
+    /// read the row again, because it may have been overwritten. If the row still references the value, it is damaged.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl LargeReader {
     ///
     /// # Errors
     ///
-    /// [`WideError::Damaged`] if a piece is missing or does not match its checksum, [`WideError::LargeGone`] if the table
-    /// or the part was dropped, and the errors of the backend.
+    /// [`WideError::Damaged`] if a piece is missing or does not match its checksum, [`WideError::LargeGone`] if the
+    /// table or the part was dropped, and the errors of the backend.
     pub fn at(&self, offset: u64) -> Result<Bytes> {
         if offset >= self.value.bytes {
             return Ok(Bytes::new());

@@ -1,13 +1,13 @@
-//! Removal of the large values that no row names: overwritten, deleted, expired and abandoned ones.
+//! Removal of the large values that no row references: overwritten, deleted, expired and abandoned values.
 //!
-//! The sweep goes through the headers of a table. A value is removed if
+//! The sweep reads the headers of a table. It removes a value if all of these checks succeed, in this order:
 //!
-//! 1. it is not being uploaded; then
-//! 2. no version of any column of its row names it, whether the row has expired or not; then
-//! 3. everything that the row was read from is durable: otherwise a power failure could bring back the earlier row; then
-//! 4. no reader uses it.
+//! 1. The value is not being uploaded.
+//! 2. No version of any column of its row references it, whether the row has expired or not.
+//! 3. The state in which the row was read is durable. Otherwise, a power failure could restore the earlier row.
+//! 4. No reader uses it.
 //!
-//! The order matters: an upload that ends between steps 1 and 2 has written its row before.
+//! The order matters: an upload that ends between checks 1 and 2 has written its row before check 2.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ const STEP: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
-/// Maximum number of pieces of a value that is removed together with others.
+/// Maximum number of pieces of a value that is removed together with other values.
 const SMALL_PIECES: u32 = 16;
-/// Maximum number of small values that are removed at once: their pieces and headers fit one write.
+/// Maximum number of small values that are removed in one write, which must have room for their pieces and headers.
 const BATCH_VALUES: usize = WRITE_ROWS_MAX / (SMALL_PIECES as usize + 1);
 
 /// Position of a sweep: the part, and the id of the value at which the next step begins.
@@ -42,7 +42,7 @@ pub struct SweepPosition {
 /// Result of one step of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SweepStep {
-    /// Number of values that rows name.
+    /// Number of checked values that rows reference.
     pub values: u64,
     /// Bytes of these values.
     pub bytes: u64,
@@ -61,8 +61,8 @@ impl WideStore {
         rules.is_ok_and(|rules| rules.large_values.is_some())
     }
 
-    /// Checks up to 500 large values of a table, beginning at `from`, and removes those that no row names. `None` begins
-    /// at the first value.
+    /// Checks up to 500 large values of a table, beginning at `from`, and removes the values that no row references. If
+    /// `from` is `None`, begins at the first value.
     ///
     /// # Errors
     ///
@@ -136,8 +136,9 @@ impl WideStore {
         Ok(step)
     }
 
-    /// Removes values that no row names, except those that are being read. Returns their number. Small values are removed
-    /// many at once, large ones as ranges, whose files the storage engine can free as a whole.
+    /// Removes values that no row references, except values that are being read. Returns the number of removed values.
+    /// Small values are removed many at once. Large values are removed as ranges, because the storage engine can free
+    /// the files of a range as a whole.
     fn remove_unnamed(&self, part: Part, unnamed: &[u64]) -> Result<u64> {
         let mut removed = 0;
         let mut batch = Vec::new();
@@ -174,7 +175,7 @@ impl WideStore {
             return Ok(0);
         };
         let number = row.key.last_chunk().map(|number| u32::from_be_bytes(*number));
-        // A key that is too short belongs to no piece; the range is removed as a whole.
+        // A key that is too short is not the key of a piece. With `u32::MAX`, the whole range is removed.
         Ok(number.map_or(u32::MAX, |number| number.saturating_add(1)))
     }
 
@@ -197,7 +198,7 @@ impl WideStore {
     }
 }
 
-/// Value that is marked as being removed until it is dropped.
+/// Guard of a value that is marked as being removed. The mark ends when the guard is dropped.
 struct Marked<'s> {
     store: &'s WideStore,
     id: u64,

@@ -1,7 +1,7 @@
-//! Uploads of large values: cuts a stream into pieces and writes them.
+//! Uploads of large values: a stream is split into pieces, which are written.
 //!
-//! Memory is bounded by the pieces of one write. Nothing names the value before the row is written, so an upload that
-//! ends early leaves only pieces that [`sweep`](super::sweep) removes.
+//! Memory is bounded by the pieces of one write. No row references the value before its row is written. If an upload
+//! ends early, its pieces are therefore unreferenced, and [`sweep`](super::sweep) removes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::mutation::ColumnName;
 use crate::state::Part;
 use crate::store::WideStore;
 
-/// Number of pieces that are written at once. The embedded engine makes a file of each such write: more pieces mean fewer
-/// files, and more memory per upload.
+/// Number of pieces that are written at once. The embedded engine creates a file for each such write: more pieces mean
+/// fewer files, and more memory per upload.
 const BATCH_PIECES: usize = 15;
-/// Maximum number of pieces of a group of a write.
+/// Maximum number of pieces in one group of changes of a write.
 const GROUP_PIECES: usize = WRITE_BYTES_MAX / (PIECE_BYTES + 1_024);
-/// Memory that an upload holds at most, in bytes: the pieces of a write, and their copy in the storage engine.
+/// Maximum memory of an upload, in bytes: the pieces of a write, and their copy in the storage engine.
 pub const UPLOAD_MEMORY_BYTES: u64 = 2 * (BATCH_PIECES as u64 + 1) * PIECE_BYTES as u64;
 
-/// Upload of one value. Dropping it leaves its pieces to [`WideStore::sweep_large`].
+/// Upload of one value. If it is dropped, [`WideStore::sweep_large`] removes its pieces later.
 pub struct LargeUpload {
     store: Arc<WideStore>,
     table: TableId,
@@ -37,7 +37,7 @@ pub struct LargeUpload {
     header: Header,
     id: u64,
     kind: LargeKind,
-    /// Stored form of the piece that is being filled: room for the checksum, then the content so far.
+    /// Stored form of the piece that is being filled: space for the checksum, then the content so far.
     piece: Vec<u8>,
     /// Complete pieces that are not written yet.
     waiting: Vec<RowChange>,
@@ -60,15 +60,15 @@ impl fmt::Debug for LargeUpload {
     }
 }
 
-/// Check of a text that arrives in parts.
+/// UTF-8 check of a text that arrives in parts.
 #[derive(Debug, Default)]
 struct TextCheck {
-    /// First bytes of a character that is not complete.
+    /// First bytes of a character whose other bytes have not arrived yet.
     open: Vec<u8>,
 }
 
 impl TextCheck {
-    /// Checks the next bytes. Returns false if the text is not UTF-8.
+    /// Checks the next bytes. Returns false if the text so far is not valid UTF-8.
     fn push(&mut self, mut bytes: &[u8]) -> bool {
         while !self.open.is_empty() {
             let Some((next, rest)) = bytes.split_first() else {
@@ -111,7 +111,8 @@ impl WideStore {
         rules.check(table)?;
         self.log.check_lease()?;
         let part = self.create_large_part(table, &rules, key)?;
-        // The row gets a higher version later, so an id of a stored value is never given again, also after a restart.
+        // The row gets a higher version later, and versions rise even across restarts. The id of a stored value is
+        // therefore never assigned again.
         let id = self.next_version() as u64;
         self.large.begin(id);
         Ok(LargeUpload {
@@ -171,8 +172,8 @@ impl LargeUpload {
         Ok(())
     }
 
-    /// Writes the last pieces. All pieces are durable on return, and the upload holds no buffers any more. The value must
-    /// then be written to its row, and [`kept`](Self::kept), [`abandon`](Self::abandon) or [`hold`](Self::hold) be called.
+    /// Writes the last pieces. On return, all pieces are durable and the upload holds no buffers. The caller must then
+    /// write the value to its row, and call [`kept`](Self::kept), [`abandon`](Self::abandon) or [`hold`](Self::hold).
     ///
     /// # Errors
     ///
@@ -197,14 +198,14 @@ impl LargeUpload {
     /// Ends the upload after its row was written.
     pub fn kept(self) {}
 
-    /// Ends the upload, and keeps its pieces until the process ends: the outcome of the write of the row is unknown, so
-    /// the row may name the value later.
+    /// Ends the upload, and protects its pieces until the process ends. Used if the outcome of the write of the row is
+    /// unknown: the row may reference the value later.
     pub fn hold(self) {
         self.store.large.begin(self.id);
     }
 
-    /// Ends the upload, and removes its pieces: no row names them. Pieces that cannot be removed now are left to the
-    /// sweep.
+    /// Ends the upload, and removes its pieces, because no row references them. If they cannot be removed now, the
+    /// sweep removes them later.
     pub fn abandon(self) {
         if self.has_header
             && let Err(error) = self.store.remove_large(self.part, self.id)
@@ -225,7 +226,7 @@ impl LargeUpload {
         self.pieces += 1;
     }
 
-    /// Writes the waiting pieces, and the header before the first of them.
+    /// Writes the waiting pieces. Before the first pieces, writes the header.
     fn write_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {

@@ -1,9 +1,9 @@
 //! Evaluation of writes on the caller's thread: conditions, increments, sizes and images.
 //!
-//! A write whose outcome depends on its row reads the row, once per request, with the revision that the committer
-//! compares. Other writes read at most the stored size of their row. Exceptions are updates that are large, could
-//! exceed a size limit, or follow another write of the same row in the request; these also read the row. Writes to a
-//! table with indexes always read the row, because its old index entries must be removed.
+//! A write whose outcome depends on its row reads the row once per request. The committer later compares the revision
+//! of this read. Other writes read at most the stored size of their row, with these exceptions: updates that are large,
+//! that could exceed a size limit, or that follow another write of the same row in the request also read the row. In a
+//! table with indexes, all writes read the row, because its old index entries must be removed.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -26,8 +26,8 @@ use crate::store::WideStore;
 use crate::tables::TableRules;
 use crate::value::CellValue;
 
-/// Maximum size in bytes of an update that is accepted without reading its row. For larger updates, the size of the
-/// resulting row is checked first.
+/// Maximum size of an update that is accepted without reading its row, in bytes. For larger updates, the row is read to
+/// check the size of the result.
 const SMALL_UPDATE_BYTES: usize = 16 << 10;
 
 impl WideStore {
@@ -43,7 +43,7 @@ impl WideStore {
         rules.check(table)?;
         seen.indexes = rules.index_ids().collect();
         let state = self.state();
-        // One reading of the clock decides on expiry and on ages, so that they agree.
+        // The clock is read once, so that decisions on expiry and on the ages of parts agree.
         let now = match rules.depend_on_time() {
             true => self.log.trusted_now().now.nanos(),
             false => 0,
@@ -114,7 +114,7 @@ pub(super) struct Decided {
     pub(super) partitions: Vec<usize>,
 }
 
-/// Changes of one write.
+/// Changes that one write causes.
 #[derive(Default)]
 struct DecidedRow {
     /// Encoded mutation of the row.
@@ -123,7 +123,7 @@ struct DecidedRow {
 }
 
 impl DecidedRow {
-    /// Returns the changes of a write that changes its row but no index.
+    /// Returns the changes of a write that changes its row but no index entries.
     fn of_row(mutation: Bytes) -> Option<Self> {
         Some(Self {
             mutation,
@@ -132,11 +132,12 @@ impl DecidedRow {
     }
 }
 
-/// Row after the writes that were evaluated so far.
+/// Row after the writes of the request that were evaluated so far.
 enum Evaluated {
     /// Decoded row; `None` if it does not exist.
     Row(Option<Mutation<'static>>),
-    /// Encoded mutation that needs no older state. Most rows are written once per request, so it is decoded on demand.
+    /// Encoded mutation that needs no older state. It is decoded only on demand, because most rows are written once per
+    /// request.
     Mutation(Bytes),
 }
 
@@ -149,12 +150,13 @@ struct Deciding<'s> {
     rules: &'s TableRules,
     /// Numbers of the parts that are visible at the time of the decision.
     visible: PartNumbers,
-    /// Number of the first part whose rows can be written, because of its age.
+    /// Number of the first part that is not too old to be written.
     writable_from: i32,
     state: Arc<State>,
-    /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if nothing depends on it.
+    /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if no decision depends on it.
     now: i64,
-    /// Sizes of the largest stored row and column of the table, in bytes; computed for the first update that needs them.
+    /// Upper bounds of the sizes of a stored row and of a column of the table, in bytes. Computed for the first update
+    /// that needs them.
     largest: OnceCell<(usize, usize)>,
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
     rows: BTreeMap<Bytes, Evaluated>,
@@ -164,7 +166,8 @@ struct Deciding<'s> {
 }
 
 impl Deciding<'_> {
-    /// Returns the reason why no row of the part of a key can be written, or deleted; `None` if that is possible.
+    /// Returns the reason why no row of the part of a key can be written, or deleted if `is_delete`; `None` if this is
+    /// possible.
     fn refused_part(&self, key: &[u8], is_delete: bool) -> Result<Option<Refused>> {
         let Some(division) = &self.rules.division else {
             return Ok(None);
@@ -173,11 +176,11 @@ impl Deciding<'_> {
         let number = division.number_of(key);
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
         let start_of = |number| Timestamp::from_nanos_clamped(division.spec.every.start_of(number));
-        // Deletes also reach hidden parts, and change nothing in dropped ones.
+        // Deletes are also possible in hidden parts. In dropped parts they change nothing.
         if !is_delete && !self.visible.contains(&number) {
             return Ok(Some(Refused::PartDropped(start_of(*self.visible.start()))));
         }
-        // A dropped part may not be freed yet.
+        // A part that was dropped may still be stored; it is ignored.
         let part = self.state.parts.get(&(table, number));
         let part = part.filter(|_| self.rules.keeps(number));
         if part.is_some_and(Part::is_closed) || self.state.attaching.contains(&(table, number)) {
@@ -193,8 +196,8 @@ impl Deciding<'_> {
         Ok((!is_open).then_some(Refused::TooManyParts))
     }
 
-    /// Evaluates one write. Returns its outcome and its changes; `None` instead of changes if the condition fails or
-    /// the write is refused.
+    /// Evaluates one write. Returns its outcome and its changes. The changes are `None` if the condition fails or the
+    /// write is refused.
     fn decide(&mut self, write: &RowWrite<'_>) -> Result<(RowOutcome, Option<DecidedRow>)> {
         let is_delete = matches!(write.action, Action::Delete);
         if let Some(refused) = self.refused_part(&write.key, is_delete)? {
@@ -273,7 +276,8 @@ impl Deciding<'_> {
         Ok((RowOutcome::Written(image), Some(decided)))
     }
 
-    /// Returns the indexes whose entries a write of a row changes: those that cover the tier of its part.
+    /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a
+    /// tier to which the part is about to move.
     fn maintained(&self, key: &[u8]) -> Result<Vec<&Index>> {
         let table = self.table;
         let number = self.rules.part_of(key);
@@ -290,23 +294,23 @@ impl Deciding<'_> {
         }
         match &write.action {
             Action::Update(update) if !update.increments.is_empty() || !update.removed.is_empty() => None,
-            // The row may have expired.
+            // The row may have expired. An update must not keep columns of an expired row, so it reads the row.
             Action::Update(_) if self.expiry.is_of_rows() => None,
-            // All other actions can be resolved without the current row, and cannot fail.
+            // All other actions do not depend on the current row, and cannot fail.
             _ => resolve_action(write, None).ok(),
         }
     }
 
-    /// Returns true if a small update cannot make its row or a column exceed the size limit. This is the case if the
-    /// stored bytes, the buffered bytes and the update together use at most half of the limit. The other half remains
-    /// for concurrent updates.
+    /// Returns true if a small update cannot make its row or a column exceed the size limit: the stored bytes, the
+    /// buffered bytes and the update together use at most half of the limit. The other half is reserved for concurrent
+    /// updates.
     fn grows_safely(&self, key: &[u8], bytes: usize) -> Result<bool> {
         let state = self.store.state();
         let buffered = crate::state::buffered(&state.buffers(self.table), key);
         let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
         let largest = || largest(&self.state, self.table, self.rules);
         let (row, column) = *self.largest.get_or_init(largest);
-        // If one version is kept, a column is only as large as its newest value, so its size is not checked here.
+        // If only one version is kept, a column is as large as its newest value, so its size is not checked here.
         if self.rules.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
             return Ok(false);
         }
@@ -340,8 +344,8 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns the sizes of the largest stored row and column of a table, in bytes. With column groups, the first one is an
-/// upper bound.
+/// Returns upper bounds of the sizes of a stored row and of a column of a table, in bytes. The sizes of the largest
+/// shares are added for the bound of a row.
 fn largest(state: &State, table: TableId, rules: &TableRules) -> (usize, usize) {
     let of = |id| {
         let sizes = state.parts_of(id, ALL_PARTS).map(|part| part.detail.largest());
@@ -381,7 +385,7 @@ fn applied(
     }
 }
 
-/// Returns the absolute mutation of a write, given the row before it.
+/// Returns the absolute mutation of a write. `before` is the row before the write.
 fn resolve_action<'w>(
     write: &RowWrite<'w>,
     before: Option<&Mutation<'static>>,
@@ -438,7 +442,7 @@ fn resolve_action<'w>(
         let current = before.and_then(|row| row.column(name));
         let rest = current.into_iter().flat_map(|column| &column.versions);
         let rest = rest.filter(|stored| stored.time != *version).cloned();
-        // Other changes of the same column in this update apply to the remaining versions.
+        // Other changes of the same column in this update are added to the remaining versions.
         let column = changed.entry(name.clone()).or_insert_with(|| Column {
             name: name.clone(),
             clears: false,
@@ -456,8 +460,8 @@ fn resolve_action<'w>(
     Ok(mutation(Effect::Update, columns))
 }
 
-/// Returns the time of a version that replaces the current one: the time of the write, or later if a client has given a
-/// later time to the current version.
+/// Returns the time of a version that replaces the current one: the time of the write, or a later time if a client has
+/// given the current version a later time.
 fn following(time: i64, current: &Version<'_>) -> i64 {
     let after = current.time.saturating_add(1).min(Timestamp::MAX.nanos());
     time.max(after)

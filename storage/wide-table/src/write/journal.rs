@@ -1,7 +1,7 @@
-//! Log entry of a write: its check before the commit, and its application to the buffer.
+//! Log entry of a write: its check before the commit, and its application to the row buffer.
 //!
-//! The committer checks that the rows that the writer has read are unchanged. It applies the entry after the entry has
-//! been written to the journal.
+//! The committer checks that the rows that the writer has read are unchanged. It applies the entry once the entry is in
+//! the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,7 +140,7 @@ impl LogEntry for WideEntry {
             *self.store.committed.lock().entry(table).or_default() += changes.len() as u64;
             state.active.apply(table, changes, sequence, versions_max)?;
         }
-        // An indexer reads the rows of the changes, so they must be applied before.
+        // Indexers read the rows of these changes, so the changes must be in the buffer first.
         if !searched.is_empty() {
             self.store.searches.push(&rules.searches, sequence, &searched);
         }

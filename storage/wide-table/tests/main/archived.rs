@@ -1,7 +1,8 @@
-//! Parts in the archive: every read returns the same rows before an archiving, in the archive, and after a restoration.
+//! Parts in the archive: every read returns the same rows before the archiving, in the archive, and after the
+//! restoration.
 //!
-//! The rows are random: of all types, with several versions, undeclared columns, surplus types, in fragments, deleted, packed
-//! into blocks, and single among them.
+//! The rows are random. They have values of all types, several versions, undeclared columns, and values of other types
+//! than declared. Some are in fragments, some are deleted, some are packed into blocks, and some are single.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ fn divided() -> TableSpec {
         "timestamp",
     ];
     let columns = types.iter().zip(1..);
-    // The order of the numbers is not that of the names.
+    // The order of the column numbers differs from the order of the names.
     let columns = columns.map(
         |(of, number)| serde_json::json!({"name": format!("{of}_column"), "type": of, "number": 20 - number}),
     );
@@ -82,7 +83,7 @@ fn value(of: u64, random: &mut Random) -> CellValue<'static> {
     }
 }
 
-/// Returns columns of a write. `odd` is the percentage of columns that files do not have a column for.
+/// Returns columns of a write. `odd` is the percentage of columns that the typed columns of a file cannot hold.
 fn columns(time: i64, odd: u64, random: &mut Random) -> Vec<Column<'static>> {
     let mut columns = Vec::new();
     for of in 0..9 {
@@ -115,7 +116,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Writes random rows of a part.
+    /// Writes random rows into a part.
     fn fill(&self, number: i32, odd: u64, random: &mut Random) {
         for step in 0..2 + random.below(4) as i64 {
             let mut writes = Vec::new();
@@ -211,7 +212,8 @@ fn rows_are_the_same_bit_for_bit_in_the_archive_and_after_it() {
         };
         for round in 0..if is_slow() { 80 } else { 8 } {
             let number = EVERY.number_of(START + round * DAY);
-            // Parts with rows of the declared form only, and with few and many others.
+            // Half of the parts have only rows that the typed columns of files can hold; the others also have a few or
+            // many other rows.
             lab.fill(number, random.of(&[0, 0, 2, 30]), &mut random);
             let rows = lab.rows(Direction::Ascending);
             assert_eq!(lab.rows(Direction::Descending), rows, "{seed}");

@@ -1,6 +1,6 @@
-//! Blocks of a part: which rows are packed, how deleted rows vanish, old parts, and damage.
+//! Blocks of a part: which rows are packed, how deleted rows are removed, parts of earlier builds, and damage.
 //!
-//! The tests in `model.rs` compare parts with blocks of several sizes with a naive model.
+//! The tests in `model.rs` use blocks of several sizes and compare the results with a naive model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +95,7 @@ fn rows_are_packed_once_enough_of_them_are_neighbours() {
         let blocks = stored(&*backend, BLOCKS).len();
         assert!((20..60).contains(&blocks), "{blocks} blocks of about 30 rows");
 
-        // Few changed rows stay single, and are visible.
+        // Few changed rows stay single. Reads return them.
         put_rows(&database, std::iter::once(501), 2);
         database.flush();
         assert_eq!(stored(&*backend, SINGLES).len(), 1);
@@ -103,7 +103,7 @@ fn rows_are_packed_once_enough_of_them_are_neighbours() {
         expected.insert(251, (501, 2));
         assert_rows(&database, &expected);
 
-        // Further rows nearby pack it.
+        // With further changed rows in the same block, the row is packed.
         let nearby = || (491..512).step_by(2).filter(|number| *number != 501);
         put_rows(&database, nearby(), 3);
         database.flush();
@@ -233,7 +233,7 @@ fn a_part_of_an_earlier_build_is_packed_by_later_flushes() {
     database.flush();
     database.close();
 
-    // The manifest row of a part as builds without blocks have written it.
+    // The test restores the manifest row that builds without blocks have written.
     let backend = open();
     let row = part_row(&*backend);
     let mut detail: serde_json::Value = serde_json::from_slice(&row.detail).expect("JSON");
@@ -265,7 +265,7 @@ fn a_part_of_an_earlier_build_is_packed_by_later_flushes() {
     database.close();
 }
 
-/// Returns true if the byte is the frame header descriptor of zstd, whose bit 4 has no meaning.
+/// Returns true if the byte is the frame header descriptor of zstd. Its bit 4, which the test changes, has no meaning.
 fn damaged_bit_is_ignored(block: &[u8], at: usize) -> bool {
     at >= 4 && block[at - 4..at] == [0x28, 0xb5, 0x2f, 0xfd]
 }
@@ -303,11 +303,11 @@ fn the_check_finds_damaged_blocks() {
         damaged[at] ^= 0x10;
         change(&block.key, &damaged.into());
         let is_found = !findings().findings.is_empty();
-        // zstd ignores one bit of its header.
+        // zstd ignores this bit in one byte of its header.
         let is_harmless = damaged_bit_is_ignored(&block.value, at);
         assert_eq!(is_found, !is_harmless, "byte {at}");
     }
-    // A block in the place of another one.
+    // The value of one block is stored under the key of another one.
     change(&block.key, &blocks[2].value);
     let found = findings().findings;
     assert!(

@@ -1,4 +1,4 @@
-//! A database with one wide table, on any backend.
+//! A database with one wide table, on any kind of backend.
 //!
 //! The tests write and read through the public interface of the store, with a real log and real parts.
 
@@ -35,17 +35,17 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database of a backend, and creates the table if it does not exist.
+    /// Opens the database on a backend, and creates the table if it does not exist.
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
         Self::open_with(backend, versions_max, settings())
     }
 
-    /// Opens the database of a backend with settings of the store.
+    /// Opens the database on a backend with these settings of the store.
     pub(crate) fn open_with(backend: Arc<dyn Backend>, versions_max: u32, settings: Settings) -> Self {
         Self::open_at(backend, Arc::new(SystemClock), spec(versions_max), settings)
     }
 
-    /// Opens the database of a backend with a clock, and creates the table with these settings if it does not exist.
+    /// Opens the database on a backend with a clock. Creates the table with the settings `spec` if it does not exist.
     pub(crate) fn open_at(
         backend: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
@@ -55,7 +55,7 @@ impl Database {
         Self::open_archived(backend, (clock, spec, settings), None)
     }
 
-    /// Opens the database of a backend with an archive like [`open_at`](Self::open_at).
+    /// Opens the database like [`open_at`](Self::open_at), with an archive.
     pub(crate) fn open_archived(
         backend: Arc<dyn Backend>,
         (clock, spec, settings): (Arc<dyn Clock>, TableSpec, Settings),
@@ -156,7 +156,7 @@ impl Database {
             .expect("they are deleted");
     }
 
-    /// Returns a row. Its trace must lead to the same row.
+    /// Returns a row. Checks that the visible part of its trace is the same row.
     pub(crate) fn row(&self, key: &[u8]) -> Option<Mutation<'static>> {
         let row = self.store.row(TABLE, key).expect("it is read");
         let row = row.map(|row| row.columns().expect("it is intact").into_owned());
@@ -250,7 +250,7 @@ impl Database {
     }
 }
 
-/// Returns settings with a small row buffer, and with blocks that a few rows fill.
+/// Returns settings with a small row buffer and small blocks, which a few rows fill.
 pub(crate) fn settings() -> Settings {
     Settings {
         buffer_bytes: 64 << 10,
@@ -277,8 +277,8 @@ pub(crate) fn spec(versions_max: u32) -> TableSpec {
     }
 }
 
-/// Returns settings with a column group per list of columns. The ids of the groups begin at 50. Each second group is
-/// compressed densely.
+/// Adds column groups to the settings of a table, one per list of columns. The ids of the groups begin at 50. Every
+/// second group is compressed densely.
 pub(crate) fn grouped(mut spec: TableSpec, groups: &[&[&str]]) -> TableSpec {
     let wide = spec.wide.as_deref_mut().expect("a wide table");
     let group = |(number, columns): (u32, &&[&str])| ColumnGroupSpec {

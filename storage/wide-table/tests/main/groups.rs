@@ -1,6 +1,6 @@
-//! Column groups: which shares of a row a flush writes, and that no reader sees half of a change.
+//! Tests of column groups: a flush writes only the shares that change, and no reader sees only half of a change.
 //!
-//! The tests in `model.rs` and `ttl.rs` compare tables with groups with a naive model.
+//! The tests in `model.rs` and `ttl.rs` compare tables with column groups with a naive model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn parts(backend: &dyn Backend, table: TableId) -> Vec<PartRef> {
         .collect()
 }
 
-/// Returns what the only part of a table or group stores.
+/// Returns all values that the only part of a table or group stores.
 fn stored(backend: &dyn Backend, table: TableId) -> Stored {
     let parts = parts(backend, table);
     assert_eq!(parts.len(), 1, "{table:?} has one part");
@@ -63,7 +63,7 @@ fn stored(backend: &dyn Backend, table: TableId) -> Stored {
     stored
 }
 
-/// Returns the bytes of the values that differ from those before.
+/// Returns the total size of the keys and values that are new or changed.
 fn written(before: &Stored, after: &Stored) -> usize {
     let changed = after
         .iter()
@@ -85,7 +85,7 @@ fn description(number: usize) -> String {
     (0..300).map(word).collect()
 }
 
-/// Puts goods with a price in column `a` and a description in column `b`.
+/// Writes rows with a price in column `a` and a description in column `b`.
 fn put_goods(database: &Database, count: usize) {
     for from in (0..count).step_by(100) {
         let put = |number: usize| {
@@ -101,7 +101,7 @@ fn put_goods(database: &Database, count: usize) {
     }
 }
 
-/// Opens a table with goods that are flushed.
+/// Opens a table, and writes and flushes rows with prices and descriptions.
 fn goods(backend: Arc<dyn Backend>, groups: &[&[&str]], count: usize) -> Database {
     let settings = Settings {
         buffer_bytes: 16 << 20,
@@ -169,7 +169,7 @@ fn rows_without_columns_of_a_group_store_nothing_in_it() {
         database.write_one(set(&key(7), 2, "b", 3));
         database.flush();
         assert_eq!(stored(&*backend, GROUP).len(), 1);
-        // The rows are replaced; one of them loses its column of the group.
+        // All rows are replaced. The row that had a column of the group loses it.
         database.write(&puts());
         database.flush();
         let left = stored(&*backend, GROUP);
@@ -221,7 +221,7 @@ fn a_read_of_other_columns_does_not_read_a_group() {
     database.close();
 }
 
-/// Changes a stored value.
+/// Changes or deletes a stored value.
 fn change(backend: &dyn Backend, table: TableId, bucket: u16, (key, value): (Bytes, Option<Bytes>)) {
     let partition = Partition::part(parts(backend, table)[0], bucket);
     let changes = [RowChange { key, value }];
@@ -292,7 +292,7 @@ fn the_parts_of_groups_are_freed_with_their_table() {
     });
 }
 
-/// Returns a write that sets two columns, of which one is in a group.
+/// Returns a write that sets two columns. One of them is in a group.
 fn set_both(key: &str, time: i64, number: i64) -> RowWrite<'static> {
     let column = |name| Column::with(named(name), time, CellValue::I64(number));
     let update = Update {
@@ -373,7 +373,7 @@ fn prose(number: usize) -> String {
 #[test]
 fn a_dense_group_stores_the_same_texts_in_fewer_bytes() {
     const COUNT: usize = 3_000;
-    // Each second group is compressed densely.
+    // In the second table, column `b` is in the second group. Every second group is compressed densely.
     let sizes = [&[&["b"][..]][..], &[&["unused"][..], &["b"][..]][..]].map(|groups| {
         let disk = MemoryDisk::new(Character::Embedded);
         let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));

@@ -1,4 +1,4 @@
-//! Secondary indexes: builds during writes, refused rows, and the check of damaged entries.
+//! Secondary indexes: builds during writes, refused rows, and detection of damaged entries.
 //!
 //! The tests in `model.rs` compare indexes with a naive model after random writes.
 
@@ -150,7 +150,7 @@ fn entries_of_rows_in_another_tier_are_found() {
     database.set_indexes(&ready());
     database.write_one(put(&encoded("k"), 1, &[("a", 1), ("b", 1)]));
     database.flush();
-    // The row was never moved, so it is in the hot tier.
+    // The row was never moved, so its part is in the hot tier.
     for (tier, expected) in [("all", 0), ("hot", 0), ("cold", 1)] {
         let mut indexes = ready();
         indexes[0]["tier"] = tier.into();
@@ -167,7 +167,7 @@ fn entries_of_rows_in_another_tier_are_found() {
 fn damaged_entries_are_found() {
     let disk = MemoryDisk::new(Character::Embedded);
     let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
-    // No row is packed into a block, so that single rows and entries can be changed.
+    // The blocks are too large to be filled, so all rows stay single. The test can then change stored rows and entries.
     let unpacked = Settings {
         block_bytes: 1 << 20,
         ..settings()

@@ -1,4 +1,4 @@
-//! Large values: uploads, reads, removal and the offline check.
+//! Tests of large values: uploads, reads, removal and the offline check.
 //!
 //! Random uploads, stops, overwrites, flushes, restarts and sweeps are compared with a naive model on every backend.
 
@@ -19,7 +19,7 @@ use tideline_wide_table::{
 
 use super::database::*;
 
-/// Id of the parts with the pieces.
+/// Id under which the pieces are stored.
 const PIECES: TableId = TableId(900);
 
 fn spec_with(versions_max: u32) -> TableSpec {
@@ -101,7 +101,7 @@ impl Database {
         }
     }
 
-    /// Sweeps the whole table; returns the numbers of kept and of removed values.
+    /// Sweeps the whole table. Returns the number of kept values and the number of removed values.
     fn sweep(&self) -> (u64, u64) {
         let (mut kept, mut removed, mut from) = (0, 0, None);
         loop {
@@ -122,7 +122,7 @@ impl Database {
     }
 }
 
-/// Returns the partition of the pieces, and the keys of all headers and pieces.
+/// Returns the keys of all headers and pieces, each with its partition.
 fn pieces(backend: &dyn Backend) -> Vec<(Partition, Bytes)> {
     let parts = backend.parts(Shard(0)).expect("the parts");
     let mut keys = Vec::new();
@@ -308,7 +308,7 @@ fn an_upload_refuses_other_text_and_too_many_bytes() {
     assert!(matches!(upload.finish(), Err(WideError::NotText)));
     assert!(matches!(upload.write(b"a"), Err(WideError::NotText)));
     let mut upload = database.begin(&encoded("a"), LargeKind::Binary);
-    // The pages of these zeros are never touched.
+    // The pages of this zeroed memory are never touched, so the allocation is cheap.
     let refused = upload.write(&vec![0; LARGE_BYTES_MAX as usize + 1]);
     let refused = refused.expect_err("the limit is exceeded");
     let is_limit = matches!(

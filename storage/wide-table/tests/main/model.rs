@@ -36,7 +36,7 @@ enum Step {
     DeleteRange(String, String),
     Flush,
     Restart,
-    /// Drops all indexes and creates them again, with other ids.
+    /// Drops all indexes, and creates them again with other ids.
     Reindex,
     Get(String),
     Scan(String, String, bool, usize),
@@ -104,10 +104,11 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
     assert_eq!(row, expected, "row {key}");
 }
 
-/// Column groups of a table, by their columns.
+/// Column groups of a table, each as a list of its columns.
 type Groups = &'static [&'static [&'static str]];
 
-/// Column groups of the tables that random steps change. The second one stores two columns in one group, by a pattern.
+/// Column groups of the tables that random steps change. The second table stores two columns in one group; one of them
+/// matches a pattern.
 const GROUPS: [Groups; 3] = [&[], &[&["a*", "c"]], &[&["b"], &["c"]]];
 
 fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Groups), steps: &[Step]) {
@@ -221,7 +222,7 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Gr
     database.close();
 }
 
-/// Id of the next index. Runs share a backend, in which the id of a dropped index must not be reused.
+/// Id of the next index. The test runs share a backend, in which the id of a dropped index must not be reused.
 static NEXT_INDEX: AtomicU32 = AtomicU32::new(100);
 
 /// Columns of each index, with a flag that is true for descending order.
@@ -231,7 +232,7 @@ const INDEXES: [&[(&str, bool)]; 3] = [
     &[("k", true), ("a", false)],
 ];
 
-/// Creates all indexes and builds them. The first one covers column `b`, the second one all columns, the third one none.
+/// Creates and builds all indexes. The first index covers column `b`, the second all columns, the third none.
 fn reindex(database: &Database) {
     let covers = [
         serde_json::json!({"columns": ["b"]}),
@@ -301,7 +302,7 @@ impl Naive {
     }
 }
 
-/// Compares the entries of all indexes with the rows of the model: their order, their rows and their covered values.
+/// Compares all indexes with the rows of the model: the order of the entries, their rows and their covered values.
 fn check_indexes(database: &Database, naive: &Naive) {
     for (index, columns) in database.indexes().iter().zip(INDEXES) {
         let expected = naive.indexed(columns);
@@ -342,7 +343,7 @@ fn check(cases: u32, settings: (Settings, Groups), backend: &dyn Fn() -> Arc<dyn
     checked.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Returns settings with blocks of this size, and with fragments for rows above another size.
+/// Returns settings with blocks of `block_bytes`, and with fragments for rows of more than `fragment_bytes`.
 fn sizes(block_bytes: usize, fragment_bytes: usize) -> Settings {
     Settings {
         block_bytes,
@@ -354,7 +355,7 @@ fn sizes(block_bytes: usize, fragment_bytes: usize) -> Settings {
 #[test]
 fn random_writes_equal_a_naive_model_in_memory() {
     for character in [Character::Embedded, Character::Distributed] {
-        // From blocks of one row to blocks that never fill.
+        // Block sizes: from one row per block to blocks that are never full.
         for block_bytes in [1, 60, 200, 1 << 20] {
             for groups in GROUPS {
                 let disk = MemoryDisk::new(character);

@@ -1,4 +1,4 @@
-//! Reads in pages while rows are in buffers and parts, and release of the parts of a dropped table.
+//! Tests of page reads of rows in the buffer and in a part, and of freeing the parts of a dropped table.
 
 use tideline_backend::Direction;
 use tideline_model::KeyRange;

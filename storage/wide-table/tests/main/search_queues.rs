@@ -1,7 +1,7 @@
 //! Queues of the changes that search indexes follow.
 //!
-//! Each test is the indexer: it takes the changes and confirms them. A flush deletes the journal, so it must not end
-//! before every index holds the changes, and an index that has missed changes must be recognized after a restart.
+//! Each test acts as the indexer: it takes the changes and confirms them. A flush deletes the journal, so it must not
+//! end before every index holds the changes. An index that has missed changes must be recognized after a restart.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,7 +14,7 @@ use tideline_wide_table::{QueueState, SearchChange, SearchStart, TakenChanges};
 use super::database::*;
 
 const INDEX: TableId = TableId(9);
-/// Time in which a flush that does not wait ends.
+/// Time within which a flush ends if it does not wait.
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(20);
 
@@ -261,7 +261,7 @@ fn a_part_is_requested_from_an_open_index_only() {
     let changes = queue.take().changes;
     let expected = [rows(&["a"]), vec![SearchChange::Part(3)], rows(&["b"])].concat();
     assert_eq!(changes, expected);
-    // The request is not stored.
+    // The request is not stored, so it is lost in a crash.
     assert!(is_requested(&queue));
     queue.crash();
     queue.open(None);

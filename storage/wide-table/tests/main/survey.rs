@@ -1,6 +1,7 @@
-//! Surveys of stored rows, and packing of ranges with delete markers.
+//! Tests of surveys of stored rows, and of packing ranges with delete markers.
 //!
-//! Counts of a survey equal those of the rows that were written and flushed; packing changes no read.
+//! The counts of a survey must equal those of the written and flushed rows. Packing must not change the result of any
+//! read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ fn survey(database: &Database) -> RowSurvey {
     survey.finish()
 }
 
-/// Packs all rows. Returns the numbers of rows packed and of markers removed.
+/// Packs all rows. Returns the number of packed rows and the number of removed markers.
 fn pack(database: &Database) -> (u64, u64) {
     let (mut rows, mut markers, mut rest) = (0, 0, Some(KeyRange::ALL));
     while let Some(range) = rest {
@@ -103,7 +104,7 @@ fn packing_removes_the_markers_of_deletes_that_are_spread_over_all_blocks() {
         database.write(&writes);
     }
     database.flush();
-    // Each flush deletes few rows of each block.
+    // Each flush deletes only a few rows of each block.
     for round in 0..3 {
         for number in (round..4_000).step_by(20) {
             database.write_one(write_of(&key(number), 2, Action::Delete));
@@ -148,7 +149,7 @@ fn random_run(backend: &dyn Fn() -> Arc<dyn Backend>, random: &mut Random) {
                     model.remove(&key(number));
                 }
             }
-            // A row in fragments, until it is replaced.
+            // A long column name makes the row large enough for fragments. Later steps may replace it with a small row.
             75..78 => {
                 database.write_one(put(&key(number), step, &[("a", step), (long, step)]));
                 model.insert(key(number), step);
@@ -183,7 +184,7 @@ fn random_run(backend: &dyn Fn() -> Arc<dyn Backend>, random: &mut Random) {
     pack(&database);
     let found = survey(&database);
     assert_eq!(found.markers, 0);
-    // The head of a large row may hide a packed copy.
+    // A packed row that the head of a large row hides is also counted.
     let rows = model.len() as u64;
     assert!((rows..=rows + found.large_rows).contains(&found.rows));
 }

@@ -1,7 +1,7 @@
 //! Optimistic transactions: a write is applied only if the rows and ranges that were read are unchanged.
 //!
-//! Revisions survive flushes and restarts, the size of a required range is limited, and concurrent transactions are
-//! serializable.
+//! Digests stay valid over flushes and restarts, the size of a required range is limited, and concurrent transactions
+//! are serializable.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,7 +44,7 @@ impl Database {
     }
 
     /// Reads all rows of the partition whose keys begin with `letter`. Also returns the requirement that the partition
-    /// is unchanged.
+    /// is unchanged when a write is committed.
     fn partition(&self, letter: &str) -> (Vec<StoredRow>, Unchanged) {
         let range = KeyRange::prefix(letter.as_bytes());
         let limit = PageLimit {
@@ -187,8 +187,8 @@ fn concurrent_transactions_keep_a_sum() {
                                 put(&to, time, &[("n", to_has + 1)]),
                             ];
                             if database.write_unchanged(&writes, vec![read]).changed.is_none() {
-                                // Pages are not a snapshot, but all rows read by a committed transaction are from the
-                                // same point in time.
+                                // Pages are not a snapshot, but if a transaction is committed, all rows that it read
+                                // were valid at the same point in time.
                                 assert_eq!(total, 200, "a transaction was applied in part");
                                 break;
                             }

@@ -1,7 +1,7 @@
 //! Time-to-live of rows and of cells, compared with a naive model.
 //!
-//! The test sets the clock. Random writes, flushes, restarts, removals and passing time are applied to the store and to the
-//! model; rows and index entries must be equal at every moment.
+//! The test sets the clock. Random writes, flushes, restarts, removals and clock advances are applied to the store and
+//! to the model. Rows and index entries must be equal after each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ enum Step {
     Increment(String, usize),
     SetIfAbsent(String, usize, i64),
     Delete(String),
-    /// Lets minutes pass.
+    /// Advances the clock by this number of minutes.
     Pass(i64),
     Flush,
     Restart,
-    /// Removes what has expired for at least this number of minutes.
+    /// Removes data that expired at least this number of minutes ago.
     Remove(i64),
 }
 
@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..50)
 }
 
-/// Row of the model: the time of its last write, and the number and time of each column.
+/// Row of the model: the time of its last write, and for each column its number and its time.
 #[derive(Debug, Default)]
 struct Row {
     time: i64,
@@ -238,7 +238,7 @@ fn run(character: Character, (are_cells, is_grouped): (bool, bool), fragment_byt
         naive.expire(clock.now().nanos(), are_cells);
         check(&database, &naive);
     }
-    // Everything expires, and a removal leaves nothing.
+    // Finally everything expires. A removal then leaves no row and no index entry.
     for _ in 0..4 {
         clock.advance(20 * MINUTE);
         database.store.next_version();

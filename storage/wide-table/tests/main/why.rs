@@ -1,6 +1,6 @@
-//! Traces of keys: each layer that holds something, and the rule that hides it.
+//! Tests of key traces: the layers that store data of a key, and the rule that hides each stored version.
 //!
-//! That the visible part of a trace is the row itself is checked by [`Database::row`], which all random tests use.
+//! All random tests use [`Database::row`], which checks that the visible part of a trace equals the row.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_nanos_clamped(START))
 }
 
-/// Returns the time, the place and the hiding rule of each version of a column, newest first.
+/// Returns the time, the location and the hiding rule of each version of a column, newest first.
 fn versions(trace: &KeyTrace, column: &'static str) -> Vec<(i64, LayerPlace, Option<HidingRule>)> {
     let of_column = trace
         .versions
@@ -74,7 +74,7 @@ fn a_write_with_an_old_clock_is_hidden_by_a_version_of_the_future() {
         number(&database.row(key.as_bytes()).expect("a row"), "a"),
         Some(1)
     );
-    // A flush keeps only what can be read.
+    // A flush drops hidden versions.
     database.flush();
     let trace = database.trace(key.as_bytes());
     assert_eq!(versions(&trace, "a").len(), 1);
@@ -154,7 +154,8 @@ fn packed_rows_are_hidden_by_single_rows_and_markers() {
     );
     database.write_one(set(changed, START + 1, "a", 2));
     database.write_one(write_of(deleted, START + 1, Action::Delete));
-    // One change of a block is too few to pack it again.
+    // A flush rewrites a block only if about a quarter of it changed. In a small block, one row may be enough, so the
+    // test accepts both results.
     database.flush();
     let trace = database.trace(changed.as_bytes());
     let places: Vec<LayerPlace> = trace.layers.iter().map(|layer| layer.place).collect();

@@ -1,5 +1,5 @@
-//! Writes: conditions, increments, images, partitions, concurrency, removed versions, limits, and pages of many
-//! columns.
+//! Tests of writes: conditions, increments, images, partitions, concurrency, removed versions, limits, and pages of the
+//! columns of a row.
 //!
 //! Most tests run on both in-memory backends and on fjall.
 
@@ -134,8 +134,7 @@ fn increments_of_many_threads_are_all_counted() {
                 scope.spawn(move || {
                     for at in 0..25 {
                         database.write_one(increment("a", thread * 100 + at, "n", 1));
-                        // Flushes in between, so that increments also run while the row moves from the buffer into its
-                        // part.
+                        // These flushes make increments run while the row moves from the buffer into its part.
                         if thread == 0 && at % 10 == 0 {
                             database.flush();
                         }
@@ -330,7 +329,7 @@ fn a_row_of_many_columns_is_read_in_pages() {
         assert_eq!((middle.columns.len(), has_more), (2, false));
         let (last, has_more) = page("c199999", None, 10);
         assert_eq!((last.columns.len(), has_more), (1, false));
-        // A small row replaces the large one. The columns in the old fragments must not be returned any more.
+        // A small row replaces the large row. The columns in the old fragments must no longer be returned.
         database.write_one(put("wide", 3, &[("n", 1)]));
         database.flush();
         assert_eq!(page("", None, 10).0.columns.len(), 1);

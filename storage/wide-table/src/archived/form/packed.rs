@@ -1,15 +1,17 @@
-//! Writes whole blocks of rows as columns of a file.
+//! Conversion of whole blocks of rows into columns of a file.
 //!
-//! The values of a column of a block become values of a column of the file, without a row in between. A reader of the file
-//! must get the same rows without their stored bytes. For a row that a block holds by columns, this follows from its form:
+//! The values of a column of a block are copied into a column of the file, without building rows. A reader of the file
+//! must get the same rows although the file does not hold their stored bytes. If a block stores its rows by columns,
+//! this follows from their form:
 //!
-//! - It replaces what was before, and has one version per column, with the time of the row. A row that is read from a file has
-//!   this form as well.
-//! - Its columns are declared, have values of the declared types, and are in the order of their names, like those of a row
-//!   that is read from a file.
-//! - The stored bytes of a value are a function of the value. Decimals could have surplus bytes or digits, which is tested.
+//! - A row replaces the previous row, and has one version per column, with the time of the row. This is also the form
+//!   of a row that is read from a file.
+//! - The columns of a row are declared, have values of the declared types, and are in the order of their names, as in a
+//!   row that is read from a file.
+//! - The stored bytes of a value depend only on the value. Only decimals can have surplus bytes or digits, so they are
+//!   checked.
 //!
-//! Blocks with other rows are added row by row.
+//! Blocks with other rows are converted row by row.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -23,10 +25,11 @@ use crate::error::Damage;
 use crate::mutation::ColumnName;
 use crate::value::{CellValue, decimal, number, tag};
 
-/// Position in the columns of a block of each declared column; `None` for a column that no row of the block has.
+/// Position of each declared column among the columns of a block; `None` if no row of the block has the column.
 type Mapping = SmallVec<[Option<usize>; 32]>;
 
-/// Declared columns by their stored names: position in the order of names, and among the declared columns.
+/// Positions of declared columns, by the stored name: position in the order of names, and position among the declared
+/// columns.
 #[derive(Debug)]
 pub(super) struct StoredNames(HashMap<Vec<u8>, (usize, usize)>);
 
@@ -43,7 +46,7 @@ impl StoredNames {
 }
 
 impl GroupBuilder<'_> {
-    /// Adds all rows of a block. Returns false, and adds nothing, if they are to be added row by row.
+    /// Adds all rows of a block. Returns false, without adding any, if the rows must be added one by one.
     ///
     /// # Errors
     ///
@@ -100,11 +103,11 @@ impl GroupBuilder<'_> {
 }
 
 impl RowForm {
-    /// Returns the columns of a block by declared column; `None` if some of its rows do not have the form of rows that are
-    /// read from files.
+    /// Returns the positions of the declared columns in a block; `None` if some of its rows do not have the form of
+    /// rows that are read from files.
     fn mapping_of(&self, block: &BlockColumns<'_>) -> Result<Option<Mapping>, Damage> {
         let mut mapping: Mapping = SmallVec::from_elem(None, self.declared.len());
-        // Position of each column of the block in the order of names.
+        // Position in the order of names, for each column of the block.
         let mut order: SmallVec<[usize; 32]> = SmallVec::new();
         for (number, column) in block.columns().iter().enumerate() {
             let Some((position, at)) = self.stored_names.0.get(column.name) else {
@@ -122,7 +125,7 @@ impl RowForm {
     }
 }
 
-/// Returns the type byte under which a block stores the values of a type.
+/// Returns the type byte with which a block stores values of a type.
 const fn tag_of(column_type: ColumnType) -> u8 {
     match column_type {
         ColumnType::String => tag::STRING,
@@ -137,7 +140,7 @@ const fn tag_of(column_type: ColumnType) -> u8 {
     }
 }
 
-/// Returns false if a decimal of a column is not stored in its shortest form.
+/// Returns false if a decimal of the column is not stored in its shortest form.
 fn is_shortest(column: &ColumnReader<'_>) -> Result<bool, Damage> {
     if column.tag != tag::DECIMAL {
         return Ok(true);
@@ -154,7 +157,7 @@ fn is_shortest(column: &ColumnReader<'_>) -> Result<bool, Damage> {
     Ok(true)
 }
 
-/// Appends the next `count` values of a column of a block. `scratch` is memory that is used again.
+/// Appends the next `count` values of a column of a block. `scratch` is reused memory.
 fn append(
     mut from: ColumnReader<'_>,
     count: usize,
@@ -215,13 +218,13 @@ fn append(
     Ok(())
 }
 
-/// Returns true if bytes are texts with these ends.
+/// Returns true if `content` consists of UTF-8 texts that end at these positions.
 fn is_text(content: &[u8], ends: &[usize]) -> bool {
     let text = std::str::from_utf8(content);
     text.is_ok_and(|text| text.is_ascii() || ends.iter().all(|end| text.is_char_boundary(*end)))
 }
 
-/// Memory that is used again for each column.
+/// Memory that is reused for each column.
 #[derive(Default)]
 pub(super) struct Scratch {
     text: Vec<u8>,
