@@ -1,6 +1,6 @@
 //! Types of columns in SQL, and the `CREATE TABLE` statement of a table.
 //!
-//! Parsing the returned statement gives the same settings.
+//! The returned statement parses to the same settings.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use tideline_openapi::wide::ColumnGroup;
 
 use crate::statement::quoted;
 
-/// Returns the column type that an SQL type denotes.
+/// Returns the column type of an SQL type.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ pub fn type_name(column_type: ColumnType) -> &'static str {
     }
 }
 
-/// Returns the logical columns of a key with their types and orders. A reversed or spliced column has the order of its
-/// stored column.
+/// Returns the logical columns of a key with their types and orders. The columns of `reverse` and `splice` have the
+/// order of the stored column.
 pub fn key_columns(spec: &WideSpec) -> Vec<(&str, ColumnType, KeyOrder)> {
     let mut columns = Vec::new();
     for column in &spec.key {
@@ -90,7 +90,7 @@ pub fn key_columns(spec: &WideSpec) -> Vec<(&str, ColumnType, KeyOrder)> {
     columns
 }
 
-/// Returns the SQL text of a key column, as in `PRIMARY KEY`.
+/// Returns the SQL text of a key column in a `PRIMARY KEY` clause.
 pub fn key_column_text(column: &KeyColumnSpec) -> String {
     let list = |names: &[String]| {
         names

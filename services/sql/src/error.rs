@@ -1,6 +1,6 @@
 //! Errors of statements.
 //!
-//! An error includes its line and column in the statement, if it applies to a single position.
+//! An error that applies to a single position in the statement includes its line and column.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ pub enum SqlError {
         /// The actual value.
         actual: u64,
     },
-    /// The rows crate or the engine failed or refused the request.
+    /// The rows crate or the engine failed, or refused the request.
     #[error(transparent)]
     Rows(#[from] RowsError),
 }

@@ -1,9 +1,9 @@
 //! SQL for rows of wide tables.
 //!
-//! `sqlparser` splits statements into tokens and parses expressions and types. The grammar of statements is defined in
-//! this crate ([`parse`](mod@parse)). A clause that this crate does not evaluate is never ignored: it is a syntax
-//! error, or it is refused with an error that contains its name. A parsed [`Statement`] is planned against a table
-//! ([`plan`]) and executed by the same functions as the JSON requests of `tideline-rows` ([`run`]).
+//! `sqlparser` splits statements into tokens, and parses expressions and types. This crate defines the grammar of
+//! statements ([`parse`](mod@parse)). A clause that this crate cannot evaluate is never ignored: it causes a syntax
+//! error, or an error that contains the name of the clause. A parsed [`Statement`] is planned against a table
+//! ([`plan`]). The plan is executed by the functions that also execute the JSON requests of `tideline-rows` ([`run`]).
 //!
 //! ```text
 //!  text, parameters ──► parse ──► Statement ──► plan ──► ReadPlan ──► run::read
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A plan reads rows by whole keys or by ranges of keys, or scans the whole table. Plans neither sort nor join. A
-//! statement is refused if no single access path can return its result in the required order; the error contains the
+//! statement is refused if no single access path returns its result in the required order. The error contains the
 //! reason and a remedy. Each kind of access path is a variant of [`plan::AccessPath`].
 //!
 //! | module | holds |

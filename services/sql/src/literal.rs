@@ -1,8 +1,8 @@
 //! Values of statements and parameters.
 //!
-//! A value is converted to the JSON form of the rows crate, which is then parsed by the declared type of the column.
-//! SQL and JSON requests therefore accept the same values. SQL also accepts numbers such as `.5`, bytes as `X'00ff'`,
-//! and times such as `'2026-11-20 12:00:00'`, in UTC.
+//! A value is converted to the JSON form of the rows crate. This JSON is then parsed according to the declared type of
+//! the column. SQL and JSON requests therefore accept the same values. SQL also accepts numbers such as `.5`, bytes as
+//! `X'00ff'`, and UTC times such as `'2026-11-20 12:00:00'`.
 
 use std::fmt;
 
@@ -72,8 +72,8 @@ impl Literal {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for a text that is not a JSON document although the column has the type `json`, and for
-    /// bytes if the column has another type.
+    /// [`SqlError::Invalid`] if the column has the type `json` and the text is not a JSON document, or if the value is
+    /// bytes and the column has another type.
     pub fn to_column(&self, declared: Option<ColumnType>) -> Result<Option<Box<RawValue>>> {
         let json = match (&self.value, declared) {
             (LiteralValue::Null, _) => return Ok(None),
@@ -127,8 +127,8 @@ impl Literal {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for `NULL`, for documents, and for bytes that are compared with a column of another type
-    /// or without a declared type.
+    /// [`SqlError::Invalid`] for `NULL`, for JSON objects and lists, and for bytes if the column is not declared or has
+    /// another type.
     pub fn to_condition(&self, column: &str, declared: Option<ColumnType>) -> Result<ConditionLiteral> {
         let text = |json: String| match serde_json::from_str(&json) {
             Ok(serde_json::Value::String(text)) => ConditionLiteral::Text(text),
@@ -221,7 +221,7 @@ impl fmt::Display for Literal {
     }
 }
 
-/// Converts JSON text that this module has built; `null` if the text is not valid JSON.
+/// Converts JSON text that this module has built. Returns `null` if the text is not valid JSON.
 fn raw(json: String) -> Box<RawValue> {
     RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -233,7 +233,7 @@ fn number(digits: &str) -> ConditionLiteral {
     signed.or_else(|_| unsigned()).unwrap_or_else(|_| float())
 }
 
-/// Converts a number from the syntax of SQL to the syntax of JSON; `None` if it is not a decimal number.
+/// Converts a number from SQL syntax to JSON syntax; `None` if it is not a decimal number.
 pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -263,7 +263,8 @@ pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
     Some(json)
 }
 
-/// Converts a date, or a date with a time, to RFC 3339. Without a zone, it is in UTC. Returns `None` for other texts.
+/// Converts a date, or a date with a time, to RFC 3339. A text without a zone is in UTC. Returns `None` for other
+/// texts.
 fn utc(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_date = bytes.len() >= 10

@@ -2,9 +2,9 @@
 //!
 //! 1. The tokenizer of `sqlparser` splits the text. Placeholders are numbered. Comments that begin with `+` are parsed
 //!    as hints.
-//! 2. Limits are checked on the tokens. The parser has its own nesting limit, but a chain such as `a OR b OR c` is
-//!    parsed to a tree that is as deep as the chain is long. The number of tokens of one expression is therefore
-//!    limited, which bounds every recursion over the tree.
+//! 2. Limits are checked on the tokens. The parser limits the nesting of parentheses, but it parses a chain such as
+//!    `a OR b OR c` to a tree whose depth is the length of the chain. The number of tokens of an expression is
+//!    therefore limited too, which bounds every recursion over the tree.
 //! 3. Each kind of statement has its own grammar in a submodule, which reads tokens through a [`Cursor`]; `sqlparser`
 //!    parses expressions and types.
 
@@ -39,8 +39,8 @@ pub const ROWS_MAX: usize = tideline_rows::write::ROWS_MAX;
 /// Maximum nesting of an expression.
 const NESTING_MAX: usize = 32;
 
-/// Returns an upper bound of the memory, in bytes, that parsing a statement of `bytes` bytes takes. A token with its
-/// value was measured at up to 400 bytes.
+/// Returns an upper bound of the memory for parsing a statement of `bytes` bytes, in bytes. A token and its value take
+/// at most 400 bytes, according to measurements.
 pub const fn memory_bytes(bytes: usize) -> u64 {
     let tokens = if bytes < TOKENS_MAX { bytes } else { TOKENS_MAX };
     2 * bytes as u64 + 400 * tokens as u64
@@ -137,12 +137,12 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
 }
 
-/// Returns true if a name is in the list of reserved words, which are written in backticks.
+/// Returns true if a name is a reserved word, which must be written in backticks.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// Keywords that can be names only in backticks, and words that would be confusing as unquoted names.
+/// Keywords that can be names only in backticks, and other words that would be confusing as names without backticks.
 #[rustfmt::skip]
 const RESERVED: [&str; 46] = [
     "ALL", "ALLOW", "ALTER", "AND", "ANY", "AS", "BETWEEN", "BY", "COLUMN", "CREATE", "CURRENT_CATALOG", "CURRENT_DATE",

@@ -1,13 +1,14 @@
 //! Plans: access paths, orders and filters.
 //!
-//! 1. The conditions that are joined by `AND` are grouped by column. On key columns, `=` and `IN` give lists of values,
-//!    and other comparisons give bounds.
-//! 2. The access path that uses the most key columns is chosen: whole keys if every key column has a list; otherwise
-//!    the ranges of the longest prefix of key columns with lists, with bounds on the next column; otherwise the whole
-//!    table, if that is allowed. A secondary index is used if the conditions restrict more of its key columns than of
-//!    the primary key, or if only the index has the required order.
-//! 3. Conditions that the path does not guarantee become the filter.
-//! 4. `ORDER BY` must be the order in which the path returns its rows, or the reverse order.
+//! 1. The conditions that are joined by `AND` are grouped by column. For key columns, `=` and `IN` give lists of
+//!    values, and other comparisons give bounds.
+//! 2. The access path that uses the most key columns is chosen. If every key column has a list, it consists of whole
+//!    keys. Otherwise, it consists of ranges: the longest prefix of key columns with lists, with the bounds of the next
+//!    column. Without such a prefix and such bounds, it is the whole table, if this is allowed. A secondary index is
+//!    used if the conditions restrict more of its key columns than of the primary key, or if only the index has the
+//!    required order.
+//! 3. Conditions that the path does not guarantee form the filter.
+//! 4. `ORDER BY` must match the order in which the path returns its rows, or the reverse order.
 
 mod filter;
 mod index;
@@ -31,7 +32,7 @@ use crate::statement::{GroupColumn, Grouping, Predicate, Select, SelectColumns};
 pub use filter::condition as filter_condition;
 pub use keys::Access;
 
-/// Maximum number of ranges of a statement. Reading a range needs the memory of one page.
+/// Maximum number of ranges that a statement reads. Each range needs the memory of one page.
 pub const RANGES_MAX: u64 = 256;
 
 /// Access path that selects the rows of a statement.
@@ -57,7 +58,7 @@ pub struct FoundKey {
 /// Result of a `SELECT`.
 #[derive(Debug)]
 pub enum SelectResult {
-    /// Rows in this form.
+    /// Rows with the columns of this projection.
     Rows(Projection),
     /// Number of rows, in a result column with this name.
     Count(String),
@@ -70,9 +71,10 @@ pub enum SelectResult {
 pub struct GroupResult {
     /// Keys of the groups.
     pub by: Vec<AggregateKey>,
-    /// Functions by column.
+    /// Functions, grouped by column.
     pub metrics: Vec<AggregateMetric>,
-    /// Names of the result columns, each with the position of its value: keys, number of rows, functions.
+    /// Names of the result columns, each with the position of its value. The values of a group are its keys, then the
+    /// number of rows, then the functions.
     pub columns: Vec<(String, usize)>,
 }
 
@@ -138,14 +140,14 @@ pub struct ReadPlan {
     pub table: Arc<WideTable>,
     /// Access path.
     pub path: AccessPath,
-    /// Conditions that the path guarantees, and those of the filter.
+    /// Conditions, divided into those that the path guarantees and those in the filter.
     pub access: Access,
-    /// Condition on the rows of the path.
+    /// Condition that is tested on each row of the path.
     pub filter: Option<RowFilter>,
     /// Direction of the scan.
     pub direction: ScanDirection,
-    /// Order of the rows: the key columns by which the path is sorted, each with a flag that is true for descending
-    /// order. Empty for a path that is sorted by a hash.
+    /// Order of the rows: the key columns by which the path is sorted, each with true for descending order. Empty if
+    /// the path is sorted by a hash.
     pub order: Vec<(String, bool)>,
     /// Form of the result.
     pub result: SelectResult,
@@ -158,8 +160,8 @@ impl ReadPlan {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Refused`] with the reason if the statement has no access path, and errors for a table that does not
-    /// exist and for values that do not have the type of their columns.
+    /// [`SqlError::Refused`] with the reason if the statement has no access path; also errors if the table does not
+    /// exist, or if a value does not have the type of its column.
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
         let table = engine.wide_table(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;
@@ -194,7 +196,7 @@ impl ReadPlan {
     }
 }
 
-/// Returns the condition of a filter; `None` if `predicates` is empty.
+/// Returns the condition that joins `predicates` by `AND`; `None` if `predicates` is empty.
 pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Result<Option<RowFilter>> {
     let conditions = predicates
         .into_iter()

@@ -1,7 +1,7 @@
 //! Returned columns, and rows as flat JSON objects.
 //!
 //! `SELECT *` returns the key columns, then the other columns of the row. Listed columns are returned in the listed
-//! order under their result names, and are `null` if the row does not have them.
+//! order under their result names. A listed column that the row does not have is `null`.
 
 use tideline_engine::WideTable;
 use tideline_engine::model::ColumnType;
@@ -33,7 +33,7 @@ struct ProjectedColumn {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// Number of a logical key column.
+    /// Position of a logical key column.
     Key(usize),
     /// Stored name and declared type.
     Column(ColumnName<'static>, Option<ColumnType>),
@@ -76,7 +76,7 @@ impl Projection {
         }
     }
 
-    /// Returns the projection with the given form of integers.
+    /// Returns the projection with another form of integers.
     #[must_use]
     pub fn with_integers(self, integers: RowIntegers) -> Self {
         Self { integers, ..self }
@@ -137,7 +137,7 @@ impl RowEncoder for Projection {
             }
         }
         for column in row.columns.iter().filter(|_| self.has_others) {
-            // A column has no name if its declaration was removed from the settings.
+            // If the declaration of a column was removed from the settings, the column has no name.
             let (Some(label), Some(newest)) = (table.name_of(&column.name), column.newest()) else {
                 continue;
             };

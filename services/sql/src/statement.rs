@@ -1,7 +1,7 @@
-//! Parsed statements and conditions.
+//! Parsed statements and their conditions.
 //!
-//! The parser moves `NOT` into the tests of columns. A column without a value therefore passes neither a comparison nor
-//! its negation, as in SQL.
+//! The parser moves `NOT` into the tests of columns. As in SQL, a column without a value matches neither a comparison
+//! nor its negation.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub enum WriteStatement {
 }
 
 impl WriteStatement {
-    /// Returns the table that is written to.
+    /// Returns the table that the statement writes to.
     pub fn table(&self) -> &Name {
         match self {
             Self::Upsert(upsert) => &upsert.table,
@@ -111,7 +111,7 @@ pub struct Select {
     pub columns: SelectColumns,
     /// `WHERE`.
     pub condition: Option<Predicate>,
-    /// `ORDER BY`; empty for any order.
+    /// `ORDER BY`; empty if any order is allowed.
     pub order: Vec<OrderItem>,
     /// Position of `ORDER BY`.
     pub order_at: Position,
@@ -143,12 +143,12 @@ pub struct Grouping {
     pub columns: Vec<(GroupColumn, String)>,
 }
 
-/// Key of the groups: a column, or windows of its times.
+/// Key of groups: a column, or time windows of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupItem {
     /// Name of the column.
     pub column: String,
-    /// Width of the windows, and their time zone.
+    /// Width of the windows, and their time zone if one is given; `None` for the values of the column itself.
     pub window: Option<(WindowWidth, Option<String>)>,
 }
 
@@ -249,11 +249,12 @@ pub struct CreateIndex {
     pub table: Name,
     /// True if an existing index is not an error.
     pub if_not_exists: bool,
-    /// Stored columns of the index. The types are placeholders, which the execution replaces by the types of the table.
+    /// Stored columns of the index. The types are placeholders; the execution replaces them with the types in the
+    /// table.
     pub key: Vec<KeyColumnSpec>,
     /// Covered columns.
     pub covers: IndexCover,
-    /// Scope of the order.
+    /// Range in which entries are ordered: the whole index, or one partition.
     pub scope: IndexScope,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: bool,
@@ -277,7 +278,7 @@ pub struct AlterTable {
 /// Reason why `TTL_OF` is refused.
 pub(crate) const TTL_OF_NEEDS_TTL: &str = "the table has no TTL, which TTL_OF belongs to; set TTL as well";
 
-/// Settings of a table in `WITH` or `SET`; `None` = unchanged.
+/// Settings of a table in `WITH` or `SET`; `None` if a setting is not given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TableOptions {
     /// `VERSIONS`.
@@ -341,7 +342,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Returns the negated comparison, which is true exactly if this one is false, for columns with a value.
+    /// Returns the comparison that is true exactly if this one is false, for columns with a value.
     pub fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
@@ -377,7 +378,7 @@ impl Comparison {
     }
 }
 
-/// Test of a column. A column without a value passes only [`IsNull`](Self::IsNull).
+/// Test of a column. A column without a value matches only [`IsNull`](Self::IsNull).
 #[derive(Debug, Clone)]
 pub enum ColumnTest {
     /// Comparison with a value.
@@ -456,8 +457,8 @@ impl fmt::Display for ColumnTest {
     }
 }
 
-/// Returns a name as written in a statement: in backticks, unless it consists of letters, digits and `_`, does not
-/// begin with a digit, and is not reserved.
+/// Returns a name as it is written in a statement. A name is in backticks unless it consists of letters, digits and
+/// `_`, does not begin with a digit, and is not reserved.
 pub fn quoted(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_word = !name.is_empty() && name.bytes().all(is_plain) && !name.as_bytes()[0].is_ascii_digit();

@@ -1,7 +1,7 @@
 //! Parser of conditions.
 //!
-//! `NOT` is moved into the tests, by De Morgan's laws and by negating each test. As in SQL, a test and its negation are
-//! both false for a column without a value, except for `IS NULL` and `IS NOT NULL`.
+//! `NOT` is moved into the tests, by De Morgan's laws and by the negation of each test. As in SQL, a test of a column
+//! without a value is false, and so is its negation. Exceptions are `IS NULL` and `IS NOT NULL`.
 
 use sqlparser::ast::{BinaryOperator, Expr, InTarget, Spanned, UnaryOperator, Value};
 
@@ -17,8 +17,8 @@ pub(super) fn condition(cursor: &mut Cursor<'_>) -> Result<Predicate> {
     predicate(cursor, expression, false)
 }
 
-/// Converts an expression, and negates it if `negated` is true. The depth of the recursion is bounded by the nesting
-/// limit of the parser, because chains of one operator are processed in a loop.
+/// Converts an expression, and negates it if `negated` is true. The nesting limit of the parser bounds the depth of the
+/// recursion, because chains of the same operator are converted in a loop.
 fn predicate(cursor: &Cursor<'_>, expression: Expr, negated: bool) -> Result<Predicate> {
     match expression {
         Expr::Nested(inner) => predicate(cursor, *inner, negated),
@@ -120,7 +120,7 @@ fn chain(
 }
 
 /// Joins conditions by `OR`. If all of them are equalities of the same column, returns one list of values instead,
-/// which an access path can use.
+/// because an access path can use a list.
 fn one_list(operands: Vec<Predicate>) -> Predicate {
     let list = |operand: &Predicate| match operand {
         Predicate::Test(column, ColumnTest::Compare(Comparison::Equal, value)) => {
@@ -172,7 +172,7 @@ fn compare(
     Ok(Predicate::Test(name, ColumnTest::Compare(comparison, value)))
 }
 
-/// Converts a value with which a column is compared.
+/// Converts the value in a comparison.
 fn compared(cursor: &Cursor<'_>, expression: &Expr) -> Result<Literal> {
     let value = literal(cursor, expression)?;
     match value.is_null() {
@@ -218,8 +218,8 @@ fn test_truth(expression: &Expr, truth: bool) -> Result<Predicate> {
     ))
 }
 
-/// Converts `LIKE`. A pattern without wildcards becomes an equality, and a pattern with `%` only at its end becomes a
-/// prefix. Other patterns are refused.
+/// Converts `LIKE`. A pattern without wildcards becomes an equality. A pattern with `%` only at its end becomes a
+/// prefix test. Other patterns are refused.
 fn like(cursor: &Cursor<'_>, expression: &Expr, pattern: &Expr, negated: bool) -> Result<Predicate> {
     let value = compared(cursor, pattern)?;
     let LiteralValue::Text(pattern) = &value.value else {

@@ -1,6 +1,6 @@
 //! Position in the tokens of a statement.
 //!
-//! Keywords are compared case-insensitively; a quoted word is always a name.
+//! Keywords are compared without regard to case. A quoted word is always a name, never a keyword.
 
 use sqlparser::ast::{DataType, Expr};
 use sqlparser::dialect::GenericDialect;
@@ -71,12 +71,12 @@ impl<'p> Cursor<'p> {
         SqlError::invalid(self.at(), format!("expected {what}, found {}", self.found()))
     }
 
-    /// Returns true if the next token is this word, unquoted.
+    /// Returns true if the next token is this word without quotes.
     pub(super) fn is_word(&self, word: &str) -> bool {
         matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
     }
 
-    /// Skips a word if it is next. Returns true if it was skipped.
+    /// Skips the next token if it is this word. Returns true if it was skipped.
     pub(super) fn word(&mut self, word: &str) -> bool {
         let is_next = self.is_word(word);
         if is_next {
@@ -85,7 +85,7 @@ impl<'p> Cursor<'p> {
         is_next
     }
 
-    /// Skips several words if all of them are next. Returns true if they were skipped.
+    /// Skips the next tokens if they are these words. Returns true if they were skipped.
     pub(super) fn words(&mut self, words: &[&str]) -> bool {
         let is_next = words.iter().enumerate().all(|(place, word)| {
             matches!(&self.parser.peek_nth_token_ref(place).token, Token::Word(next)
@@ -110,7 +110,7 @@ impl<'p> Cursor<'p> {
         self.peek().token == *token
     }
 
-    /// Skips a token if it is next. Returns true if it was skipped.
+    /// Skips the next token if it is `token`. Returns true if it was skipped.
     pub(super) fn token(&mut self, token: &Token) -> bool {
         self.parser.consume_token(token)
     }
@@ -144,7 +144,7 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Reads a text in single quotes; `None` if another token is next.
+    /// Reads a text in single quotes; `None` if the next token is not such a text.
     pub(super) fn text(&mut self) -> Option<String> {
         let Token::SingleQuotedString(text) = &self.peek().token else {
             return None;
@@ -154,7 +154,7 @@ impl<'p> Cursor<'p> {
         Some(text)
     }
 
-    /// Reads a whole number; `None` if another token or a number above 64 bits is next.
+    /// Reads a whole number; `None` if the next token is not a whole number of at most 64 bits.
     pub(super) fn whole_number(&mut self) -> Option<u64> {
         let Token::Number(digits, false) = &self.peek().token else {
             return None;
@@ -199,7 +199,8 @@ impl<'p> Cursor<'p> {
     }
 }
 
-/// Converts an error of the parser. The position is the one at the end of its message, or `at` if it contains none.
+/// Converts an error of the parser. If its message ends with a position, this is the position of the error. Otherwise,
+/// the position is `at`.
 fn to_error(error: &ParserError, at: Position) -> SqlError {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,

@@ -1,6 +1,7 @@
 //! Parser of result columns with functions, and of `GROUP BY`.
 //!
-//! The functions are those of `rows/aggregate`. `TIME_WINDOW('1d', column)` groups times; a time zone can follow.
+//! The functions are the same as in `rows/aggregate`. `TIME_WINDOW('1d', column)` groups times into windows; its
+//! optional third argument is a time zone.
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Spanned,
@@ -26,7 +27,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// Returns the name of the result column without `AS`.
+    /// Returns the name that the result column has without `AS`.
     pub(super) fn label(&self, expression: &Expr) -> String {
         match self {
             Self::Column(name) => name.text.clone(),
@@ -130,7 +131,7 @@ fn window(cursor: &Cursor<'_>, list: &FunctionArgumentList, at: Position) -> Res
     }
 }
 
-/// Parses `GROUP BY`, if it is next, and returns the result columns.
+/// Parses `GROUP BY`, if the statement has it, and returns the result columns.
 pub(super) fn grouped(
     cursor: &mut Cursor<'_>,
     items: Vec<(Item, String, Position)>,
@@ -179,7 +180,7 @@ pub(super) fn grouped(
     Ok(SelectColumns::Groups(Grouping { keys, columns }))
 }
 
-/// Parses the keys of `GROUP BY`: columns, names of result columns with windows, or windows.
+/// Parses the keys of `GROUP BY`: columns, windows, or names of result columns that are windows.
 fn keys(cursor: &mut Cursor<'_>, items: &[(Item, String, Position)]) -> Result<Vec<GroupItem>> {
     let mut keys = Vec::new();
     loop {
@@ -211,7 +212,7 @@ fn keys(cursor: &mut Cursor<'_>, items: &[(Item, String, Position)]) -> Result<V
     }
 }
 
-/// Returns the name, in lower case, and the arguments of a call without other clauses.
+/// Returns the name, in lower case, and the arguments of a function call; `None` if the call has other clauses.
 fn call(expression: &Expr) -> Option<(String, &FunctionArgumentList)> {
     let Expr::Function(function) = expression else {
         return None;

@@ -1,6 +1,6 @@
 //! Parser of `CREATE INDEX` and `DROP INDEX`.
 //!
-//! The columns of an index are written like those of a primary key, without types.
+//! The columns of an index are written like the columns of a primary key, without types.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::{ColumnType, IndexCover, IndexScope, KeyColumnSpec, TierScope};

@@ -1,8 +1,8 @@
 //! Parser of the columns of a primary key or of an index.
 //!
 //! A key lists columns, and modifiers in the syntax of functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
-//! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A computed column has the name after `AS`; without
-//! `AS`, it has the name of its function, with a number appended if that name is taken.
+//! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A computed column has the name after `AS`. Without
+//! `AS`, it has the name of its function; if this name is taken, a number is appended.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::ColumnType;
@@ -17,7 +17,7 @@ use crate::statement::Name;
 /// Column of the key, as written in the statement.
 pub(super) struct KeyPart {
     at: Position,
-    /// Function of a modifier, in lower case; `None` for a plain column.
+    /// Name of the function of a modifier, in lower case; `None` for a plain column.
     pub(super) modifier: Option<String>,
     arguments: Vec<Argument>,
     /// Name after `AS`.
@@ -103,7 +103,7 @@ impl KeyPart {
         }
     }
 
-    /// Returns the names of all columns in the arguments, and the number that is the last argument.
+    /// Returns the column names in the arguments, and the number in the last argument.
     fn hashed(&self, form: &str) -> Result<(Vec<String>, u64)> {
         let wrong = || SqlError::invalid(self.at, format!("expected {form}"));
         let (Argument::Number(number), columns) = self.arguments.split_last().ok_or_else(wrong)? else {
@@ -123,7 +123,7 @@ impl KeyPart {
         }
     }
 
-    /// Converts the part to a stored column of the key. Also returns its name, unless the column is computed.
+    /// Converts the part to a stored column of the key. Also returns the name of the column, unless it is computed.
     /// `declared` is called for each logical column of the part and returns its type.
     pub(super) fn to_spec(
         &self,

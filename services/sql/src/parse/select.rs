@@ -75,7 +75,7 @@ pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select> {
     })
 }
 
-/// Parses `WHERE`, if it is next.
+/// Parses `WHERE`, if the statement has it.
 pub(super) fn where_clause(cursor: &mut Cursor<'_>) -> Result<Option<Predicate>> {
     match cursor.word("WHERE") {
         true => condition(cursor).map(Some),

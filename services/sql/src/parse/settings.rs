@@ -1,6 +1,7 @@
 //! Parser of the settings of a table, in `WITH` of `CREATE TABLE` and `SET` of `ALTER TABLE`.
 //!
-//! A setting is a name, `=` and a value: a text, a whole number or a word. Names may be written as texts, as in Lindorm.
+//! A setting is a name, `=` and a value: a text, a whole number or a word. Names may be written as texts, as in
+//! Lindorm.
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
@@ -12,7 +13,7 @@ use crate::Position;
 use crate::error::{Result, SqlError};
 use crate::statement::TableOptions;
 
-/// Parses a list of settings, in parentheses or without them.
+/// Parses a list of settings, with or without parentheses.
 pub(super) fn settings(cursor: &mut Cursor<'_>) -> Result<TableOptions> {
     let mut options = TableOptions::default();
     let has_parentheses = cursor.token(&Token::LParen);
@@ -61,7 +62,7 @@ impl Setting {
         })
     }
 
-    /// Changes the options by the setting.
+    /// Sets the option of this setting.
     fn apply(self, options: &mut TableOptions) -> Result<()> {
         match self.name.as_str() {
             "VERSIONS" => {
@@ -95,7 +96,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Changes the options by a setting of parts, the only settings that are left.
+    /// Sets the option of a setting of parts. All other settings were handled before.
     fn apply_of_parts(self, options: &mut TableOptions) -> Result<()> {
         match self.name.as_str() {
             "PARTS_EVERY" => {
@@ -130,7 +131,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Returns the time-to-live in nanoseconds; `None` if data never expires. A number is a number of seconds, as in Lindorm.
+    /// Returns the time-to-live in nanoseconds; `None` if data never expires. A plain number is a number of seconds, as
+    /// in Lindorm.
     fn ttl(&self) -> Result<Option<i64>> {
         if let Ok(seconds) = self.value.parse::<i64>() {
             return Ok(Some(seconds.saturating_mul(NANOS_PER_SECOND)));
@@ -150,7 +152,7 @@ impl Setting {
         }
     }
 
-    /// Returns what a word stands for, in any case.
+    /// Returns the meaning of a word, without regard to case.
     fn word<T: Copy>(&self, known: &[(&str, T)], expected: &str) -> Result<T> {
         let mut known = known.iter();
         let found = known.find(|(word, _)| word.eq_ignore_ascii_case(&self.value));

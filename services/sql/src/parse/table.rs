@@ -127,8 +127,8 @@ fn constraint(cursor: &mut Cursor<'_>, name: &Name, required: &mut Vec<Name>) ->
     }
 }
 
-/// Returns the name of a computed column: the name after `AS`, or the name of its function. A number is appended to the
-/// name of the function if that name is taken.
+/// Returns the name of a computed column: the name after `AS`, or the name of its function. If the name of the function
+/// is taken, a number is appended.
 pub(super) fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[String]) -> String {
     if let Some(alias) = &part.alias {
         return alias.text.clone();
@@ -213,7 +213,7 @@ fn to_spec(
     })
 }
 
-/// Returns the time-to-live of a new table; `None` without one.
+/// Returns the time-to-live of a new table; `None` if the options set none.
 fn ttl_of(options: &TableOptions) -> Result<Option<RowTtl>> {
     match (options.ttl.flatten(), options.ttl_of) {
         (None, Some((_, at))) => Err(SqlError::refused(at, TTL_OF_NEEDS_TTL)),

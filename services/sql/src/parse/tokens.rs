@@ -69,7 +69,7 @@ pub(super) fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
     Ok(allow_scan)
 }
 
-/// Returns true if a hint allows reading the whole table.
+/// Parses a hint. Returns true if it allows reading the whole table.
 fn read_hint(hint: &str, at: Position) -> Result<bool> {
     let mut words = hint
         .split([',', ' ', '\n', '\t', '\r'])
@@ -96,7 +96,8 @@ fn plain_word(token: &Token) -> Option<String> {
     }
 }
 
-/// Numbers the placeholders, because the parser does not keep their order.
+/// Numbers the placeholders, because the parser does not keep their order. Checks that there is one parameter for each
+/// placeholder.
 pub(super) fn number_placeholders(tokens: &mut [TokenWithSpan], given: usize) -> Result<()> {
     let mut count = 0;
     for token in tokens {
@@ -128,7 +129,7 @@ pub(super) fn number_placeholders(tokens: &mut [TokenWithSpan], given: usize) ->
 
 /// Checks the number of tokens of each expression.
 pub(super) fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
-    // Number of tokens since the last comma in each open list.
+    // Number of tokens since the last comma, for each open list.
     let mut lists = vec![0_usize];
     let mut total = 0;
     for token in tokens {

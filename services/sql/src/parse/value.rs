@@ -1,6 +1,6 @@
 //! Parser of values: literals and parameters.
 //!
-//! Every other expression, such as a function or another column, is refused with an error that describes it.
+//! Every other expression, such as a function or another column, is refused. The error describes the expression.
 
 use sqlparser::ast::{DataType, Expr, Spanned, UnaryOperator, Value, ValueWithSpan};
 

@@ -168,7 +168,7 @@ pub(super) fn update(cursor: &mut Cursor<'_>) -> Result<Update> {
     })
 }
 
-/// Converts the new value of a column: a value, or the column with a number added.
+/// Converts the new value of a column: a value, or the same column plus or minus a number.
 fn change(cursor: &Cursor<'_>, column: &Name, expression: &Expr) -> Result<Change> {
     let Expr::BinaryOp { left, op, right } = expression else {
         return literal(cursor, expression).map(Change::Set);

@@ -1,6 +1,6 @@
 //! Conversion of conditions to the form that the rows crate evaluates.
 //!
-//! Every test is false for a column without a value, except `IS NULL`.
+//! If a column has no value, every test of the column except `IS NULL` is false.
 
 use std::ops::Bound;
 

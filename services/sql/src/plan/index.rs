@@ -1,9 +1,9 @@
 //! Choice between the primary key and the secondary indexes.
 //!
-//! An index that is being built is not used, and neither is one that does not cover the tiers of the parts that
-//! the statement reads. A row without a value in an index column has no entry. An index is
-//! therefore used only if, for each index column outside of the primary key, one of the conditions is false for all
-//! rows without a value in that column.
+//! An index is not used while it is being built, or if it does not cover the tiers of all parts that the statement
+//! reads. A row without a value in an index column has no entry. An index is therefore used only if the conditions
+//! exclude such rows: for each index column outside of the primary key, one of the conditions must be false for all
+//! rows without a value in the column.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use tideline_rows::read::{NeededColumns, RangeTerms};
 use super::{Access, AccessPath, filter_of, order};
 use crate::statement::{ColumnTest, Comparison, Predicate, Select};
 
-/// Returns the path with the most restricted key columns among those that return the rows in the requested order. If
-/// there is no such path, returns the path of the primary key, so that the error message describes it.
+/// Returns the path with the most restricted key columns among the paths that return the rows in the requested order.
+/// If there is no such path, returns the path of the primary key; the error message then describes this path.
 pub(super) fn choose(engine: &Engine, table: &WideTable, primary: Access, select: &Select) -> Access {
     if primary.is_whole_key() {
         return primary;
@@ -34,7 +34,8 @@ pub(super) fn choose(engine: &Engine, table: &WideTable, primary: Access, select
         if !has_all_rows(table, index, primary.conditions()) {
             continue;
         }
-        // An index whose ranges exceed a limit is skipped, because another path may serve the statement.
+        // An index for which the conditions give too many ranges is skipped. Another path may be able to execute the
+        // statement.
         let Ok(access) = primary.with_index(table, index) else {
             continue;
         };
@@ -85,7 +86,8 @@ fn has_all_rows(table: &WideTable, index: &Arc<Index>, conditions: &[Predicate])
     let mut columns = index.layout().logical().iter();
     columns.all(|column| {
         let is_key = table.layout().has_column(&column.name);
-        // A column that was declared later may hold values of another type, which have no entry.
+        // A column that was declared after values were stored may hold values of another type. Rows with such values
+        // have no entry.
         let has_one_type = matches!(table.column(&column.name).0, ColumnName::Declared(_));
         is_key
             || conditions

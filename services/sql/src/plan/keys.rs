@@ -1,7 +1,7 @@
 //! Conditions on key columns, and the access path derived from them.
 //!
-//! The path uses at most one list of values, one lower bound and one upper bound per key column. Further conditions on
-//! the column stay in the filter. A path therefore never omits a row that matches the conditions.
+//! For each key column, the path uses at most one list of values, one lower bound and one upper bound. Further
+//! conditions on the column remain in the filter. A path therefore never omits a row that matches the conditions.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::error::{Result, SqlError};
 use crate::literal::{Literal, LiteralValue};
 use crate::statement::{ColumnTest, Comparison, Name, Predicate};
 
-/// Number of the condition that sets a bound of a key column, and the bound.
+/// Bound of a key column, with the number of the condition that sets it; `None` if the column has no bound.
 type KeyBound = Option<(usize, Bound<KeyValue<'static>>)>;
 
 /// Conditions on one key column.
 #[derive(Debug, Default)]
 struct KeyTests {
-    /// Number of the condition that lists the values, and the values.
+    /// List of values, with the number of the condition that gives it; `None` if the column has no list.
     list: Option<(usize, Vec<KeyValue<'static>>)>,
     lower: KeyBound,
     upper: KeyBound,
@@ -35,7 +35,7 @@ impl KeyTests {
     }
 }
 
-/// Conditions of a statement, divided into those that the access path guarantees and those of the filter.
+/// Conditions of a statement, divided into those that the access path guarantees and those in the filter.
 #[derive(Debug)]
 pub struct Access {
     /// Index whose key the path uses; `None` for the primary key.
@@ -43,9 +43,9 @@ pub struct Access {
     conditions: Vec<Predicate>,
     /// Conditions of each key column.
     tests: Vec<KeyTests>,
-    /// Number of key columns whose lists the path uses.
+    /// Number of leading key columns whose lists the path uses.
     pub lists: usize,
-    /// True if the path uses the bounds of the next key column.
+    /// True if the path also uses the bounds of the following key column.
     pub is_bounded: bool,
     /// Reason why the path could not use more key columns.
     reason: Option<String>,
@@ -53,7 +53,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Chooses the access path of a condition.
+    /// Chooses the access path for a condition.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Access {
         Self::of(table, None, conditions)
     }
 
-    /// Chooses the access path of the same conditions by the key of an index.
+    /// Chooses the access path for the same conditions with the key of an index.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl Access {
         self.ranges.is_some() || self.is_whole_key()
     }
 
-    /// Returns twice the number of key columns with lists, plus 1 if the next column has bounds: the higher, the fewer
-    /// rows the path is likely to read.
+    /// Returns twice the number of key columns with lists, plus 1 if the next column has bounds. With a higher number,
+    /// the path is likely to read fewer rows.
     pub fn restrictions(&self) -> usize {
         2 * self.lists + usize::from(self.is_bounded)
     }
@@ -174,8 +174,8 @@ impl Access {
         layout.product(&values.collect::<Vec<_>>(), limit)
     }
 
-    /// Returns the ranges of all combinations of the first `lists` lists. If `is_bounded` is true, the bounds of the
-    /// next column restrict each range.
+    /// Returns the ranges of all combinations of the values in the first `lists` lists. If `is_bounded` is true, the
+    /// bounds of the next column restrict each range.
     fn ranges_of(
         &self,
         layout: &KeyLayout,
@@ -210,8 +210,8 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Refused`] if the path is the whole table and `allow_scan` is false; an error for values that their
-    /// key columns cannot hold, and for more than [`KEYS_MAX`] keys.
+    /// [`SqlError::Refused`] if the path is the whole table and `allow_scan` is false; also errors for values that
+    /// their key columns cannot hold, and for more than [`KEYS_MAX`] keys.
     pub fn path(&self, table: &WideTable, allow_scan: bool, statement: &str) -> Result<AccessPath> {
         if let Some(ranges) = &self.ranges {
             return Ok(AccessPath::Ranges(ranges.clone()));
@@ -233,7 +233,7 @@ impl Access {
         self.lists == self.tests.len()
     }
 
-    /// Returns the keys of all combinations of the lists, sorted by their stored keys without the bucket.
+    /// Returns the keys of all combinations of the listed values, sorted by their stored form without the bucket.
     fn keys(&self, table: &WideTable) -> Result<Vec<FoundKey>> {
         let layout = table.layout();
         let product = self.product(layout, self.lists, KEYS_MAX)?;
@@ -282,7 +282,7 @@ impl Access {
 }
 
 impl KeyTests {
-    /// Adds a condition on the column if an access path can use it.
+    /// Adds a condition on the column, unless no access path can use it.
     fn add(&mut self, number: usize, column: &Name, test: &ColumnTest, kind: KeyKind) -> Result<()> {
         let key = |value: &Literal| value.to_key(&column.text, kind);
         match test {
@@ -329,7 +329,7 @@ impl KeyTests {
         }
     }
 
-    /// Adds bounds. A condition with two bounds is added with both or not at all, because the filter consists of whole
+    /// Adds bounds. If a condition has two bounds, either both are added or none, because the filter consists of whole
     /// conditions.
     fn bounds(
         &mut self,
@@ -366,7 +366,7 @@ pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Returns a text literal with the position of the name `like`.
+/// Creates a text literal with the position of the name `like`.
 pub(super) fn text_literal(text: String, like: &Name) -> Literal {
     Literal {
         value: LiteralValue::Text(text),

@@ -1,8 +1,9 @@
 //! Order of the rows of an access path, and `ORDER BY`.
 //!
 //! A path returns rows in the order of the stored key columns after the bucket. A column that is fixed to one value
-//! does not affect the order, nor does a hash prefix whose columns are fixed or earlier in the order. The order by
-//! logical columns ends before any other hash prefix and before a reversed column whose value is not fixed.
+//! does not affect the order. A hash prefix does not affect it either, if each of its columns is fixed or earlier in
+//! the order. After any other hash prefix, or after a reversed column whose value is not fixed, the rows are not sorted
+//! by further logical columns.
 
 use tideline_engine::WideTable;
 use tideline_engine::key_codec::layout::ColumnOrigin;
@@ -12,8 +13,7 @@ use super::keys::Access;
 use crate::error::{Position, Result, SqlError};
 use crate::statement::OrderItem;
 
-/// Returns the logical columns by which the rows of a path are sorted, each with a flag that is true for descending
-/// order.
+/// Returns the logical columns by which the rows of a path are sorted, each with true for descending order.
 pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> {
     let mut order: Vec<(usize, bool)> = Vec::new();
     for column in access.layout(table).stored() {
@@ -38,7 +38,7 @@ pub(super) fn of_path(table: &WideTable, access: &Access) -> Vec<(usize, bool)> 
     order
 }
 
-/// Returns true if the path must be read backward for an `ORDER BY`.
+/// Returns true if the path must be read backward to return rows in the order of `ORDER BY`.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(super) fn is_backward(
             continue;
         }
         let Some((next, is_descending)) = sorted.next() else {
-            // Keys are unique, so further columns do not change the order.
+            // Keys are unique, so further columns cannot change the order.
             if has_all_columns {
                 break;
             }

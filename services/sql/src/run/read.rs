@@ -1,7 +1,8 @@
 //! `SELECT` and `EXPLAIN`.
 //!
-//! Rows are passed to the caller one by one, in pages or without a limit, as in the scans of the rows crate. The token
-//! of a page is the token of the scan, preceded by the number of rows that are left of `LIMIT`, or by the count so far.
+//! Rows are passed to the caller one by one, either the rows of one page or all rows. A page token is the token of the
+//! scan with a number in front: the rows that `LIMIT` still allows (empty without `LIMIT`), or for `COUNT(*)` the count
+//! so far.
 
 use std::collections::VecDeque;
 
@@ -22,10 +23,11 @@ use crate::plan::{AccessPath, FoundKey, GroupResult, ReadPlan, SelectResult};
 use crate::projection::Projection;
 use crate::statement::quoted;
 
-/// Maximum number of rows of a page. Rows that are read by whole keys, and groups, have no pages.
+/// Maximum number of rows of a page. Results with rows by whole keys, and results with groups, are not divided into
+/// pages.
 pub const PAGE_ROWS: u64 = 1_000;
 
-/// Amount of a result to return.
+/// Part of the result to return.
 #[derive(Debug, Clone, Copy)]
 pub enum Extent<'t> {
     /// One page. Holds the token of the previous page; `None` for the first page.
@@ -34,10 +36,10 @@ pub enum Extent<'t> {
     All,
 }
 
-/// End of a result.
+/// Row counts of a returned page or result, and the token of the next page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
-    /// Number of rows and deletions that were read.
+    /// Number of rows that were read, including deleted rows.
     pub scanned: u64,
     /// Number of rows that were returned.
     pub returned: u64,
@@ -55,7 +57,7 @@ pub type TakeRow<'t> = dyn FnMut(&[u8]) -> tideline_rows::Result<()> + 't;
 /// # Errors
 ///
 /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SqlError::Invalid`] for a token of another statement, the
-/// errors of the engine and those of `take`.
+/// errors of the engine, and the errors of `take`.
 pub fn select(
     engine: &Engine,
     plan: &ReadPlan,
@@ -157,8 +159,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Counts rows, starting with `from`, the count of the previous pages. Returns the count so far and the end of the
-    /// page.
+    /// Counts rows. `from` is the count of the previous pages. Returns the count so far, and the end of the page.
     fn count(&self, from: u64, token: Option<&str>, is_all: bool) -> Result<(u64, End)> {
         let (AccessPath::Ranges(ranges) | AccessPath::Table(ranges)) = &self.plan.path else {
             if token.is_some() {
@@ -318,7 +319,7 @@ fn other_statement() -> SqlError {
     )
 }
 
-/// Plan of a `SELECT` in the result of `EXPLAIN`.
+/// Row of the result of `EXPLAIN`: the plan of a `SELECT`.
 #[derive(Debug, Serialize)]
 struct Explanation {
     /// `keys`, `ranges` or `table`.
@@ -329,17 +330,17 @@ struct Explanation {
     /// Number of keys to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<u64>,
-    /// Number of ranges to read, merged in the order of the key.
+    /// Number of ranges to read. Their rows are merged in key order.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<u64>,
-    /// Number of buckets of the key that is read.
+    /// Number of buckets of the key that is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     buckets: Option<u16>,
     /// Conditions that select keys or ranges.
     conditions: Vec<String>,
     /// Conditions that are tested on each row read.
     filter: Vec<String>,
-    /// Stored columns of the key that is read.
+    /// Stored columns of the key that is used.
     key: Vec<String>,
     /// Order of the result.
     order: Vec<String>,

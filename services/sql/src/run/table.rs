@@ -1,6 +1,7 @@
 //! `CREATE`, `ALTER TABLE`, `DROP`, `SHOW` and `DESCRIBE`.
 //!
-//! `ALTER TABLE` reads, changes and stores all settings of a table, so it holds the settings lock.
+//! `ALTER TABLE` reads all settings of a table, changes them and stores them. It holds the settings lock, so that other
+//! changes of settings wait.
 
 mod index;
 
@@ -35,8 +36,8 @@ pub enum TableChange {
 /// # Errors
 ///
 /// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`], [`Engine::drop_table`],
-/// [`Engine::create_index`] and [`Engine::drop_index`]; [`SqlError::Invalid`] for a column to drop that is not
-/// declared, and for an index over such a column; [`SqlError::Refused`] for a change of the division into parts.
+/// [`Engine::create_index`] and [`Engine::drop_index`]; [`SqlError::Invalid`] if a column to drop or a column of an
+/// index is not declared; [`SqlError::Refused`] for a change of the division into parts.
 pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange> {
     match statement {
         TableStatement::Create(statement) => create(engine, statement),
@@ -142,7 +143,7 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
     Ok(TableChange::Altered)
 }
 
-/// Changes the ages and the archive of the parts. Refuses a change of the division itself, which is fixed.
+/// Changes the ages and the archive of the parts. Refuses to change the division itself, which is fixed.
 fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let Some(at) = settings.parts_at else {
         return Ok(());
@@ -179,7 +180,7 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     Ok(())
 }
 
-/// Drops a wide table.
+/// Drops a table. Tables of other models are refused.
 fn drop_table(engine: &Engine, table: &Name, if_exists: bool) -> Result<TableChange> {
     match engine.wide_table(&table.text) {
         Ok(_) => {}

@@ -1,7 +1,8 @@
-//! `UPSERT`, `UPDATE` and `DELETE`: conversion to writes of rows, which the rows crate executes.
+//! `UPSERT`, `UPDATE` and `DELETE`: conversion to writes of rows. The rows crate executes these writes.
 //!
-//! A statement is planned like a read. Writes by whole keys become one write per key, with the remaining conditions as
-//! the condition of the write. Other deletes become one deletion of ranges, which cannot have further conditions.
+//! A statement is planned like a read. If the plan has whole keys, it becomes one write per key, with the remaining
+//! conditions as the condition of the write. Other deletes become one deletion of ranges, which cannot have further
+//! conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::statement::{Change, Delete, Name, OnDuplicate, Predicate, Update, Ups
 pub struct WritePlan {
     table: Arc<WideTable>,
     changes: Changes,
-    /// True if each row is written independently of the other rows of its partition.
+    /// True if a row that fails does not prevent the other rows of its partition from being written.
     is_independent: bool,
     /// True if existing rows are not an error.
     pub ignores_existing: bool,
@@ -55,9 +56,9 @@ impl WritePlan {
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for values that their columns cannot hold, [`SqlError::Refused`] for an `UPDATE` without
+    /// [`SqlError::Invalid`] for values that their columns cannot hold; [`SqlError::Refused`] for an `UPDATE` without
     /// values of all key columns, for further conditions on the deletion of a range, and for a deletion of all rows
-    /// that is not allowed; and the error of a table that does not exist.
+    /// that is not allowed; also an error if the table does not exist.
     pub fn new(engine: &Engine, statement: WriteStatement) -> Result<Self> {
         match statement {
             WriteStatement::Upsert(upsert) => Self::upsert(engine, &upsert),
@@ -157,8 +158,8 @@ impl WritePlan {
         })
     }
 
-    /// Executes the plan. If the request has an idempotency key, `request` identifies its content. Deletions of ranges
-    /// ignore the key.
+    /// Executes the plan. `key` is the idempotency key of the request, and `request` identifies the content of the
+    /// request. Deletions of ranges ignore the idempotency key.
     ///
     /// # Errors
     ///
@@ -194,13 +195,13 @@ impl WritePlan {
     }
 }
 
-/// Maximum number of rounds of a write of independent rows.
+/// Maximum number of rounds in which independent rows are written.
 const ROUNDS_MAX: usize = 16;
 
 impl WritePlan {
     /// Writes rows. A row that fails prevents the other rows of its partition from being written. If rows are
-    /// independent, another round therefore writes these other rows without the failed row. Each round reports all rows
-    /// that fail, so more than two rounds are rare.
+    /// independent, another round writes these other rows without the failed row. Each round reports all rows that
+    /// fail, so more than two rounds are rare.
     fn write_rows(
         &self,
         engine: &Engine,
@@ -254,7 +255,7 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
             None => clear.push(column.text.clone()),
         }
     }
-    // Without a value of the generated column, the server assigns an id to a new row.
+    // Without a value for the generated column, the server assigns an id, so the row is new.
     let is_new = layout.generated().is_some_and(|number| {
         let name = &layout.logical()[number].name;
         key.iter().all(|(given, _)| given != name)
@@ -278,7 +279,7 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
     })
 }
 
-/// Returns the keys that a condition selects, and its other tests as a filter.
+/// Returns the keys that a condition selects, and its remaining conditions as a filter.
 fn by_keys(
     table: &WideTable,
     statement: &str,
@@ -328,7 +329,7 @@ fn not_a_range(condition: &Predicate) -> SqlError {
     )
 }
 
-/// Converts a key to the members of a request.
+/// Converts a key to the members of the `key` object of a request.
 fn members(table: &WideTable, key: &FoundKey) -> Members {
     let json = |value: &KeyValue<'_>| {
         let mut out = Vec::new();

@@ -1,12 +1,12 @@
-//! `SHOW CREATE TABLE`: the returned statement creates the same table.
+//! Tests of `SHOW CREATE TABLE`: the returned statement creates the same table.
 //!
-//! All types and key modifiers are covered, and values of all types are written, read back and compared.
+//! The tables have all types and key modifiers. Values of all types are written, read back and compared.
 
 use serde_json::{Value, json};
 
 use crate::support::Database;
 
-/// Creates a table, drops it, and creates it again with the statement that `SHOW CREATE TABLE` has returned. Returns
+/// Creates a table and drops it. Creates it again with the statement that `SHOW CREATE TABLE` has returned, and returns
 /// this statement.
 fn shown(create: &str) -> String {
     let database = Database::new();
@@ -96,8 +96,8 @@ fn values_of_all_types_are_written_and_compared() {
         "d": "12345678901234567890.0123456789", "j": {"type": "json", "value": [{"type": "json", "value": 1}]},
         "t": "2026-11-20T12:00:00.500Z", "free": {"type": "binary", "value": "AQ=="}});
     let mut found = database.rows("SELECT * FROM t WHERE id = 1");
-    // The document itself has the form of a typed value, so the expected row contains it in the typed form. If the
-    // found row contains it in the plain form, it is converted to the typed form.
+    // The document has the syntax of a typed value, so it is expected in the typed form. If the found row contains it
+    // in the plain form, the test converts it.
     if found[0]["j"].is_array() {
         found[0]["j"] = json!({"type": "json", "value": found[0]["j"]});
     }

@@ -1,7 +1,7 @@
-//! `SELECT` with functions, `GROUP BY` and `TIME_WINDOW`.
+//! Tests of `SELECT` with functions, `GROUP BY` and `TIME_WINDOW`.
 //!
-//! The functions themselves are compared with a naive model by the tests of `tideline-rows`; the random statements of
-//! `model.rs` have groups too.
+//! The tests of `tideline-rows` compare the functions with a naive model. The random statements of `model.rs` also use
+//! groups.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn rows_are_grouped_by_columns_and_windows() {
             json!({"shop": "south", "count": 1, "sum(total)": null, "mean": 3.0}),
         ]
     );
-    // Without GROUP BY all rows are one group, also without rows.
+    // Without GROUP BY, all rows form one group, even if there are no rows.
     assert_eq!(
         rows("SELECT COUNT(*) AS n, COUNT(total) AS m, MAX(at) AS last FROM t WHERE shop = 'none'"),
         [json!({"n": 0, "m": 0, "last": null})]
@@ -55,7 +55,7 @@ fn rows_are_grouped_by_columns_and_windows() {
     let spelled = "SELECT TIME_WINDOW('1mo', at, 'Europe/Berlin') AS month, note, SUM(total) AS total FROM t \
                    WHERE shop = 'north' GROUP BY TIME_WINDOW('1mo', at, 'Europe/Berlin'), note LIMIT 2";
     assert_eq!(rows(spelled), expected[..2]);
-    // A key that the result does not show.
+    // The groups are formed by a key that is not a result column.
     assert_eq!(
         rows("SELECT /*+ ALLOW_SCAN */ COUNT(*) AS n FROM t GROUP BY note").len(),
         3

@@ -1,9 +1,9 @@
-//! Random statements return the same results as a naive model, which stores rows in a sorted map and evaluates
+//! Random statements must return the same results as a naive model. The model stores rows in a sorted map and evaluates
 //! conditions in three-valued logic.
 //!
-//! Each key design has its own table. Conditions are random trees over key columns and other columns, and indexes are
-//! created and dropped between the statements, so that the statements together use all access paths. The result must
-//! not depend on the path.
+//! Each key design is tested with a separate table. Conditions are random trees over key columns and other columns.
+//! Indexes are created and dropped between the statements. The statements therefore use all access paths, and the
+//! result must not depend on the path.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const KEYS: [&str; 7] = [
     "a, hash_prefix(a, 1), c, b",
 ];
 
-/// Indexes of the columns n (integer) and s (text).
+/// Indexes; most of their own columns are n (integer) and s (text).
 const INDEXES: [&str; 7] = [
     "(n)",
     "(s, n DESC) INCLUDE (free)",
@@ -37,7 +37,7 @@ const INDEXES: [&str; 7] = [
     "(s DESC, b, n)",
 ];
 
-/// Row of the model: values by column.
+/// Row of the model: its values by column. A column without a value is missing.
 type Row = BTreeMap<&'static str, Value>;
 
 const COLUMNS: [&str; 6] = ["a", "b", "c", "n", "s", "free"];
@@ -110,7 +110,7 @@ impl Condition {
         }
     }
 
-    /// Returns a random condition that can select keys or ranges.
+    /// Returns a random condition that is likely to select keys or ranges.
     fn of_key(random: &mut Random) -> Self {
         let mut all = Vec::new();
         for column in ["a", "b", "c"] {
@@ -151,7 +151,7 @@ impl Condition {
         }
     }
 
-    /// Returns the truth of the condition; `None` if it is unknown.
+    /// Returns whether the condition is true; `None` if this is unknown.
     fn truth(&self, row: &Row) -> Option<bool> {
         let order = |column: &str, value: &Value| Some(compare(row.get(column)?, value));
         match self {
@@ -189,7 +189,7 @@ impl Condition {
     }
 }
 
-/// Returns the truth of a list of conditions under three-valued logic. A single condition with the truth `decisive`
+/// Returns whether a list of conditions is true, under three-valued logic. One condition with the value `decisive`
 /// decides the result: false for `AND`, true for `OR`.
 fn decided(list: &[Condition], row: &Row, decisive: bool) -> Option<bool> {
     let truths: Vec<Option<bool>> = list.iter().map(|inner| inner.truth(row)).collect();
@@ -299,7 +299,7 @@ impl Model {
         }
     }
 
-    /// Drops an index and creates another in its place.
+    /// Drops an index and creates another one with the same name.
     fn index(&self, random: &mut Random) {
         let name = random.of(&["i", "j"]);
         let (scope, index) = (random.of(&["", "LOCAL "]), random.of(&INDEXES));
@@ -310,8 +310,8 @@ impl Model {
             .run(&format!("CREATE {scope}INDEX {name} ON t {index}"))
         {
             Ok(_) => self.database.build_indexes(),
-            // The key of a local index begins with the partition columns, so it can neither list one of them again nor
-            // begin with a bucket.
+            // The key of a local index begins with the partition columns. It can therefore neither list one of them
+            // again nor begin with a bucket, so some of these indexes are refused.
             Err(_) if !scope.is_empty() => {}
             Err(error) => panic!("CREATE INDEX {name} ON t {index}: {error}"),
         }
@@ -327,7 +327,7 @@ impl Model {
         }
     }
 
-    /// Compares groups with those of the expected rows.
+    /// Compares the groups of a statement with the groups of the expected rows.
     fn groups(&self, random: &mut Random, expected: &[&Row], from: &str) {
         let key = random.of(&["a", "b", "n"]);
         let statement = format!(
@@ -406,7 +406,7 @@ impl Model {
         let wanted = limit.map_or(expected.len(), |limit| expected.len().min(limit as usize));
         assert_eq!(rows.len(), wanted, "{statement}");
         let mut all: Vec<Value> = expected.iter().map(|row| json!(row)).collect();
-        // With a limit, the returned rows are the first rows in the order.
+        // With a limit, the returned rows must be the first rows in the order.
         if let (Some(last), true) = (rows.last(), !order.is_empty()) {
             let fewer = all.iter().filter(|row| before(row, last).is_lt()).count();
             assert!(fewer <= rows.len(), "{statement}: {rows:?}");

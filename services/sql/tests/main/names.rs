@@ -1,4 +1,4 @@
-//! Names: every keyword of the parser can be the name of a column, in backticks if necessary.
+//! Tests of names: every keyword of the parser can be the name of a column, in backticks if necessary.
 
 use tideline_sql::parse;
 use tideline_sql::statement::quoted;

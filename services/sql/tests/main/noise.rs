@@ -1,6 +1,6 @@
 //! Random sequences of words and signs: parsing and planning return a result or an error, and never panic.
 //!
-//! The fuzz target `sql` tests the same with arbitrary text.
+//! The fuzz target `sql` tests the same property with arbitrary text.
 
 use proptest::prelude::*;
 use tideline_sql::SqlError;
@@ -85,7 +85,7 @@ const WORDS: &[&str] = &[
     "INTERVAL",
 ];
 
-/// Beginnings of statements, so that the random words are parsed in the middle of the grammar.
+/// Beginnings of statements. The random words that follow are parsed in the middle of the grammar.
 const STARTS: &[&str] = &[
     "",
     "SELECT * FROM t WHERE a = 1 AND",

@@ -1,7 +1,7 @@
-//! Refused statements: each error contains the reason and a remedy.
+//! Tests of refused statements: each error contains the reason and a remedy.
 //!
-//! Each test lists statements with a part of the expected message. The kind of the error is checked too, because it
-//! determines the HTTP status.
+//! Each test lists statements, each with a part of the expected message. The kind of the error is also checked, because
+//! it determines the HTTP status.
 
 use tideline_sql::{SqlError, parse};
 
@@ -340,8 +340,7 @@ fn large_statements_are_refused_with_the_limit() {
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert_eq!(kind(&error), Kind::OverLimit, "{said}: {error}");
     }
-    // The limit applies to each expression, and complete lists in parentheses are not counted, so a long list is
-    // accepted.
+    // The limit applies to each expression. Complete lists in parentheses are not counted, so a long list is accepted.
     assert!(parse(&format!("SELECT * FROM t WHERE a IN ({long_list})"), &[]).is_ok());
     let keys: Vec<String> = (0..2_001).map(|a| a.to_string()).collect();
     let error = database.fail(&format!(
@@ -356,7 +355,7 @@ fn large_statements_are_refused_with_the_limit() {
 
 #[test]
 fn the_deepest_statement_fits_the_stack_of_a_thread() {
-    // The stack size equals that of the threads on which a server executes requests.
+    // A server executes requests on threads with the same stack size.
     let thread = std::thread::Builder::new().stack_size(2 << 20);
     let parsed = thread.spawn(|| {
         let deep = format!(

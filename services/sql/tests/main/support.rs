@@ -1,6 +1,6 @@
 //! In-memory engine that executes statements.
 //!
-//! Statements are executed by the same functions as in the HTTP route.
+//! Statements are executed by the same functions as in the HTTP server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tideline_sql::run::table::{change, show};
 use tideline_sql::run::write::{WritePlan, WriteResult};
 use tideline_sql::{Result, SqlError, Statement, parse};
 
-/// Time of the test clock, in nanoseconds.
+/// Time of the test clock, in nanoseconds since 1970-01-01T00:00:00Z.
 const NOW: i64 = 1_800_000_000_000_000_000;
 
 pub(crate) struct Database {

@@ -1,6 +1,6 @@
 //! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEX`.
 //!
-//! An index is built by a job after its creation. Statements use it once the job has ended.
+//! After its creation, an index is built by a job. Statements use the index once it is completely built.
 
 use serde::Serialize;
 use tideline_engine::model::wide::{IndexState, KeySource};
@@ -37,7 +37,7 @@ pub(super) fn create(engine: &Engine, create: CreateIndex) -> Result<TableChange
     }
 }
 
-/// Sets the types of the columns of an index to those of the table.
+/// Sets the types of the columns of an index to the types in the table.
 fn set_types(table: &WideTable, name: &str, source: &mut KeySource) -> std::result::Result<(), String> {
     let type_of = |name: &str| -> std::result::Result<ColumnType, String> {
         table.type_of(name).ok_or_else(|| {
