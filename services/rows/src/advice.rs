@@ -1,7 +1,7 @@
-//! Advice on a wide table: its key, columns and indexes, as they are declared and as they are used.
+//! Advice on a wide table: its key, columns and indexes, based on their declarations and on their use.
 //!
-//! The advice is based on the settings, the last survey, the load of the last minute, and the use of the indexes since the
-//! start of the server. A small table needs no care, so its advice is withheld unless it is requested.
+//! The advice is based on the settings, on the last survey, on the load of the last minute, and on the use of columns
+//! and indexes since the start of the server. For a small table, the advice is withheld unless it is requested.
 
 use std::time::Duration;
 
@@ -16,36 +16,38 @@ use tideline_openapi::row_statistics::RowColumnSize;
 
 use crate::statistics::{SEARCH_DOCUMENTS_MAX, columns_of, hot_ranges, key_of, remedy};
 
-/// Requests per second and bytes below which a table is small.
+/// A table is small if it has fewer requests per second and fewer bytes than these limits.
 const SMALL_REQUESTS: f64 = 1_000.0;
 const SMALL_BYTES: u64 = 10_000_000_000;
-/// Number of partitions below which more are advised.
+/// Number of partitions below which more partitions are advised.
 const PARTITIONS_ADVISED: u64 = 16;
-/// Mean length of keys, in bytes, above which shorter ones are advised.
+/// Mean length of keys, in bytes, above which shorter keys are advised.
 const KEY_BYTES_ADVISED: f64 = 1_024.0;
-/// Number of buckets above which fewer are advised.
+/// Number of buckets above which fewer buckets are advised.
 const BUCKETS_ADVISED: u16 = 64;
-/// Number of columns of a row above which fewer are advised.
+/// Number of columns of the widest row above which fewer columns are advised.
 const COLUMNS_ADVISED: u64 = 10_000;
-/// Minimum number of delete markers of a table that is warned of.
+/// Minimum number of delete markers of a table or index for advice on delete markers.
 const MARKERS_MIN: u64 = 1_000;
 /// Uptime from which an index without reads counts as unused.
 const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
-/// Number of entries read, each with a read of its row, from which covering columns is advised.
+/// Number of index entries read from which covering columns is advised: each of these entries may have cost a read of
+/// its row.
 const FETCHED_ENTRIES: u64 = 100_000;
 /// Number of reads and updates from which the use of columns is judged.
 const USES_MIN: u64 = 1_000;
-/// Share of the bytes of all columns from which a column is large.
+/// Minimum share of a large column in the bytes of all columns.
 const LARGE_SHARE: f64 = 0.1;
-/// Share of the bytes of all columns from which large columns that are seldom used should be stored apart.
+/// Minimum total share of large, seldom used columns in the bytes of all columns for the advice to store them in a
+/// column group.
 const APART_SHARE: f64 = 0.5;
-/// Share of reads and of updates up to which a column is seldom used.
+/// Maximum share of the reads, and of the updates, that use a seldom used column.
 const SELDOM_SHARE: f64 = 0.1;
-/// Share of reads from which a group is always read.
+/// Share of the reads from which a column group counts as always read.
 const ALWAYS_SHARE: f64 = 0.8;
-/// Number of searches from which a column that none of them used counts as unused.
+/// Number of searches from which a column counts as unused if none of them used it.
 const SEARCHES_MIN: u64 = 1_000;
-/// Number of documents above which a search index is warned of: four fifths of what it should have at most.
+/// Number of documents of a search index above which advice is given: four fifths of the recommended maximum.
 const DOCUMENTS_WARNED: u64 = SEARCH_DOCUMENTS_MAX / 5 * 4;
 /// Parts of names that suggest an amount of money.
 const MONEY: [&str; 22] = [
@@ -53,7 +55,8 @@ const MONEY: [&str; 22] = [
     "money", "discount", "refund", "charge", "credit", "debit", "usd", "eur", "cny", "cents", "budget",
 ];
 
-/// Returns advice on a table. With `includes_small`, also if the table is small. The request id in the result is empty.
+/// Returns advice on a table. Advice on a small table is included only if `includes_small` is true. The request id in
+/// the result is empty.
 pub fn advice(engine: &Engine, table: &WideTable, includes_small: bool) -> TableAdvice {
     let survey = engine.row_survey(table.table().points().id());
     let survey = survey.as_deref();
@@ -271,7 +274,7 @@ fn advise_rows(table: &WideTable, survey: Option<&TableSurvey>, all: &mut Vec<Ad
     }
 }
 
-/// Adds advice on column groups, by the sizes of columns and by their use since the start of the server.
+/// Adds advice on column groups, based on the sizes of columns and on their use since the start of the server.
 fn advise_groups(engine: &Engine, table: &WideTable, survey: Option<&TableSurvey>, all: &mut Vec<Advice>) {
     let used = engine.column_use(table);
     if used.reads + used.updates < USES_MIN {
@@ -325,7 +328,7 @@ fn advise_groups(engine: &Engine, table: &WideTable, survey: Option<&TableSurvey
     );
 }
 
-/// Splits a column name into its words: at characters that are not letters, and before capitals.
+/// Splits a column name into words: at characters that are not letters, and before capital letters.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,12 +1,12 @@
-//! Access paths that fit a sample of queries: a range of the primary key, a small range with tests, a secondary index for a
-//! fixed combination of columns, or a search index for free combinations.
+//! Advice on the access paths of a sample of queries. A path is a range of the primary key, a small range whose rows
+//! are tested, a secondary index for a fixed combination of columns, or a search index for free combinations.
 //!
-//! 1. A query whose tests are equalities of the first key columns, and bounds of the next one, is a range. Its rows are
-//!    estimated as [`explain`](crate::explain) estimates them.
-//! 2. If the range is small, further tests are applied to its rows.
-//! 3. Otherwise an index whose first columns are tested is used. If no index fits, one is advised: a secondary one for
-//!    queries with one combination of equalities and one range, a search index for alternatives, words, patterns, areas, or
-//!    if the sample has more than [`FIXED_MAX`] combinations.
+//! 1. A query is a range if it tests the first key columns for equality and the next one by bounds. The number of its
+//!    rows is estimated as in [`explain`](crate::explain).
+//! 2. If the range is small, the further tests of the query are applied to its rows.
+//! 3. Otherwise, an index is used if its first columns are tested. If no index fits, one is advised. A secondary index
+//!    is advised for queries with one combination of equalities and one range. A search index is advised for
+//!    alternatives, words, patterns or areas, or if the sample has more than [`FIXED_MAX`] combinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,9 +25,10 @@ use crate::explain::explain;
 
 /// Maximum number of queries of a sample.
 pub const QUERIES_MAX: usize = 100;
-/// Number of rows up to which a range is small.
+/// Maximum number of rows of a small range.
 const SMALL_ROWS: u64 = 10_000;
-/// Number of combinations of columns up to which each gets a secondary index.
+/// Maximum number of combinations of columns for which secondary indexes are advised; one search index is advised for
+/// more.
 const FIXED_MAX: usize = 4;
 
 /// Tests of a query.
@@ -35,28 +36,29 @@ const FIXED_MAX: usize = 4;
 struct Tests {
     /// Columns tested for equality, with their values.
     equal: BTreeMap<String, Value>,
-    /// Columns with bounds, with their tests.
+    /// Columns with bounds. The values of the bounds are stored by the names of the tests.
     bounds: BTreeMap<String, Map<String, Value>>,
-    /// Columns with other tests, with their names.
+    /// Columns with other tests, each with the name of a test.
     other: BTreeMap<String, String>,
-    /// True if the tests are alternatives or negated.
+    /// True if the query has alternatives or negations.
     is_free: bool,
 }
 
-/// Chosen path of a query, before the missing indexes are known.
+/// Path of a query, before the missing indexes are chosen.
 enum Choice {
     Known(QueryAdvice),
-    /// Columns tested for equality, and the column of the range or order.
+    /// Columns tested for equality, and the column of the range or of the order.
     Fixed(BTreeSet<String>, Option<String>),
     Free,
 }
 
-/// Returns the access path of each query, and the indexes that are missing. The request id in the result is empty.
+/// Returns the access path of each query, and the indexes that are missing for them. The request id in the result is
+/// empty.
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`] for too many queries, [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of
-/// [`RowMatcher::new`] and [`explain`].
+/// [`RowsError::OverLimit`] for too many queries, [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors
+/// of [`RowMatcher::new`] and [`explain`].
 pub fn advise_queries(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -175,7 +177,7 @@ fn columns_text(equal: &BTreeSet<String>, next: Option<&String>, separator: &str
 }
 
 impl Tests {
-    /// Returns all tested columns, each with the name of a test.
+    /// Returns all tested columns, each with the name of one of its tests.
     fn columns(&self) -> impl Iterator<Item = (&str, &str)> {
         let equal = self.equal.keys().map(|name| (name.as_str(), "equals"));
         let bounds = self.bounds.keys().map(|name| (name.as_str(), "gte"));
@@ -229,7 +231,7 @@ fn collect(condition: &Value, tests: &mut Tests) {
                 let bounds = tests.bounds.entry(column.to_owned()).or_default();
                 bounds.insert(name.clone(), value.clone());
             }
-            // Members that refine a test, such as the distance of `phrase`.
+            // Members that only refine a test, such as the distance of `phrase`.
             ("distance" | "edits", _) => {}
             _ => {
                 tests.other.insert(column.to_owned(), name.clone());
@@ -294,7 +296,7 @@ fn choose(
         }
     }
     if !tests.is_free && tests.other.is_empty() {
-        // An index of one tier serves only some of the times.
+        // An index of one tier has entries only for some of the times, so it is not used.
         let serves = |index: &&Arc<Index>| index.is_ready() && index.tier().is_all();
         for index in table.indexes().iter().filter(serves) {
             if let Some((rows, used)) = range_of(engine, table, Some(index.name()), tests, is_stopped)?
@@ -342,8 +344,8 @@ fn choose(
     })
 }
 
-/// Returns the estimated number of rows of the range of a key or index that the tests select, and the number of tests that
-/// it uses; `None` if the tests do not bound the first column.
+/// Returns the estimated number of rows in the range of the key or index that the tests select, and the number of tests
+/// that the range uses. Returns `None` if the tests do not restrict the first column, or if the range is not valid.
 fn range_of(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -384,13 +386,13 @@ fn range_of(
     };
     match explain(engine, table, &request, is_stopped) {
         Ok(explained) if !explained.is_table_scan => Ok(Some((explained.estimated_rows, used))),
-        // A hash prefix needs all hashed columns.
+        // The range is not valid, for example because a hash prefix needs values of all hashed columns.
         Ok(_) | Err(RowsError::Invalid(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the bounds of a column in the form of a scan; `None` for bounds that have no such form.
+/// Converts the bounds of a column to the form of a scan; `None` if a bound has no such form.
 fn bounds_of(column: &str, tests: &Map<String, Value>) -> Option<Value> {
     let mut range = json!({"column": column});
     for (name, value) in tests {
@@ -416,7 +418,8 @@ fn bounds_of(column: &str, tests: &Map<String, Value>) -> Option<Value> {
     Some(range)
 }
 
-/// Returns the form in which a search index decides a test of a column; `None` for a column without a declared type.
+/// Returns the form of a column in a search index that can evaluate a test; `None` for a column without a declared
+/// type.
 fn form_of(declared: Option<ColumnType>, test: &str) -> Option<&'static str> {
     Some(match (declared?, test) {
         (ColumnType::String | ColumnType::Json, "text" | "phrase") => "text",

@@ -1,8 +1,8 @@
 //! Aggregates over rows: functions of the values of columns, by groups and time windows.
 //!
-//! The rows come from a scan of a range, from listed keys, or from a search index. They are read one by one and added to
-//! the group that their values select, so memory depends on the number of groups and of distinct values only. The result
-//! is the same for any order of the rows.
+//! The rows come from a scan of a range, from listed keys, or from a search index. They are read one by one, and each
+//! row is added to its group. Memory therefore depends only on the number of groups and of distinct values. The result
+//! does not depend on the order of the rows.
 //!
 //! | module | holds |
 //! |---|---|
@@ -45,13 +45,13 @@ use state::{Overflow, State};
 
 /// Maximum number of groups of a request.
 pub const AGGREGATE_GROUPS_MAX: u64 = 100_000;
-/// Maximum memory of the groups of a request, in bytes.
+/// Maximum memory of the groups of one request, in bytes.
 pub const AGGREGATE_BYTES_MAX: u64 = 256 << 20;
-/// Memory that is reserved at once, in bytes.
+/// Smallest amount of memory that is reserved in one step, in bytes.
 const RESERVED_STEP: u64 = 1 << 20;
 /// Estimated bytes of a group without its functions.
 const GROUP_BYTES: u64 = 128;
-/// Estimated bytes of the state of a function.
+/// Estimated bytes of the state of one function.
 const STATE_BYTES: u64 = size_of::<State>() as u64;
 
 /// Planned aggregation.
@@ -66,7 +66,7 @@ pub struct Aggregation {
 struct Columns {
     keys: Vec<GroupKey>,
     metrics: Vec<Metric>,
-    /// True if the values of key columns are needed.
+    /// True if the values of key columns must be decoded.
     needs_key: bool,
 }
 
@@ -99,11 +99,11 @@ impl Columns {
 pub enum AggregatedRows<'a> {
     /// Rows with these keys.
     Keys(&'a [Vec<u8>]),
-    /// Rows of ranges, which must not overlap, of the primary key or of an index.
+    /// Rows of these ranges of the primary key, or of an index. The ranges must not overlap.
     Ranges(&'a Ranges, Option<&'a Arc<Index>>),
 }
 
-/// Rows that are read.
+/// Source of the rows.
 #[derive(Debug)]
 enum Rows {
     Scan(Box<Scan>),
@@ -114,16 +114,16 @@ enum Rows {
 /// Groups of an aggregation.
 #[derive(Debug)]
 pub struct Groups {
-    /// Groups in the order of the values of their keys; missing values come last.
+    /// Groups in the order of the values of their keys. Missing values come last.
     groups: Vec<Group>,
-    /// Summary.
+    /// Summary of the aggregation.
     pub end: AggregateEnd,
     _memory: Reservation,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// Values of the keys.
+    /// Values of the keys of the group.
     key: Vec<Option<CellValue<'static>>>,
     rows: u64,
     /// States of all functions, metric by metric.
@@ -135,9 +135,9 @@ impl Aggregation {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the request selects rows in several ways or in none, if a column is not declared, or if a
-    /// function or window does not suit the type of its column; [`RowsError::OverLimit`] for too many keys, metrics or
-    /// functions; and the errors of [`Scan::new`], [`keys_of`] and [`Engine::search_index`].
+    /// [`RowsError::Invalid`] if the request selects rows in more than one way or not at all, if a column is not
+    /// declared, or if a function or window is not possible for the type of its column; [`RowsError::OverLimit`] for
+    /// too many keys, metrics or functions; and the errors of [`Scan::new`], [`keys_of`] and [`Engine::search_index`].
     pub fn new(engine: &Engine, table: &WideTable, request: &AggregateRows) -> Result<Self> {
         let columns = Columns::new(table, &request.by, &request.metrics)?;
         let is_range = !request.prefix.is_empty() || request.range.is_some() || request.index.is_some();
@@ -224,7 +224,8 @@ impl Aggregation {
         Ok(Self { rows, columns })
     }
 
-    /// Returns true if the rows are in parts in the cold tier or in the archive; false for a search, whose rows are not known.
+    /// Returns true if some rows are in parts in the cold tier or in the archive. Always false for a search, because
+    /// its rows are not known yet.
     ///
     /// # Errors
     ///
@@ -243,7 +244,8 @@ impl Aggregation {
     ///
     /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::OverLimit`] for more than
     /// [`AGGREGATE_GROUPS_MAX`] groups or [`AGGREGATE_BYTES_MAX`] of memory,
-    /// [`Memory`](tideline_engine::EngineError::Memory) if the server has no memory left, and the errors of reading rows.
+    /// [`Memory`](tideline_engine::EngineError::Memory) if the server has no memory left, and the errors of reading
+    /// rows.
     pub fn run(
         self,
         engine: &Engine,
@@ -253,7 +255,7 @@ impl Aggregation {
         let memory = engine.memory().reserve("aggregates of rows", 0);
         let Self { rows, columns } = self;
         let matcher = match &rows {
-            // A scan knows what it reads.
+            // A scan records the columns that it reads itself.
             Rows::Scan(_) => None,
             Rows::Keys(_, matcher) => matcher.as_ref(),
             Rows::Search(filter) => filter.matcher(),
@@ -283,7 +285,7 @@ impl Aggregation {
             scratch: Vec::new(),
         };
         if collector.keys.is_empty() {
-            // Without keys there is one group, also if no row matches.
+            // Without keys, there is always one group, even if no row matches.
             collector.group_of(&[])?;
         }
         let mut end = AggregateEnd::default();
@@ -341,9 +343,9 @@ impl Aggregation {
 /// Names and types of the columns of a result.
 #[derive(Debug)]
 pub struct AggregateShape {
-    /// Columns of the keys.
+    /// Name and type of each key.
     keys: Vec<(String, ColumnType)>,
-    /// Columns with their functions: name of the function, and type of its results.
+    /// Metrics: name of the column, and for each of its functions the name and the type of the result.
     metrics: Vec<(String, Vec<(String, ColumnType)>)>,
 }
 
@@ -376,17 +378,17 @@ struct Collector<'a> {
     keys: Vec<GroupKey>,
     metrics: &'a [Metric],
     needs_key: bool,
-    /// Column groups of the rows that are read by their keys.
+    /// Column groups that are read for rows that are selected by their keys.
     column_groups: GroupSet,
-    /// Numbers of the groups by the canonical bytes of their keys.
+    /// Positions of the groups in `groups`, by the canonical bytes of their keys.
     numbers: HashMap<Box<[u8]>, usize>,
     groups: Vec<(u64, Vec<State>)>,
     rows: u64,
     other_types: u64,
-    /// Bytes of the groups.
+    /// Estimated memory of the groups, in bytes.
     held: u64,
     memory: Reservation,
-    /// Canonical bytes of the keys of the current row.
+    /// Canonical bytes of the group keys of the current row.
     key: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -479,7 +481,7 @@ impl Collector<'_> {
         self.grow(grown)
     }
 
-    /// Returns the number of the group with these canonical bytes; creates it on first use.
+    /// Returns the position of the group with these canonical bytes. Creates the group if it does not exist.
     fn group_of(&mut self, key: &[u8]) -> Result<usize> {
         if let Some(number) = self.numbers.get(key) {
             return Ok(*number);
@@ -506,7 +508,7 @@ impl Collector<'_> {
         Ok(number)
     }
 
-    /// Accounts for more memory.
+    /// Adds to the used memory, and reserves more memory if necessary.
     fn grow(&mut self, bytes: u64) -> Result<()> {
         self.held += bytes;
         if self.held > AGGREGATE_BYTES_MAX {
@@ -526,7 +528,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Returns the keys, and the groups in order. Fails if a result does not fit its type.
+    /// Returns the keys, and the groups in order. Returns an error if a result does not fit its type.
     fn finish(self, mut end: AggregateEnd) -> Result<(Vec<GroupKey>, Groups)> {
         let mut groups: Vec<Group> = Vec::with_capacity(self.groups.len());
         let mut by_number: Vec<Option<(u64, Vec<State>)>> = self.groups.into_iter().map(Some).collect();
@@ -576,7 +578,7 @@ impl Collector<'_> {
     }
 }
 
-/// Returns the values of the keys with these canonical bytes.
+/// Decodes the values of the group keys from their canonical bytes.
 fn decoded(mut bytes: &[u8], keys: &[GroupKey]) -> Vec<Option<CellValue<'static>>> {
     let mut values = Vec::with_capacity(keys.len());
     for key in keys {

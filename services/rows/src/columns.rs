@@ -1,8 +1,8 @@
 //! Pages of the columns of rows with many columns.
 //!
 //! Columns are returned in the order of their names. If a row has more columns than fit in a page, the page contains
-//! the name of the next column. The client continues at this column, so the server keeps no state. Reading a page of a
-//! large row reads only the stored fragments with the columns of the page.
+//! the name of the next column. The client continues at this column, so the server keeps no state. For a page of a
+//! large row, only the stored fragments with the columns of the page are read.
 
 use tideline_engine::rows::{ColumnSpan, Mutation};
 use tideline_engine::{Engine, WideTable};

@@ -1,7 +1,7 @@
 //! Conditions on the newest values of a row and on its key.
 //!
-//! Values are compared in the forms of [`row_values`](tideline_engine::row_values), by the declared types of their columns.
-//! Literals are converted to the same forms, once per request.
+//! Values are compared in the forms of [`row_values`](tideline_engine::row_values), according to the declared types of
+//! their columns. Literals are converted to the same forms once per request.
 //!
 //! A test that the declared type of a column does not support is refused. Undeclared columns support all tests.
 
@@ -35,15 +35,15 @@ pub struct RowMatcher {
 /// Column that a condition tests.
 #[derive(Debug)]
 enum Target {
-    /// Number of a logical key column, and its type.
+    /// Position of a logical key column, and its type.
     Key(usize, ColumnType),
     /// Stored name of a column, and its declared type.
     Column(ColumnName<'static>, Option<ColumnType>),
 }
 
 impl RowMatcher {
-    /// Compiles a condition. Times that are relative to now are resolved against the time of the engine. Takes up to a
-    /// second, so do not call this on an async thread.
+    /// Compiles a condition. Relative times such as `now-1h` are resolved against the time of the engine. Takes up to a
+    /// second, so it must not be called on an async thread.
     ///
     /// # Errors
     ///
@@ -53,11 +53,11 @@ impl RowMatcher {
         Self::compile(engine, table, condition, &|_| SearchAnalyzer::Words)
     }
 
-    /// Compiles a condition for a search: words are split by the analyzers of the index.
+    /// Compiles a condition for a search. Texts are split into words by the analyzers of the index.
     ///
     /// # Errors
     ///
-    /// The errors of [`new`](Self::new), and [`RowsError::Invalid`] for a test that the index cannot decide.
+    /// The errors of [`new`](Self::new), and [`RowsError::Invalid`] for a test that the index cannot evaluate.
     pub fn for_index(
         engine: &Engine,
         table: &WideTable,
@@ -163,8 +163,8 @@ impl Record for RowRecord<'_, '_> {
     }
 }
 
-/// Converts the literals of a condition to the form in which the values of rows are compared, and adds the tested
-/// columns to `targets`.
+/// Converts the literals of a condition to the form in which the values of rows are compared. Adds the tested columns
+/// to `targets`.
 fn convert(
     table: &WideTable,
     condition: &Condition,
@@ -259,7 +259,8 @@ fn convert_test(test: &Test, declared: Option<ColumnType>) -> std::result::Resul
     })
 }
 
-/// Returns a test of texts with the member `name`; an error if the declared type has no texts.
+/// Returns a test of texts unchanged; an error if the declared type has no texts. `name` is the member of the test in
+/// requests.
 fn on_texts(test: &Test, name: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
     match declared {
         None | Some(ColumnType::String | ColumnType::Json) => Ok(test.clone()),
@@ -267,7 +268,8 @@ fn on_texts(test: &Test, name: &str, declared: Option<ColumnType>) -> std::resul
     }
 }
 
-/// Returns a test of geo points with the member `name`; an error if the declared type has no geo points.
+/// Returns a test of geo points unchanged; an error if the declared type has no geo points. `name` is the member of the
+/// test in requests.
 fn on_points(test: &Test, name: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
     match declared {
         None | Some(ColumnType::Json) => Ok(test.clone()),
@@ -326,7 +328,7 @@ mod tests {
 
     use super::*;
 
-    /// Converts a test of the column `x`, which has the declared type; the error is the reason.
+    /// Converts a test of the column `x`, which has the declared type. The error is the reason for the refusal.
     fn converted(test: &str, declared: Option<ColumnType>) -> std::result::Result<Test, String> {
         let text = format!(r#"{{"column":"x",{test}}}"#);
         match json::from_str(Domain::Rows, &text).expect(&text) {

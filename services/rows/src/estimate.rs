@@ -1,18 +1,18 @@
-//! Estimated counts: exact for small results, sampled for large ones, with an interval.
+//! Estimated counts with an interval: exact for small results, sampled for large ones.
 //!
 //! 1. Rows are counted until the limit of exact counts is reached. If the ranges end before the limit, the count is
 //!    exact.
 //! 2. Otherwise, the ranges are the first strata of a sample. The keys of a range form a radix tree over half bytes. A
-//!    stratum is estimated by random descents in this tree. A descent chooses one of the `n` branches of each node,
-//!    ends at a range of at most [`LEAF_ROWS`] rows, and counts its rows. The count multiplied by the `n` of every node
-//!    on the path is an unbiased estimate (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
+//!    stratum is estimated by random descents in this tree. At each node, a descent chooses one of the `n` branches. It
+//!    ends at a range of at most [`LEAF_ROWS`] rows, and counts these rows. This count, multiplied by the `n` of every
+//!    node on the path, is an unbiased estimate (D. E. Knuth, *Estimating the efficiency of backtrack programs*, 1975).
 //! 3. The stratum with the largest standard error is repeatedly replaced by its branches, until the total standard
 //!    error is small or the limit of the effort is reached. The error of a stratum is assumed to be at least a quarter
 //!    of its estimate, because a few descents can agree by chance. The interval is the sum of the estimates ± 3
 //!    standard errors. Its lower end is at least the number of rows that were counted.
 //!
-//! The interval describes the spread of the samples. It is not a guarantee: if a dense range is under a rarely chosen
-//! branch, the true count can be outside the interval. Random numbers are seeded by the request, so that a repeated
+//! The interval describes the spread of the samples. It is not a guarantee: if a dense range is below a rarely chosen
+//! branch, the true count can be outside the interval. The random numbers are seeded by the request, so a repeated
 //! request gives the same estimate.
 
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::read::Scan;
 
 /// Maximum number of rows of a leaf. A descent ends at a leaf and counts its rows.
 const LEAF_ROWS: usize = 64;
-/// Number of descents into a stratum.
+/// Number of descents for each stratum.
 const DESCENTS: usize = 4;
 /// Minimum standard error of a stratum, as a share of its estimate. Without a minimum, a few descents that agree by
 /// chance would give an error of 0.
 const STRATUM_ERROR_MIN: f64 = 0.25;
 /// Maximum depth of a descent, in branches. A descent that reaches this depth ends, and counts its range as one row.
 const DEPTH_MAX: usize = 64;
-/// Number of strata after which no stratum is split. This limit bounds the memory of an estimate.
+/// Number of strata at which no further stratum is replaced by its branches. This bounds the memory of an estimate.
 const STRATA_MAX: usize = 512;
 /// Relative standard error at which sampling ends.
 const ERROR_MIN: f64 = 0.01;
@@ -48,9 +48,9 @@ const READ_COST: u64 = 10;
 /// Effort of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EstimateEffort {
-    /// Number of rows up to which a count is exact.
+    /// Number of read rows up to which a count is exact.
     pub exact_rows: u64,
-    /// Cost at which sampling ends, in rows read.
+    /// Cost at which sampling ends. Each read row costs 1, and each read costs 10 more.
     pub sampled_rows: u64,
 }
 
@@ -70,20 +70,20 @@ impl EstimateEffort {
 /// Estimated number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Number of rows that match.
+    /// Number of matching rows.
     pub count: u64,
     /// Lower end of the interval.
     pub low: u64,
     /// Upper end of the interval.
     pub high: u64,
-    /// Number of rows and deletions that were read.
+    /// Number of rows that were read, including deleted rows.
     pub scanned: u64,
     /// True if all rows were counted.
     pub is_exact: bool,
 }
 
 impl Estimate {
-    /// Estimate of a read that is refused.
+    /// Result for a read that is refused.
     pub(crate) const NOTHING: Self = Self {
         count: 0,
         low: 0,
@@ -101,9 +101,9 @@ struct Stratum {
     variance: f64,
 }
 
-/// Node of the tree of keys: the rows of a range.
+/// Node of the tree of keys. It represents the rows of a range.
 enum Node {
-    /// At most [`LEAF_ROWS`] rows; holds the number of rows that match.
+    /// At most [`LEAF_ROWS`] rows; holds the number of matching rows.
     Leaf(u64),
     /// More than [`LEAF_ROWS`] rows; holds the ranges of the branches.
     Branches(Vec<KeyRange>),
@@ -120,7 +120,7 @@ struct Sampler<'s> {
 }
 
 impl Scan {
-    /// Estimates the number of rows that match.
+    /// Estimates the number of matching rows.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Scan {
 }
 
 impl Sampler<'_> {
-    /// Counts the matching rows of all ranges. Returns the count, and false if the limit was reached before the end of
-    /// the ranges.
+    /// Counts the matching rows of all ranges. Returns the count, and true if the end of the ranges was reached before
+    /// the limit.
     fn count(&mut self, limit: u64) -> Result<(u64, bool)> {
         let mut count = 0;
         for range in &self.scan.ranges.ranges {
@@ -190,8 +190,8 @@ impl Sampler<'_> {
         Ok((count, true))
     }
 
-    /// Samples all ranges. Returns the number of matching rows in the ranges that were counted, and the strata of the
-    /// other ranges.
+    /// Samples all ranges. Returns the number of matching rows in ranges that were counted completely, and the strata
+    /// of the other ranges.
     fn sample(&mut self, cost_max: u64) -> Result<(u64, Vec<Stratum>)> {
         let mut exact = 0;
         let mut strata = Vec::new();
@@ -217,8 +217,8 @@ impl Sampler<'_> {
         Ok((exact, strata))
     }
 
-    /// Adds a range as a stratum. If the range is small enough to be counted, returns its number of matching rows
-    /// instead; otherwise returns 0.
+    /// Adds a range as a stratum and returns 0. If the range is small enough to be counted, adds no stratum and returns
+    /// the number of its matching rows.
     fn add(&mut self, range: &KeyRange, strata: &mut Vec<Stratum>) -> Result<u64> {
         let branches = match self.node(range)? {
             Node::Leaf(count) => return Ok(count),
@@ -255,8 +255,8 @@ impl Sampler<'_> {
         Ok(factor)
     }
 
-    /// Reads the first rows of a range. If the range has at most [`LEAF_ROWS`] rows, counts the matching ones;
-    /// otherwise determines the branches of the range.
+    /// Reads the first rows of a range. If the range has at most [`LEAF_ROWS`] rows, counts the matching rows.
+    /// Otherwise, determines the branches of the range.
     fn node(&mut self, range: &KeyRange) -> Result<Node> {
         let rows = self.read(range, Direction::Ascending, LEAF_ROWS + 1)?;
         if rows.len() <= LEAF_ROWS {
@@ -373,7 +373,7 @@ fn common_halves(one: &[u8], other: &[u8]) -> usize {
 }
 
 /// Returns the first key after all keys that begin with the first `common + 1` half bytes of `key`. If `key` has only
-/// `common` half bytes, returns the next key after `key`. Returns `None` if no such key exists.
+/// `common` half bytes, returns the next key after `key` itself. Returns `None` if no such key exists.
 fn after_half(key: &[u8], common: usize) -> Option<Vec<u8>> {
     let byte = common / 2;
     let Some(own) = key.get(byte) else {

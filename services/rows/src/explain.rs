@@ -1,8 +1,8 @@
 //! Explanations of reads: access path, ranges, estimated rows, and advice on the key.
 //!
 //! A read is planned in the same way for its explanation and for its execution. An explanation therefore refuses every
-//! request that the read refuses, except a scan of the whole table, which is reported in the result. Sizes are averages
-//! over the first rows of the result.
+//! request that the read would refuse. Exceptions are scans of the whole table, and reads of an index that lacks
+//! entries of some tiers: the result reports them. Sizes are averages over the first rows of the result.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::estimate::{Estimate, EstimateEffort};
 use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
 use crate::selection::Selection;
 
-/// Number of rows whose sizes are measured.
+/// Maximum number of rows whose sizes are measured.
 const MEASURED_ROWS: u64 = 200;
 /// Average length of keys, in bytes, above which shorter keys are advised.
 const KEY_BYTES_ADVISED: f64 = 1_024.0;
-/// Average length of keys, in bytes, up to which no advice is given on their share in a row.
+/// Average length of keys, in bytes, up to which no advice is given on the share of the key in a row.
 const KEY_BYTES_SMALL: f64 = 64.0;
 /// Share of the key in a row above which shorter keys are advised.
 const KEY_SHARE_ADVISED: f64 = 0.5;
@@ -37,7 +37,7 @@ struct Sizes {
     rows: u64,
     key_bytes: u64,
     row_bytes: u64,
-    /// True if a key contains a text in the form of a JSON object or list.
+    /// True if a key contains a text that looks like a JSON object or list.
     has_json: bool,
 }
 
@@ -185,7 +185,7 @@ fn explain_scan(
     Ok(explained)
 }
 
-/// Returns the estimated number of rows of a scan, and the sizes of its first rows.
+/// Returns the estimated number of rows of a scan, and the total sizes of its first rows.
 fn measured(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -222,7 +222,7 @@ fn explained_parts(engine: &Engine, table: &WideTable, scan: &Scan) -> Result<Op
     }))
 }
 
-/// Returns an explanation with the members that are common to all reads.
+/// Returns an explanation with the members that all kinds of reads have.
 fn explained(
     table: &WideTable,
     layout: &KeyLayout,

@@ -1,6 +1,7 @@
 //! Counts of rows by values of a search index, with metrics of each group.
 //!
-//! The index counts in its own codes; this module checks requests, and converts the values to the types of the table.
+//! The index returns counts by its internal codes. This module checks requests, and converts the codes to values of the
+//! types of the table.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +22,14 @@ use tideline_openapi::time::DurationText;
 use crate::error::{Result, RowsError};
 use crate::index_filter::IndexFilter;
 
-/// Default of the maximum number of groups in each list.
+/// Default for the maximum number of groups in each list.
 const GROUPS_DEFAULT: usize = 10;
-/// Maximum number of columns with metrics, and of functions of a column.
+/// Maximum number of columns with metrics, and maximum number of functions of one column.
 const METRICS_MAX: usize = 16;
 /// Maximum number of rings.
 const RINGS_MAX: usize = 100;
 
-/// Planned count.
+/// Planned request for counts.
 #[derive(Debug)]
 pub struct Facets {
     filter: IndexFilter,
@@ -38,7 +39,7 @@ pub struct Facets {
     is_by_value: bool,
 }
 
-/// Key with the type of its values.
+/// Key of the groups, with the type of its values.
 #[derive(Debug)]
 struct Key {
     by: RowFacetKey,
@@ -57,7 +58,7 @@ struct Metric {
 }
 
 impl Facets {
-    /// Plans a count.
+    /// Plans a request for counts.
     ///
     /// # Errors
     ///
@@ -94,13 +95,13 @@ impl Facets {
         })
     }
 
-    /// Counts the rows. The id of the request is empty.
+    /// Counts the rows. The request id in the result is empty.
     ///
     /// # Errors
     ///
     /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Engine`] with
-    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position in
-    /// time, and the errors of [`Engine::facet_rows`].
+    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position
+    /// in time, and the errors of [`Engine::facet_rows`].
     pub fn count(
         &self,
         engine: &Engine,
@@ -191,7 +192,7 @@ impl Key {
                 .get(*ring as usize)
                 .map_or(json!("beyond"), |radius| json!(radius)),
             (SortValue::Bits(cell), RowFacetKey::Grid(_, size)) => {
-                // Without the rounding errors of the multiplication.
+                // Removes rounding errors of the multiplication.
                 let rounded = |degrees: f64| (degrees * 1e9).round() / 1e9;
                 json!({
                     "lat": rounded((cell >> 32) as f64 * size - 90.0),

@@ -2,10 +2,11 @@
 //!
 //! 1. A reader reads one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
 //! 2. [`FileColumns`] maps the columns of the file to key columns and other columns by their names, and converts each
+//! 2. [`FileColumns`] maps the columns of the file to key columns and other columns by their names. It converts each
 //!    value to the JSON form that writes accept. Values are therefore checked against the types of the table, with the
 //!    same error messages as in a write.
-//! 3. Records are collected in entries, which are written one after the other. Only a record that is not valid is
-//!    refused: unlike in a write, the other rows of its partition are written.
+//! 3. Records are collected in entries, and the entries are written one after the other. If a record is not valid, only
+//!    this record is refused. Unlike in a write, the other rows of its partition are written.
 //!
 //! | module | holds |
 //! |---|---|
@@ -31,9 +32,9 @@ use crate::write::{WriteSettings, write_entry};
 
 use self::columns::FileColumns;
 
-/// Number of records after which an entry is written.
+/// Number of records at which an entry is written.
 const ENTRY_RECORDS: usize = 1_000;
-/// Size of an entry, in bytes of JSON, after which it is written.
+/// Size of an entry at which it is written, in bytes of JSON.
 const ENTRY_BYTES: usize = 1 << 20;
 /// Maximum size of a record of text, in bytes: more than the largest row.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -51,7 +52,7 @@ pub enum ImportSource {
     Lines(Box<dyn Read + Send>),
     /// Arrow IPC stream.
     Arrow(Box<dyn Read + Send>),
-    /// Parquet file, held in memory as a whole, because its metadata is at the end.
+    /// Parquet file. It is held in memory as a whole, because its metadata is at the end.
     Parquet(Bytes),
 }
 
@@ -63,26 +64,27 @@ pub struct ImportSettings {
     /// Maps the name of a file column to the name of a table column, or to `None` if the file column is ignored. File
     /// columns that are not in the map keep their names.
     pub map: BTreeMap<String, Option<String>>,
-    /// True if a record changes only the columns that it contains, false if it replaces the row.
+    /// True if a record changes only the columns that it contains; false if it replaces the row.
     pub is_update: bool,
 }
 
 /// Outcome of an import.
 #[derive(Debug, Default)]
 pub struct Imported {
-    /// Number of records for each outcome.
+    /// Number of records with each outcome.
     pub counts: RowCounts,
     /// Error that ended the import before the end of the input, after entries had been written.
     pub stopped: Option<RowsError>,
 }
 
-/// Record of a file: its write, or the reason why it is refused.
+/// Record of a file: its write, or the reason why the record is refused.
 type Record = std::result::Result<RowWrite, String>;
 
-/// Imports the records of a source. Passes the outcome of each record that was not written to `reject`; its index is
-/// the number of the record, starting at 0 and not counting the header line.
+/// Imports the records of a source. Passes the outcome of each record that was not written to `reject`. The index in
+/// the outcome is the number of the record, starting at 0, without the header line.
 ///
-/// If the writes have an idempotency key, it covers each entry separately, so a repeated import writes each entry once.
+/// If the writes have an idempotency key, each entry gets a separate key derived from it, so a repeated import writes
+/// each entry once.
 ///
 /// # Errors
 ///
@@ -130,7 +132,7 @@ pub fn import(
     }
 }
 
-/// Writer of entries.
+/// Collects records in entries and writes the entries.
 struct Entries<'i> {
     engine: &'i Engine,
     table: &'i WideTable,
@@ -139,7 +141,7 @@ struct Entries<'i> {
     reject: &'i mut dyn FnMut(&RowOutcome) -> io::Result<()>,
     records: Vec<Record>,
     bytes: usize,
-    /// Number of the first record of the entry.
+    /// Number of the first record of the current entry.
     next: u64,
     /// Number of entries that were written.
     entries: u64,

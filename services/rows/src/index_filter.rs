@@ -1,7 +1,7 @@
-//! Rows that a search or a count selects in a search index, by a condition and as of a write.
+//! Selection of rows through a search index, for searches and counts.
 //!
-//! Both have the same members `index`, `where` and `at_least`, so choosing the index, compiling the condition and waiting
-//! for the write happen here.
+//! Searches and counts have the same members `index`, `where` and `at_least`. This module chooses the index, compiles
+//! the condition, and waits until the index holds the write `at_least`.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ use crate::error::{Result, RowsError};
 use crate::parts::check_tier;
 use crate::search::WAIT_MAX;
 
-/// Memory of a search per document of its index, in bytes: sets of documents of a few levels of the condition.
+/// Memory of a search per document of its index, in bytes: the sets of documents for a few levels of the condition.
 const BYTES_PER_DOCUMENT: u64 = 1;
 
-/// Index, compiled condition and awaited write of a search or count.
+/// Index, compiled condition, and position of the awaited write of a search or count.
 #[derive(Debug)]
 pub(crate) struct IndexFilter {
     index: IndexOfRows,
@@ -65,8 +65,8 @@ impl IndexFilter {
     ///
     /// # Errors
     ///
-    /// [`EngineError::SearchBehind`] if the index does not hold the write within 10 seconds, [`EngineError::Memory`] if no
-    /// memory is left.
+    /// [`EngineError::SearchBehind`] if the index does not hold the write within 10 seconds, and
+    /// [`EngineError::Memory`] if no memory is left.
     pub(crate) fn begin(&self, engine: &Engine, table: &WideTable) -> Result<Reservation> {
         if let Some(position) = self.at_least
             && !engine.wait_searchable(&self.index, position, Instant::now() + WAIT_MAX)
@@ -85,13 +85,13 @@ impl IndexFilter {
         &self.index
     }
 
-    /// Returns the tiers that the search sees; `None` for all tiers.
+    /// Returns the tiers whose rows the search can find; `None` for all tiers.
     pub(crate) fn seen_tier(&self) -> Option<RowTiers> {
         let tier = RowTiers::from(self.index.tier());
         (!tier.is_all()).then_some(tier)
     }
 
-    /// Returns the compiled condition; `None` for all rows.
+    /// Returns the compiled condition; `None` if all rows are selected.
     pub(crate) fn matcher(&self) -> Option<&RowMatcher> {
         self.matcher.as_ref()
     }
@@ -101,7 +101,8 @@ impl IndexFilter {
         self.matcher().map_or(&Node::All, RowMatcher::root)
     }
 
-    /// Returns the number of changes that the index does not hold yet, and the milliseconds since the oldest of them.
+    /// Returns the number of changes that the index does not hold yet, and the age of the oldest of them in
+    /// milliseconds.
     pub(crate) fn backlog(&self, engine: &Engine) -> (u64, u64) {
         let status = engine.search_index_status(self.index.id());
         let backlog = status.map(|(_, backlog)| backlog).unwrap_or_default();
@@ -111,8 +112,9 @@ impl IndexFilter {
         (backlog.changes, age)
     }
 
-    /// Returns an indexed column in a form that is possible; as keyword if it has this form, because keywords keep the
-    /// exact order of decimals. `member` and `forms` name the member of the request and the possible forms in errors.
+    /// Returns the position and the form of an indexed column. If the column has several possible forms, prefers
+    /// keyword, because keywords keep the exact order of decimals. `member` and `forms` are the member of the request
+    /// and the possible forms, for the error message.
     ///
     /// # Errors
     ///
@@ -139,7 +141,7 @@ impl IndexFilter {
     }
 }
 
-/// Returns the position in a request.
+/// Parses the position of a write in a request.
 fn parse_position(text: &str) -> Result<SequenceNumber> {
     let number = text.parse().map_err(|_| {
         RowsError::Invalid("at_least: expected the `position` that a write has returned".into())

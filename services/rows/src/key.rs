@@ -1,6 +1,6 @@
 //! Keys, prefixes and bounds in requests, given by the names of the key columns.
 //!
-//! Requests contain logical key columns only. The layout of the key computes the other stored key columns, whose names
+//! Requests contain only logical key columns. The layout of the key computes the other stored key columns; their names
 //! never occur in requests.
 
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use tideline_openapi::row::{KeyBounds, Members, RowIntegers};
 use crate::error::{Result, RowsError};
 use crate::value;
 
-/// Parses a key: one value per logical column, `None` for a generated column without a value.
+/// Parses a key. Returns one value per logical column, and `None` for a generated column without a value.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub(crate) fn parse_value(
     value::parse_key(json, kind).map_err(|found| format!("key column {name:?} has the type {kind}; {found}"))
 }
 
-/// Returns the ranges of stored keys selected by a prefix and bounds. If neither is given, `everything` must be true;
+/// Returns the ranges of stored keys that a prefix and bounds select. If neither is given, `everything` must be true.
 /// `member` is the name of the request member that sets `everything`.
 ///
 /// # Errors

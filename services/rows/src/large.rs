@@ -1,8 +1,8 @@
-//! Values of any size, written from and read as streams of bytes.
+//! Values of any size, written and read as streams of bytes.
 //!
-//! A value of up to 64 KiB becomes a part of its row. A larger one is stored in pieces, and then named by its row; the row
-//! changes only after all pieces are durable. In JSON, a large value is an object with its type, size and checksum, and
-//! with the address at which it is read.
+//! A value of up to 64 KiB becomes a part of its row. A larger value is stored in pieces, and its row gets a reference
+//! to them. The row changes only after all pieces are durable. In JSON, a large value is an object with its type, its
+//! size, its checksum, and the address from which it can be read.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::write::refused_text;
 
 /// Size of the buffer through which a stream is read, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Size of the stream after which an upload checks whether the disk has room, in bytes.
+/// Number of bytes of a stream after which an upload checks again whether the disk has room.
 const SPACE_CHECK_BYTES: u64 = 16 << 20;
 
 /// Row and column of a value.
@@ -48,7 +48,8 @@ impl ValuePlace {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the key is not complete or not valid, or if the column is one of the key.
+    /// [`RowsError::Invalid`] if the key is not complete or not valid, or if the column is not valid or is part of the
+    /// key.
     pub fn new(table: &WideTable, key: &Members, column: &str) -> Result<Self> {
         let stored = key::encode(table, key)?;
         if table.layout().has_column(column) {
@@ -99,17 +100,17 @@ impl ValueCondition {
 /// Settings of a write of a value.
 #[derive(Debug, Default)]
 pub struct PutSettings {
-    /// Kind of the content in a column that is not declared. Default binary.
+    /// True if the content is text. Applies to a column that is not declared.
     pub is_text: bool,
     /// Required state of the column.
     pub condition: Option<ValueCondition>,
     /// Durability of the acknowledgement; `None` = the setting of the table.
     pub durability: Option<Durability>,
-    /// Size that the sender has announced, in bytes; a stream of another size is refused.
+    /// Size that the sender has announced, in bytes. A stream of another size is refused.
     pub announced: Option<u64>,
 }
 
-/// Written value.
+/// Description of a written value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PutValue {
     /// Type of the value: `string` or `binary`.
@@ -133,15 +134,15 @@ pub enum PutOutcome {
     ConditionFailed,
 }
 
-/// Writes a value from a stream: sets a column of a row, and creates the row if it does not exist. Memory does not depend
-/// on the size of the value. `is_stopped` is called between two reads.
+/// Writes a value from a stream: sets a column of a row, and creates the row if it does not exist. Memory does not
+/// depend on the size of the value. `is_stopped` is called before each read.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] if the column cannot hold text or bytes, if a text is not UTF-8, if the stream has another size
-/// than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Input`] if the
-/// stream cannot be read; [`RowsError::Cancelled`] if `is_stopped` returns true; and the errors of the engine. After an
-/// error of kind `Unavailable`, the value may have been written; after any other error, nothing was written.
+/// [`RowsError::Invalid`] if the column cannot hold text or bytes, if a text is not UTF-8, if the stream has another
+/// size than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Input`] if
+/// the stream cannot be read; [`RowsError::Cancelled`] if `is_stopped` returns true; and the errors of the engine.
+/// After an error of kind `Unavailable`, the value may have been written; after any other error, nothing was written.
 pub fn put(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -211,13 +212,13 @@ pub(crate) fn end_failed(upload: LargeUpload, error: &RowsError) {
     let is_unknown =
         |error: &EngineError| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Internal);
     match error {
-        // The row may name the value already, or later.
+        // The row may reference the value, now or later.
         RowsError::Engine(error) if is_unknown(error) => upload.hold(),
         _ => upload.abandon(),
     }
 }
 
-/// Passes the rest of a stream to an upload. Returns the complete value.
+/// Passes the rest of a stream to an upload. Returns the uploaded value.
 fn fill(
     engine: &Engine,
     upload: &mut LargeUpload,
@@ -240,7 +241,7 @@ fn fill(
     }
 }
 
-/// Stream of a value, whose size is compared with the announced one.
+/// Stream of a value. Its size is compared with the announced size.
 struct Stream<'s> {
     input: &'s mut dyn Read,
     bytes: u64,
@@ -249,7 +250,7 @@ struct Stream<'s> {
 }
 
 impl Stream<'_> {
-    /// Fills the buffer as far as the stream has bytes. Returns the number of bytes; less than the buffer at the end.
+    /// Reads from the stream until the buffer is full or the stream ends. Returns the number of bytes that were read.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut length = 0;
         while length < buffer.len() {
@@ -360,7 +361,8 @@ pub fn checksum_text(checksum: u64) -> String {
     format!("{checksum:016x}")
 }
 
-/// Returns the path and query at which a value of a row is read. `key` is the key as a JSON object.
+/// Returns the path and query of the address from which a value of a row can be read. `key` is the key as a JSON
+/// object.
 pub(crate) fn href(table: &str, key: &[u8], column: &str) -> String {
     let mut out = String::from("/v1/tables/");
     percent_encode(table.as_bytes(), &mut out);
@@ -371,7 +373,7 @@ pub(crate) fn href(table: &str, key: &[u8], column: &str) -> String {
     out
 }
 
-/// Appends bytes as they are written in URLs.
+/// Appends bytes with the percent-encoding of URLs.
 fn percent_encode(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {

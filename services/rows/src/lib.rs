@@ -9,24 +9,24 @@
 //! | [`value`] | JSON forms of values: parsing by declared type, writing |
 //! | [`key`] | keys, prefixes and bounds by column name |
 //! | [`condition`] | conditions on rows |
-//! | [`columns`] | pages of the columns of rows with many columns |
+//! | [`columns`] | pages of the columns of one row, for rows with many columns |
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`large`] | values of any size as streams |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
 //! | [`search`] | searches through a search index |
-//! | `index_filter` | index, condition and awaited write of a search or count |
+//! | `index_filter` | selection of rows through a search index |
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
 //! | [`statistics`] | stored rows, partitions and hot key ranges, with keys in JSON |
 //! | [`advice`](mod@advice) | advice on keys, columns and indexes |
-//! | [`advise_queries`](mod@advise_queries) | access paths that fit a sample of queries |
+//! | [`advise_queries`](mod@advise_queries) | advice on the access paths of a sample of queries |
 //! | [`facets`] | counts and metrics by values of a search index |
 //! | [`import`](mod@import) | files as writes of rows |
 //! | [`token`] | page tokens |
 //! | [`transaction`] | revisions, and the requirement that rows are unchanged |
-//! | [`why`](mod@why) | what is stored for a key, and the rule that hides each part |
+//! | [`why`](mod@why) | stored data of a key, and the rule that hides each piece of it |
 //! | [`aggregate`] | aggregates by groups and time windows |
 //! | [`error`] | [`RowsError`] |
 

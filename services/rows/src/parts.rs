@@ -1,4 +1,4 @@
-//! Parts of a table that a condition can select: rows of other parts are not read.
+//! Parts of a table that can have rows that match a condition. Other parts are not read.
 
 use tideline_engine::WideTable;
 use tideline_engine::condition::{Node, Subject};
@@ -9,8 +9,8 @@ use tideline_engine::rows::{ALL_PARTS, PartNumbers};
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 
-/// Returns bounds of the numbers of the parts whose rows can match a condition. All parts if the table is not divided, or
-/// if not all alternatives of the condition limit the time of the parts.
+/// Returns bounds of the numbers of the parts whose rows can match a condition. Returns all parts if the table is not
+/// divided, or if an alternative of the condition does not limit the time.
 pub(crate) fn parts_of(table: &WideTable, matcher: Option<&RowMatcher>) -> PartNumbers {
     let (Some(parts), Some(matcher)) = (&table.settings().parts, matcher) else {
         return ALL_PARTS;
@@ -19,7 +19,7 @@ pub(crate) fn parts_of(table: &WideTable, matcher: Option<&RowMatcher>) -> PartN
     parts.every.number_of(first)..=parts.every.number_of(last)
 }
 
-/// Refuses a read of one tier of a table that has no tiers.
+/// Returns an error if a read is limited to one tier, but the table has no tiers.
 pub(crate) fn check_tier(table: &WideTable, tier: TierScope) -> Result<()> {
     if tier.is_all() || table.settings().parts.is_some() {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check_tier(table: &WideTable, tier: TierScope) -> Result<()> {
     )))
 }
 
-/// Returns the first and the last value of a column in rows that match a condition.
+/// Returns bounds of the values that a column can have in rows that match a condition.
 fn times_of(node: &Node, column: &str) -> (i64, i64) {
     const ALL: (i64, i64) = (i64::MIN, i64::MAX);
     match node {

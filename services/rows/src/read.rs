@@ -1,7 +1,7 @@
-//! Reads (rows by key, scans and counts) and deletes of ranges.
+//! Reads (rows by key, scans and counts), and deletes of ranges.
 //!
-//! Rows are converted to JSON one by one and passed to the caller, so memory is bounded by one page of the engine per
-//! range.
+//! Rows are converted to JSON one by one and passed to the caller. Memory is therefore bounded by one page of the
+//! engine per range.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub const PAGE_SCANNED_MAX: u64 = 100_000;
 pub const PAGE_BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of rows that are read for one count request.
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
-/// Expected number of rows of a scan without a limit or with a condition.
+/// Assumed number of rows of a scan without a limit, or with a condition.
 const MANY_ROWS: usize = 1 << 20;
 
 /// Returns the keys of a request in their stored form.
@@ -66,7 +66,7 @@ pub fn keys_of(table: &WideTable, request: &GetRows) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Returns the stored keys of all combinations that take one value from each list.
+/// Returns the stored keys of all combinations of one value from each list.
 fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> Result<Vec<Vec<u8>>> {
     let layout = table.layout();
     for name in lists.keys() {
@@ -96,8 +96,8 @@ fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> R
     encoded.collect()
 }
 
-/// Reads rows by their stored keys and passes the existing rows to `take`. They may lack the column groups that the selection
-/// does not need.
+/// Reads rows by their stored keys and passes the existing rows to `take`. Columns of groups that the selection does
+/// not need may be missing.
 ///
 /// # Errors
 ///
@@ -165,13 +165,13 @@ pub struct Scan {
     pub(crate) ranges: Ranges,
     direction: Direction,
     pub(crate) matcher: Option<RowMatcher>,
-    /// Parts that are read.
+    /// Parts from which rows are read.
     pub(crate) parts: PartSelection,
-    /// Column groups that the condition and the index need.
+    /// Column groups that the condition needs, and that the check of index entries against their rows needs.
     pub(crate) tested: GroupSet,
     /// Column groups that the result needs.
     returned: GroupSet,
-    /// Columns that the result and the condition need; `None` for all.
+    /// Names of the columns that the result and the condition need; `None` for all columns.
     columns: Option<Vec<String>>,
     after: Option<Vec<u8>>,
     /// Bytes that identify the request in page tokens.
@@ -191,7 +191,7 @@ pub struct ScanTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a RowFilter>,
-    /// Tiers of the parts that are read.
+    /// Tiers from whose parts rows are read.
     pub tier: RowTiers,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
@@ -206,12 +206,12 @@ pub enum NeededColumns<'a> {
     Named(&'a [String]),
     /// The newest values of all columns.
     All,
-    /// The whole stored row, for example because versions are returned.
+    /// The whole stored row. Needed, for example, if versions are returned.
     Stored,
 }
 
 impl NeededColumns<'_> {
-    /// Returns true if the entries of an index hold these columns and those of a filter.
+    /// Returns true if the entries of an index hold these columns and the columns of a filter.
     fn is_covered(&self, table: &WideTable, index: &Index, filter: Option<&RowMatcher>) -> bool {
         let is_held = |name: &String| table.layout().has_column(name) || index.holds(&table.column(name).0);
         let result = match self {
@@ -222,7 +222,7 @@ impl NeededColumns<'_> {
         result && filter.is_none_or(|filter| filter.columns().iter().all(is_held))
     }
 
-    /// Returns these columns and those of a filter; `None` for all columns.
+    /// Returns the names of these columns and of the columns of a filter; `None` for all columns.
     fn names(&self, filter: Option<&RowMatcher>) -> Option<Vec<String>> {
         match self {
             Self::Named(names) => {
@@ -252,11 +252,11 @@ pub struct RangeTerms<'a> {
     pub direction: ScanDirection,
     /// Condition on rows.
     pub filter: Option<&'a RowFilter>,
-    /// Tiers of the parts that are read.
+    /// Tiers from whose parts rows are read.
     pub tier: TierScope,
     /// Token returned by the previous page; `None` for the first page.
     pub page_token: Option<&'a str>,
-    /// Bytes that identify the form of the rows in page tokens.
+    /// Bytes that identify the encoding of the rows in page tokens.
     pub encoder_terms: &'a [u8],
 }
 
@@ -274,7 +274,7 @@ pub struct PageLimits {
 /// Summary of a page: counts of rows, and position of the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Number of rows that were read, including deleted ones.
+    /// Number of rows that were read, including deleted rows.
     pub scanned: u64,
     /// Number of rows that were returned.
     pub returned: u64,
@@ -282,17 +282,17 @@ pub struct Page {
     pub next: Option<String>,
     /// Reason why the page ended before the end of the scan; `None` at the end of the scan.
     pub reason: Option<PageEnd>,
-    /// Revision of the range. Present only if revisions are requested and the page is a complete forward scan by the
-    /// primary key within one partition.
+    /// Revision of the range. Present only if revisions are requested, and if the page contains a complete forward scan
+    /// by the primary key within one partition.
     pub revision: Option<String>,
 }
 
 /// Result of a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Count {
-    /// Number of rows that match.
+    /// Number of matching rows.
     pub count: u64,
-    /// Number of rows that were read, including deleted ones.
+    /// Number of rows that were read, including deleted rows.
     pub scanned: u64,
     /// Token with which the count continues; `None` if all rows were counted.
     pub next: Option<String>,
@@ -331,13 +331,13 @@ impl Scan {
         })
     }
 
-    /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged in the order of their
-    /// keys without the bucket.
+    /// Plans a scan of given ranges, which must not overlap. The rows of all ranges are merged by their keys without
+    /// the bucket.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the token belongs to another request, or if the table has no tiers and one is given, and the
-    /// errors of [`RowMatcher::new`].
+    /// [`RowsError::Invalid`] if the token belongs to another request, or if `terms` limit the tiers and the table has
+    /// no tiers; and the errors of [`RowMatcher::new`].
     pub fn of_ranges(
         engine: &Engine,
         table: &WideTable,
@@ -397,7 +397,7 @@ impl Scan {
         })
     }
 
-    /// Returns an error if the index of the scan does not cover the tiers of the parts that are read.
+    /// Returns an error if the index of the scan does not cover the tiers of all parts that are read.
     ///
     /// # Errors
     ///
@@ -411,7 +411,7 @@ impl Scan {
         }
     }
 
-    /// Returns true if the scan reads parts of the table in the cold tier or in the archive.
+    /// Returns true if the scan reaches parts of the table in the cold tier or in the archive.
     ///
     /// # Errors
     ///
@@ -421,7 +421,7 @@ impl Scan {
         Ok(tier.has(Tier::Cold) && engine.scan_reaches_cold(table, &self.path, &self.ranges, numbers)?)
     }
 
-    /// Begins the scan. `groups` are the column groups that it needs in addition to those of its condition.
+    /// Begins the scan. `groups` are the column groups that are needed in addition to the groups in `tested`.
     fn begin<'e>(
         &self,
         engine: &'e Engine,
@@ -433,8 +433,8 @@ impl Scan {
         let columns = columns.map(|columns| columns.iter().map(String::as_str));
         engine.note_column_reads(table, columns);
         let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
-        // One extra row is requested, to detect whether the scan ends with the page. A condition rejects an unknown
-        // number of rows, so a scan with a condition expects [`MANY_ROWS`].
+        // One extra row is requested, to detect whether the scan ends with the page. A condition may reject any number
+        // of rows, so a scan with a condition requests [`MANY_ROWS`].
         let wanted = wanted
             .filter(|_| self.matcher.is_none())
             .map_or(MANY_ROWS, |wanted| wanted.saturating_add(1));
@@ -459,12 +459,12 @@ impl Scan {
         Ok(matcher.matches(table.layout(), &row.key, Some(&columns)))
     }
 
-    /// Returns the token of the page after the row at a position.
+    /// Returns the token of the page that begins after the row at this position.
     fn token(&self, table: &WideTable, position: &[u8]) -> String {
         token::encode(&self.terms, self.path.layout(table).merge_key(position))
     }
 
-    /// Returns an empty digest if the scan returns a revision of its range; `None` otherwise.
+    /// Returns an empty digest if the scan can return a revision of its range; `None` otherwise.
     fn digest(&self, table: &WideTable, has_revisions: bool) -> Option<RangeDigest> {
         let is_primary = self.path.index().is_none();
         let is_whole = is_primary && self.direction == Direction::Ascending && self.after.is_none();
@@ -476,7 +476,8 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`RowScan::next_row`] and those of `take`.
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`RowScan::next_row`], and the errors of
+    /// `take`.
     pub fn page(
         &self,
         engine: &Engine,
@@ -512,7 +513,7 @@ impl Scan {
         self.read_page(engine, table, false, limits, is_stopped, take)
     }
 
-    /// Reads a page, and computes the revision of the range if `has_revisions` is true.
+    /// Reads a page. If `has_revisions` is true, also computes the revision of the range.
     fn read_page(
         &self,
         engine: &Engine,
@@ -533,7 +534,7 @@ impl Scan {
             let Some(ScannedRow { position, row }) = scan.next_row()? else {
                 break None;
             };
-            // Another row exists, so a page that is already full ends before this row.
+            // Another row exists. If the page is already full, it ends before this row.
             let is_over = |limit: Option<u64>, actual| limit.is_some_and(|limit| actual >= limit);
             if is_over(limits.rows, returned) {
                 break Some(PageEnd::Limit);
@@ -566,7 +567,7 @@ impl Scan {
         })
     }
 
-    /// Counts the rows that match. Reads at most [`COUNT_SCANNED_MAX`] rows.
+    /// Counts the matching rows. Reads at most [`COUNT_SCANNED_MAX`] rows.
     ///
     /// # Errors
     ///
@@ -602,8 +603,8 @@ impl Scan {
     }
 }
 
-/// Returns the column groups that the evaluation of a condition needs, and the check whether a row still has its entry in an
-/// index.
+/// Returns the column groups that are needed to evaluate a condition, and to check whether a row still has its entry in
+/// an index.
 pub(crate) fn tested_groups(
     table: &WideTable,
     matcher: Option<&RowMatcher>,

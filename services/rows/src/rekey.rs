@@ -1,8 +1,8 @@
-//! Copy of the rows of a table into a table with another key.
+//! Copy of the rows of a table to a table with another key.
 //!
 //! Columns are matched by name: a key column of one table can be an ordinary column of the other table. Each row is
-//! written as an update with the version times of the source. A repeated copy therefore changes nothing, and newer
-//! values that clients write to the target during the copy are kept.
+//! written as an update, with the times of the versions in the source. A repeated copy therefore changes nothing, and
+//! newer values that clients write to the target during the copy are kept.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::{Result, RowsError};
 use crate::large::end_failed;
 use crate::write::refused_text;
 
-/// Number of rows that are written at once.
+/// Number of rows at which a batch is written.
 const BATCH_ROWS: usize = 500;
 /// Size of the rows in bytes at which a batch is written.
 const BATCH_BYTES: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub struct RekeyProgress {
     pub read: u64,
     /// Number of rows that were written.
     pub written: u64,
-    /// Number of rows that the target cannot hold.
+    /// Number of rows that were not written because the target cannot hold them.
     pub refused: u64,
     /// Key of the first refused row, and the reason.
     pub first_refusal: Option<String>,
@@ -42,24 +42,24 @@ pub struct RekeyProgress {
 pub struct Rekey {
     from: Arc<WideTable>,
     into: Arc<WideTable>,
-    /// For each logical key column of the target, the column of the source.
+    /// Origin of the values of each logical key column of the target.
     key: Vec<KeyOrigin>,
-    /// Logical key columns of the source that become ordinary columns of the target: the number in the source key, and
-    /// the stored name in the target.
+    /// Logical key columns of the source that become ordinary columns of the target: position in the source key, and
+    /// stored name in the target.
     demoted: Vec<(usize, ColumnName<'static>)>,
 }
 
 /// Origin of the values of a key column of the target.
 #[derive(Debug)]
 enum KeyOrigin {
-    /// Logical key column of the source, by its number.
+    /// Logical key column of the source, by its position.
     Key(usize),
-    /// Column of the rows of the source.
+    /// Ordinary column of the source.
     Column(ColumnName<'static>),
 }
 
 impl Rekey {
-    /// Plans a copy. If `merge` is true, the key of the target may lack columns of the source key; several source rows
+    /// Plans a copy. If `merge` is true, the key of the target may lack columns of the source key. Several source rows
     /// can then become one row.
     ///
     /// # Errors
@@ -126,8 +126,8 @@ impl Rekey {
         &self.into
     }
 
-    /// Copies all rows. Calls `step` after each batch; the copy ends if `step` returns false. Returns the progress, and
-    /// true if all rows were read.
+    /// Copies all rows. Calls `step` after each batch, and ends the copy if `step` returns false. Returns the progress,
+    /// and true if all rows were read.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl Rekey {
         Ok(())
     }
 
-    /// Copies the large values of a row: a value belongs to one row.
+    /// Copies the large values of a row, because a stored large value can belong only to one row.
     fn copy_values(&self, engine: &Engine, row: &mut Converted) -> std::result::Result<(), EngineError> {
         let Converted {
             key,
@@ -234,7 +234,7 @@ impl Rekey {
         Ok(())
     }
 
-    /// Returns a row in the form of the target.
+    /// Converts a row to the form of the target.
     fn converted(&self, row: &StoredRow) -> std::result::Result<Converted, String> {
         let own = self
             .from
@@ -281,7 +281,7 @@ impl Rekey {
     ) -> std::result::Result<Vec<Column<'static>>, String> {
         let mut columns = Vec::with_capacity(row.columns.len() + self.demoted.len());
         for column in &row.columns {
-            // The values of a declared column that was removed from the settings have no name.
+            // If the declaration of a column was removed from the settings, its values have no name.
             let Some(name) = self.from.name_of(&column.name) else {
                 continue;
             };
@@ -338,7 +338,8 @@ impl Converted {
     fn to_write<'w>(&self) -> RowWrite<'w> {
         RowWrite {
             key: self.key.clone(),
-            // Each row is a partition of its own, so a refused row does not prevent other rows from being written.
+            // Each row is given as a separate partition, so a refused row does not prevent other rows from being
+            // written.
             partition: self.key.len(),
             time: self.time,
             action: Action::Update(Update {

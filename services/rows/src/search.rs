@@ -1,7 +1,7 @@
 //! Searches of rows through a search index.
 //!
-//! The index yields the keys of a page in the order of the search. Each row is then read, and tested again: a row that
-//! was changed since the index was updated is returned only if it still matches.
+//! The index returns the keys of a page in the order of the search. Each row is then read and tested again. A row that
+//! has changed since the index was updated is returned only if it still matches.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub const SEARCH_ROWS: usize = 20;
 pub const SEARCH_ROWS_MAX: usize = 1_000;
 /// Maximum number of sort keys.
 pub const SORT_KEYS_MAX: usize = 8;
-/// Maximum time that a search waits for a write.
+/// Maximum time for which a search waits until the index holds a write.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Planned search.
@@ -44,9 +44,10 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if a column of the condition or of the order is not in the index in a form that supports
-    /// it, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort keys; and the
-    /// errors of [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and [`Engine::search_index`].
+    /// [`RowsError::Invalid`] if the index has a column of the condition or of the order not at all or not in a
+    /// suitable form, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort
+    /// keys; and the errors of [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and
+    /// [`Engine::search_index`].
     pub fn new(
         engine: &Engine,
         table: &WideTable,
@@ -107,13 +108,14 @@ impl Search {
         })
     }
 
-    /// Reads the page, and passes each row to `take` as JSON.
+    /// Reads the page and passes each row to `take` as JSON.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SearchBehind`](tideline_engine::EngineError::SearchBehind)
-    /// if the index does not reach the requested position in time, [`Memory`](tideline_engine::EngineError::Memory) if no
-    /// memory is left, and the errors of [`Engine::search_rows`] and of `take`.
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true,
+    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position
+    /// in time, [`Memory`](tideline_engine::EngineError::Memory) if no memory is left, and the errors of
+    /// [`Engine::search_rows`] and of `take`.
     pub fn page(
         &self,
         engine: &Engine,
@@ -162,7 +164,8 @@ impl Search {
         })
     }
 
-    /// Appends a row as JSON, read with these column groups. Returns false, with nothing appended, if the row does not match any more.
+    /// Appends a row as JSON. The row is read with these column groups. Returns false and appends nothing if the row
+    /// does not match any more.
     fn write_hit(
         &self,
         engine: &Engine,

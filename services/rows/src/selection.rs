@@ -52,12 +52,12 @@ pub trait RowEncoder {
 pub struct Selection {
     /// Returned columns; `None` = all.
     columns: Option<Columns>,
-    /// Returned versions; `None` = the newest value without its version.
+    /// Returned versions; `None` for only the newest value, without its version.
     versions: Option<Versions>,
     integers: RowIntegers,
     /// True if rows are returned with their revisions.
     has_revisions: bool,
-    /// Large values that are returned like other values; `None` = none of them.
+    /// Large values that are returned like other values; `None` if no large values are.
     inline: Option<InlineValues>,
     /// Encoding of the selection for page tokens.
     terms: Vec<u8>,
@@ -81,8 +81,9 @@ impl fmt::Debug for InlineValues {
 }
 
 impl InlineValues {
-    /// Appends the content of a large value in the form of its type. Appends nothing and returns false if the value is too
-    /// large, or if it was overwritten meanwhile. `left` is the number of bytes that the row can still hold.
+    /// Appends the content of a large value in the form of its type. Appends nothing and returns false if the value is
+    /// too large, or if it was overwritten in the meantime. `left` is the number of bytes of large values that the row
+    /// can still return.
     fn write(
         &self,
         table: &WideTable,
@@ -116,7 +117,7 @@ impl InlineValues {
 #[derive(Debug, Clone, Default)]
 struct Columns {
     names: HashSet<String>,
-    /// The names in the order of the request.
+    /// Names in the order of the request.
     listed: Vec<String>,
     prefixes: Vec<String>,
 }
@@ -173,7 +174,8 @@ impl Selection {
         });
         let has_versions = versions.is_some() || range.is_some();
         if has_versions {
-            // Relative times are stored unresolved, because the request of the next page resolves them to later times.
+            // Relative times are encoded without resolving them. In the request of the next page, they are resolved to
+            // later times, and the token must still match.
             terms.push(2);
             terms.extend_from_slice(&versions.unwrap_or(0).to_le_bytes());
             terms.extend_from_slice(&serde_json::to_vec(&range).unwrap_or_default());
@@ -194,8 +196,9 @@ impl Selection {
         })
     }
 
-    /// Returns the selection with large values of up to `bytes_max` bytes in the form of other values. A row returns at most
-    /// [`ROW_BYTES_MAX`] bytes of them; the others stay objects, as in versions.
+    /// Returns the selection with large values of up to `bytes_max` bytes returned like other values. A row returns at
+    /// most [`ROW_BYTES_MAX`] bytes of such values. Further large values, and large values in lists of versions, are
+    /// returned as objects.
     ///
     /// # Errors
     ///
@@ -248,7 +251,7 @@ impl Selection {
         }
     }
 
-    /// Counts a read of rows with this selection and a condition.
+    /// Records a read with this selection and a condition in the statistics of column use.
     pub(crate) fn note(&self, engine: &Engine, table: &WideTable, matcher: Option<&RowMatcher>) {
         let tested = matcher.map_or_else(Vec::new, RowMatcher::columns);
         let columns = self
@@ -264,7 +267,8 @@ impl Selection {
         let Some(columns) = self.columns.as_ref().filter(|_| !self.has_revisions) else {
             return GroupSet::ALL;
         };
-        // A group can store columns of a prefix if one of the texts begins with the other.
+        // A group can store columns with a prefix if the prefix begins with the pattern of the group, or the pattern
+        // with the prefix.
         let meets = |column: &str, prefix: &String| match column.strip_suffix('*') {
             Some(start) => start.starts_with(prefix.as_str()) || prefix.starts_with(start),
             None => column.starts_with(prefix.as_str()),
@@ -317,7 +321,7 @@ impl RowEncoder for Selection {
         out.extend_from_slice(b",\"columns\":{");
         let (mut is_first, mut left) = (true, ROW_BYTES_MAX as u64);
         for column in &row.columns {
-            // A column has no name if its declaration was removed from the settings.
+            // If the declaration of a column was removed from the settings, the column has no name.
             let Some(name) = table.name_of(&column.name).filter(|name| self.has(name)) else {
                 continue;
             };

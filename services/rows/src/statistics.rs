@@ -1,6 +1,6 @@
 //! Statistics and load of a wide table, with keys as JSON objects.
 //!
-//! The engine counts by stored keys; requests and responses contain logical key columns only.
+//! The engine identifies rows by stored keys. Requests and responses contain only logical key columns.
 
 use serde_json::value::RawValue;
 use tideline_engine::index_growth::{Growing, GrowingKind, GrowthSample, reached};
@@ -20,7 +20,7 @@ use tideline_openapi::row_statistics::{
 
 use crate::value;
 
-/// Number of documents that a search index should have at most.
+/// Recommended maximum number of documents of a search index.
 pub(crate) const SEARCH_DOCUMENTS_MAX: u64 = 20_000_000_000;
 /// Length of the window of the load, in seconds.
 const LOAD_SECONDS: f64 = 60.0;
@@ -78,8 +78,8 @@ pub fn load(engine: &Engine, table: &WideTable) -> RowLoad {
     }
 }
 
-/// Returns the growth of a table and of its indexes. A search index without a mark of rows has that of its largest advised
-/// size. The request id in the result is empty.
+/// Returns the growth of a table and of its indexes. For a search index, the default of `rows_mark` is the recommended
+/// maximum number of documents. The request id in the result is empty.
 pub fn growth(
     engine: &Engine,
     table: &WideTable,
@@ -205,7 +205,7 @@ fn stored(layout: &KeyLayout, every: Option<PartPeriod>, survey: &RowSurvey) -> 
     }
 }
 
-/// Returns the warning of a partition that is too large.
+/// Returns the warning for a partition that is too large.
 pub(crate) fn remedy(layout: &KeyLayout, bytes: u64) -> String {
     let size = bytes as f64 / (1_u64 << 30) as f64;
     let partition = layout.partition_columns();
@@ -230,8 +230,8 @@ pub(crate) fn remedy(layout: &KeyLayout, bytes: u64) -> String {
     }
 }
 
-/// Returns a stored key as a JSON object, with all columns or only those of the partition. A key that cannot be decoded is an
-/// empty object.
+/// Returns a stored key as a JSON object. If `is_partition` is true, the object has only the columns of the partition.
+/// A key that cannot be decoded gives an empty object.
 pub(crate) fn key_of(layout: &KeyLayout, stored: &[u8], is_partition: bool) -> Box<RawValue> {
     let values = layout.decode(stored).unwrap_or_default();
     let mut json = vec![b'{'];

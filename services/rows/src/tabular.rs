@@ -1,14 +1,15 @@
 //! Rows as a table with fixed columns: CSV, Arrow streams and Parquet files.
 //!
 //! These formats have one schema for all rows. [`TableColumns`] determines the schema from the declared columns and the
-//! request, before the first row is read. [`TabularWriter`] writes rows one by one, so memory is bounded by a batch.
+//! request before the first row is read. [`TabularWriter`] writes rows one by one, so memory is bounded by one batch.
 //!
-//! The columns are the key columns, then one column per requested name, and one JSON column per requested prefix, named
-//! like the prefix, such as `seen_*`. A JSON column contains an object with the columns of the row that begin with the
-//! prefix and have no column of their own. Without a list of columns, the table has all declared columns and the prefix
-//! `*`, so no column of a row is omitted. A value that does not have the declared type, and the description of a large
-//! value, are stored in the JSON column. If
-//! the table has no matching JSON column, the row is refused with an error.
+//! The columns are the key columns, then one column per requested name, and one JSON column per requested prefix, with
+//! the name of the prefix, such as `seen_*`. A JSON column contains an object. The members of the object are the
+//! columns of the row that begin with the prefix and have no separate column. Without a list of columns, the table has
+//! all declared columns and the prefix `*`, so no column of a row is omitted.
+//!
+//! The JSON column also holds values that do not have the declared type of their column, and the descriptions of large
+//! values. If such a value has no matching JSON column, the row is refused with an error.
 
 use std::io::Write;
 
@@ -30,16 +31,16 @@ use crate::value;
 
 /// Maximum number of columns of a table.
 pub const TABLE_COLUMNS_MAX: usize = 1_000;
-/// Exclusive upper bound of the magnitudes that a decimal column of 38 digits can hold.
+/// Exclusive upper bound of the magnitude of a decimal in a decimal column of 38 digits.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(38);
 
 /// Columns of a table of rows.
 #[derive(Debug)]
 pub struct TableColumns {
     columns: Vec<TableColumn>,
-    /// Number of each column, by name.
+    /// Position of each column, by name.
     numbers: HashMap<String, usize>,
-    /// Numbers and prefixes of the JSON columns.
+    /// Positions and prefixes of the JSON columns.
     prefixes: Vec<(usize, String)>,
     decimal_scale: Option<u8>,
 }
@@ -48,7 +49,8 @@ pub struct TableColumns {
 #[derive(Debug)]
 struct TableColumn {
     name: String,
-    /// Type of the values; `None` for a column that is not declared. Its values, of any type, are converted to text.
+    /// Type of the values; `None` for a column that is not declared. Its values can have any type and are converted to
+    /// text.
     declared: Option<ColumnType>,
     form: Form,
 }
@@ -62,9 +64,9 @@ enum Form {
 }
 
 impl TableColumns {
-    /// Determines the columns. `columns` are names, and prefixes that end with `*`; `None` for all declared columns and
-    /// one JSON column for others. With `decimal_scale`, decimals are numbers of 38 digits with this number of digits
-    /// after the decimal point; without it, they are text.
+    /// Determines the columns. `columns` are names, and prefixes that end with `*`; `None` selects all declared
+    /// columns, and one JSON column for all others. With `decimal_scale`, decimals are numbers of 38 digits with this
+    /// number of digits after the decimal point. Without it, they are text.
     ///
     /// # Errors
     ///
@@ -143,7 +145,7 @@ impl TableColumns {
             Some(ColumnType::Bool) => TableType::Value(ValueType::Boolean),
             Some(ColumnType::Binary) => TableType::Binary,
             Some(ColumnType::Timestamp) => TableType::Time,
-            // The scale was checked to be at most 38.
+            // The scale is at most 38, which was checked before.
             Some(ColumnType::Decimal) => match self.decimal_scale {
                 Some(scale) => TableType::Decimal(scale as i8),
                 None => TableType::Text,
@@ -152,8 +154,8 @@ impl TableColumns {
         }
     }
 
-    /// Returns the number of the table column in which a value of the row column `name` is stored; `None` if the row
-    /// column was not requested.
+    /// Returns the position of the column that stores a value of the row column `name`; `None` if the row column was
+    /// not requested.
     fn number_of(&self, name: &str, value: &CellValue<'_>) -> Result<Option<usize>> {
         let own = self
             .numbers
@@ -213,7 +215,7 @@ enum Field<'v> {
 }
 
 impl<W: Write + Send> TabularWriter<W> {
-    /// Begins a table: writes the header line of CSV, or the schema. `form` is `None` for CSV.
+    /// Begins the output: writes the header line of CSV, or the schema. `form` is `None` for CSV.
     ///
     /// # Errors
     ///
@@ -250,7 +252,7 @@ impl<W: Write + Send> TabularWriter<W> {
         })
     }
 
-    /// Appends a row. Returns its size in bytes, estimated for columnar formats.
+    /// Appends a row. Returns its size in bytes; for columnar formats, the size is an estimate.
     ///
     /// # Errors
     ///
@@ -270,7 +272,7 @@ impl<W: Write + Send> TabularWriter<W> {
         fields.extend(key.iter().map(|value| Field::Value(value::cell_of(value))));
         fields.resize_with(self.columns.columns.len(), || Field::Nothing);
         for column in &stored.columns {
-            // A column has no name if its declaration was removed from the settings.
+            // If the declaration of a column was removed from the settings, the column has no name.
             let Some((name, newest)) = table.name_of(&column.name).zip(column.newest()) else {
                 continue;
             };
@@ -370,7 +372,7 @@ impl<W: Write + Send> TabularWriter<W> {
                 CellValue::Binary(bytes) => Cell::Binary(bytes),
                 CellValue::Decimal(_) => Cell::Decimal(*digits),
                 CellValue::Timestamp(time) => Cell::Time(time.nanos()),
-                // A declared column holds no large values, and others are text.
+                // Columns of declared types hold no large values. In other columns, large values are text.
                 CellValue::Large(_) => Cell::Null,
             },
             (Field::Nothing | Field::Object(_), None) => Cell::Null,
@@ -384,7 +386,7 @@ impl<W: Write + Send> TabularWriter<W> {
         self.rows
     }
 
-    /// Ends the table. A Parquet file stores `notes` as metadata; other formats omit them.
+    /// Ends the output. A Parquet file stores `notes` as metadata; other formats ignore them.
     ///
     /// # Errors
     ///
@@ -397,7 +399,7 @@ impl<W: Write + Send> TabularWriter<W> {
     }
 }
 
-/// Returns the digits of a decimal at a scale; `None` if digits would be lost or more than 38 are needed.
+/// Returns the digits of a decimal at a scale; `None` if this would lose digits, or if more than 38 digits are needed.
 fn digits_at(decimal: Decimal, scale: u8) -> Option<i128> {
     let missing = scale.checked_sub(decimal.scale())?;
     let digits = decimal

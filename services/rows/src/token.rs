@@ -1,7 +1,8 @@
 //! Page tokens: the position of a scan, bound to its request.
 //!
-//! A token contains the merge key of the last row, that is the key of the row in the scan without its bucket. A digest
-//! of the request and of the merge key precedes it. The server keeps no state for a token, so tokens survive restarts.
+//! A token contains the merge key of the last row, which is the key of the row in the scan without its bucket. A digest
+//! of the request and of the merge key precedes it. The server keeps no state for a token, so tokens stay valid after a
+//! restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +13,7 @@ use crate::error::{Result, RowsError};
 /// Version of the token format.
 const VERSION: u8 = 1;
 
-/// Returns the token of the page after a merge key. `terms` identify the request.
+/// Returns the token of the page that begins after a merge key. `terms` identify the request.
 pub(crate) fn encode(terms: &[u8], merge_key: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&digest(terms, merge_key));

@@ -1,7 +1,8 @@
 //! Optimistic transactions: revisions of rows and ranges that were read, and the requirement that they are unchanged.
 //!
-//! A revision is the digest of the stored content, as text. The server keeps no state for a revision, so revisions
-//! survive restarts, and reads do not block writes. All rows and ranges of a transaction belong to one partition.
+//! A revision is the digest of the stored content, as text. The server keeps no state for a revision. Revisions
+//! therefore stay valid after a restart, and reads do not block writes. All rows and ranges of a transaction belong to
+//! one partition.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,8 +1,8 @@
 //! JSON forms of values.
 //!
-//! A value is parsed by the declared type of its column. In an undeclared column, the JSON form determines the type.
-//! The *typed form* `{"type": …, "value": …, "version": …}` gives the type and the version explicitly; a list of typed
-//! forms gives several versions. Every written form is parsed back to the same value.
+//! A value is parsed according to the declared type of its column. In an undeclared column, the JSON form determines
+//! the type. The *typed form* `{"type": …, "value": …, "version": …}` gives the type and the version explicitly. A list
+//! of typed forms gives several versions. Every written form is parsed back to the same value.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -20,7 +20,7 @@ use tideline_openapi::row::RowIntegers;
 
 use crate::large::write_large;
 
-/// Largest magnitude up to which doubles represent all integers exactly.
+/// Largest magnitude up to which a double represents every integer exactly.
 const EXACT_MAX: u64 = 1 << 53;
 /// Maximum number of characters of a value that a message quotes.
 const QUOTED_CHARS_MAX: usize = 40;
@@ -46,12 +46,12 @@ struct TypedForm<'a> {
     version: Option<TimeInput>,
 }
 
-/// Parses the values of a column: one, or one per version. `declared` is the type of the column. Relative times of
-/// versions are resolved against `now`.
+/// Parses the values of a column: one value, or one per version. `declared` is the type of the column. Relative times
+/// of versions are resolved against `now`.
 ///
 /// # Errors
 ///
-/// A message with the actual value. The caller adds the column and its type.
+/// A message that contains the actual value. The caller adds the column and its type.
 pub fn parse_column(
     json: &str,
     declared: Option<ColumnType>,
@@ -119,7 +119,7 @@ fn is_typed_json(json: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A message with the actual value.
+/// A message that contains the actual value.
 pub fn parse(json: &str, column_type: ColumnType) -> Result<CellValue<'static>, String> {
     if column_type == ColumnType::Json {
         return Ok(CellValue::Json(compact(json).into()));
@@ -184,7 +184,7 @@ fn infer(json: &str) -> Result<CellValue<'static>, String> {
 ///
 /// # Errors
 ///
-/// A message with the actual value. The caller adds the column and its type.
+/// A message that contains the actual value. The caller adds the column and its type.
 pub fn parse_key(json: &str, kind: KeyKind) -> Result<KeyValue<'static>, String> {
     match parse(json, type_of(kind))? {
         CellValue::String(text) => Ok(KeyValue::String(text)),
@@ -253,8 +253,8 @@ pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowInt
     out.push(b'}');
 }
 
-/// Returns true if the plain form of a value, parsed in a column of the declared type, gives the same value. Also true for
-/// large values, which have one form and are not parsed.
+/// Returns true if the plain form of a value, parsed as a value of a column with the declared type, gives the same
+/// value. Also returns true for large values: they have only one form, which is never parsed.
 fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIntegers) -> bool {
     match (declared, value) {
         (_, CellValue::Large(_)) => true,
@@ -321,7 +321,7 @@ fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// Removes the white space outside of JSON strings, so that a document has one line.
+/// Removes white space outside of JSON strings, so that the document has one line.
 fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut is_inside, mut is_escaped) = (false, false);
@@ -350,7 +350,7 @@ pub(crate) fn shown(json: &str) -> String {
     }
 }
 
-/// Returns the base64 form of bytes that are given as hexadecimal digits; `None` if they are no such digits.
+/// Converts hexadecimal digits to base64; `None` if the text is not valid hexadecimal.
 pub(crate) fn base64_of_hex(digits: &str) -> Option<String> {
     bytes_of_hex(digits).map(|bytes| STANDARD.encode(bytes))
 }

@@ -1,9 +1,9 @@
-//! Diagnosis of one key: what is stored for it and where, and the rule that hides each part from reads.
+//! Diagnosis of one key: its stored data and their locations, and the rule that hides each piece from reads.
 //!
-//! The store traces the layers of the key; this module gives columns their names and types, puts the rules into words, and
-//! adds the indexes of the table and the tests of a condition.
+//! The store traces the layers of the key. This module adds the names and types of columns, describes the rules in
+//! words, and adds the indexes of the table and the tests of a condition.
 //!
-//! Values are shown as they are stored, so a value that no read returns can be found and corrected.
+//! Values are shown as they are stored, so that values that no read returns can be found and corrected.
 
 mod condition;
 mod words;
@@ -106,7 +106,7 @@ fn text(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }
 
-/// Returns bytes that this crate has written as JSON.
+/// Converts JSON that this crate has written. Returns `null` if it is not valid.
 fn raw(json: Vec<u8>) -> Box<RawValue> {
     let json = String::from_utf8(json).unwrap_or_default();
     RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
@@ -156,7 +156,8 @@ fn layer_of(layer: &LayerTrace, words: &Words<'_>) -> WhyLayer {
     }
 }
 
-/// Returns the selected columns, and the numbers of all selected columns and of their versions.
+/// Returns the selected columns that fit the limits, the number of all selected columns, and the number of all their
+/// versions.
 fn columns(
     table: &WideTable,
     trace: &KeyTrace,
@@ -216,7 +217,8 @@ fn version(traced: &VersionTrace, trace: &KeyTrace, is_removed: bool, words: &Wo
     }
 }
 
-/// Returns the entry of the row in a secondary index. `row` is the reason why reads do not return the row.
+/// Returns the diagnosis of the entry of the row in a secondary index. `row` is the reason why reads do not return the
+/// row; `None` if they return it.
 fn secondary(trace: &IndexTrace, row: Option<&WhyHidden>) -> WhyIndex {
     let hidden = match &trace.entry {
         EntryTrace::Present if trace.is_ready => None,
@@ -267,7 +269,8 @@ fn other_tier(tier: Tier, covered: TierScope) -> WhyHidden {
     )
 }
 
-/// Returns the document of the row in a search index. `hidden` is the reason why reads do not return the row.
+/// Returns the diagnosis of the document of the row in a search index. `hidden` is the reason why reads do not return
+/// the row; `None` if they return it.
 fn search(
     trace: &SearchTrace,
     row: Option<&StoredRow>,

@@ -1,12 +1,12 @@
-//! Writes of rows: converts JSON to one write of the engine, and returns an outcome per row.
+//! Writes of rows: converts the rows of a request to one write of the engine, and returns an outcome per row.
 //!
-//! 1. Each row is parsed by the types of the table. A row that is not valid is refused. The other rows of its partition
-//!    are then not applied, because the rows of a partition are written atomically.
+//! 1. Each row is parsed according to the types of the table. A row that is not valid is refused. The other rows of its
+//!    partition are then not applied, because the rows of a partition are written atomically.
 //! 2. The remaining rows are written together. The engine evaluates conditions and assigns versions and ids.
 //! 3. The outcomes of all rows are returned in the order of the request. If the request has an idempotency key, they
 //!    are also stored with it.
 //!
-//! A body of lines is cut into entries, which are written one after the other.
+//! A body of lines is divided into entries, which are written one after the other.
 
 mod draft;
 mod outcome;
@@ -38,12 +38,12 @@ pub const ROWS_MAX: usize = 10_000;
 /// Maximum number of rows with the member `return` in a request, or in an entry of a body of lines. The returned rows
 /// are held in memory until the response is sent.
 pub const IMAGES_MAX: usize = 100;
-/// Maximum number of lines of an entry.
+/// Number of lines at which an entry of a body of lines ends.
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Maximum total size, in bytes, of the returned rows of an entry that are stored with an idempotency key. If the total
-/// is larger, the outcomes are stored without the returned rows.
+/// Maximum total size of the returned rows of an entry that are stored with an idempotency key, in bytes. If they are
+/// larger, the outcomes are stored without the returned rows.
 const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 
 /// Settings of a write.
@@ -55,7 +55,7 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
-    /// True if the valid rows of a partition are written although another row of the partition is not valid.
+    /// True if the valid rows of a partition are written even if another row of the partition is not valid.
     pub is_independent: bool,
     /// Rows and ranges that must be unchanged; `None` = no requirement.
     pub transaction: Option<Transaction>,
@@ -64,7 +64,7 @@ pub struct WriteSettings {
 /// Outcomes of a write.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
-    /// Number of rows for each outcome.
+    /// Number of rows with each outcome.
     pub counts: RowCounts,
     /// Outcomes in the order of the rows.
     pub rows: Vec<RowOutcome>,
@@ -77,13 +77,13 @@ pub struct Outcomes {
 /// Summary of a write of lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WrittenLines {
-    /// Number of rows for each outcome.
+    /// Number of rows with each outcome.
     pub counts: RowCounts,
     /// Sequence of the last journal entry; `None` if nothing was written.
     pub position: Option<SequenceNumber>,
 }
 
-/// Writes the rows of a request. `body` identifies the content of the request if it has an idempotency key.
+/// Writes the rows of a request. If the request has an idempotency key, `body` identifies its content.
 ///
 /// # Errors
 ///
@@ -128,23 +128,24 @@ pub trait OutcomeSink {
     ///
     /// # Errors
     ///
-    /// An error ends the write; entries that are stored remain.
+    /// An error ends the write. Entries that were already stored remain.
     fn outcome(&mut self, outcome: &RowOutcome) -> io::Result<()>;
 
-    /// Runs `wait`, which blocks until the search indexes of the table have caught up. Resources that other requests
-    /// could use are released meanwhile.
+    /// Calls `wait`, which blocks until the search indexes of the table have caught up. Releases resources that other
+    /// requests could use while `wait` runs.
     fn while_waiting(&mut self, wait: &mut dyn FnMut());
 }
 
-/// Writes a body with one row per line, cut into entries, and passes the outcomes to `sink`. Lines that are not valid
-/// are refused. If an entry after the first cannot be written, its rows and all following rows are not applied. Their
-/// outcomes are marked as retryable if the error is retryable.
+/// Writes a body with one row per line, divided into entries, and passes the outcomes to `sink`. Lines that are not
+/// valid are refused. If an entry after the first one cannot be written, its rows and all following rows are not
+/// applied. Their outcomes are marked as retryable if the error is retryable.
 ///
-/// An idempotency key covers each entry separately, so a repeated request continues after the last stored entry.
+/// Each entry has a separate idempotency key, derived from the key of the request. A repeated request therefore
+/// continues after the last stored entry.
 ///
 /// # Errors
 ///
-/// The errors of [`write`] for the first entry, and those of `sink`.
+/// The errors of [`write`] for the first entry, and the errors of `sink`.
 pub fn write_lines(
     engine: &Engine,
     table: &WideTable,
@@ -218,7 +219,7 @@ pub fn write_lines(
     Ok(written_lines)
 }
 
-/// Rows whose write has begun: their outcomes, if the commit succeeds.
+/// Rows whose write has begun. The outcomes apply if the commit succeeds.
 #[derive(Debug)]
 pub struct Begun {
     /// Outcomes of the rows.
@@ -227,7 +228,7 @@ pub struct Begun {
     pub commit: Option<RowCommit>,
 }
 
-/// Returns true if [`begin`] reads no stored row for these rows, so that it takes only the time to parse them.
+/// Returns true if [`begin`] reads no stored row for these rows. It then takes only the time to parse them.
 pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
     let is_plain = |row: &RowWrite| {
         matches!(row.op, RowOperation::Put | RowOperation::Delete)
@@ -238,7 +239,7 @@ pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
 }
 
 /// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must
-/// execute: with an idempotency key or a transaction, and for tables with generated ids.
+/// execute: requests with an idempotency key or a transaction, and requests for tables with generated ids.
 ///
 /// # Errors
 ///
@@ -273,7 +274,7 @@ pub fn begin(
     Ok(Some(Begun { outcomes, commit }))
 }
 
-/// Parses rows by the types of the table. `first` is the index of the first row.
+/// Parses rows according to the types of the table. `first` is the index of the first row.
 fn drafts_of<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,
@@ -305,8 +306,8 @@ fn writes_of<'d>(
         .collect()
 }
 
-/// Writes rows as one entry. `first` is the index of the first row. For a row that could not be read, `rows` contains
-/// the reason.
+/// Writes rows as one entry. `first` is the index of the first row. If a row could not be read, `rows` contains the
+/// reason instead of the row.
 pub(crate) fn write_entry<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,

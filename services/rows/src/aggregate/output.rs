@@ -1,7 +1,7 @@
 //! Groups as JSON, lines of JSON, CSV, Arrow and Parquet.
 //!
-//! A table has one column per key, the column `rows`, and one column per function, such as `sum(total)`. Decimals are text in
-//! tables, because the number of their decimal places differs from group to group.
+//! In a tabular format, there is one column per key, the column `rows`, and one column per function, such as
+//! `sum(total)`. Decimals are text in these formats, because the number of their decimal places differs between groups.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ use crate::value::{write_plain, write_text};
 
 /// Name of the column with the number of rows of a group.
 const ROWS: &str = "rows";
-/// Size of the JSON text that is collected before it is written, in bytes.
+/// Size of the collected text at which it is written, in bytes.
 const WRITTEN_BYTES: usize = 64 << 10;
 
 /// Writer of the groups of an aggregation.
@@ -59,8 +59,8 @@ impl<'a> AggregateWriter<'a> {
         })
     }
 
-    /// Writes all groups. In JSON these are the elements of a list, without its brackets. `notes` are the metadata of a
-    /// Parquet file.
+    /// Writes all groups. In JSON, they are written as the elements of a list, without its brackets. `notes` are the
+    /// metadata of a Parquet file.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl<'a> AggregateWriter<'a> {
         Ok(out.write_all(&text)?)
     }
 
-    /// Returns the names of the columns of a table.
+    /// Returns the names of the columns in tabular formats.
     fn names(&self) -> Vec<String> {
         let keys = self.shape.keys.iter().map(|(name, _)| name.clone());
         let mut names: Vec<String> = keys.chain([ROWS.to_owned()]).collect();
@@ -208,7 +208,7 @@ impl<'a> AggregateWriter<'a> {
             .collect()
     }
 
-    /// Returns the values of a group in the order of the columns of a table.
+    /// Returns the values of a group in the order of [`names`](Self::names).
     fn values(&self, group: &Group) -> Result<Vec<Option<CellValue<'static>>>> {
         let mut values = group.key.clone();
         values.push(Some(CellValue::U64(group.rows)));
@@ -230,7 +230,7 @@ impl<'a> AggregateWriter<'a> {
     }
 }
 
-/// Returns the error of a result that does not fit its type.
+/// Creates the error of a result that does not fit its type.
 pub(super) fn overflow(column: &str, function: &dyn std::fmt::Display) -> RowsError {
     RowsError::Invalid(format!(
         "{function}({column}) of a group does not fit its type; group by more columns, or request the mean and the count \
@@ -239,8 +239,8 @@ pub(super) fn overflow(column: &str, function: &dyn std::fmt::Display) -> RowsEr
 }
 
 impl Groups {
-    /// Returns the values of all groups in their order: those of the keys, the number of rows, and those of the functions,
-    /// metric by metric.
+    /// Returns the values of all groups, in the order of the groups: the values of the keys, the number of rows, and
+    /// the results of the functions, metric by metric.
     pub fn values<'g>(
         &'g self,
         shape: &'g AggregateShape,
@@ -279,7 +279,7 @@ fn cell_of<'v>(value: &'v Option<CellValue<'_>>, text: Option<&'v str>) -> Cell<
             CellValue::Bool(value) => Cell::Value(ValueRef::Boolean(*value)),
             CellValue::Binary(bytes) => Cell::Binary(bytes),
             CellValue::Timestamp(time) => Cell::Time(time.nanos()),
-            // Decimals are text, and no aggregate has large values.
+            // Decimals are passed as `text`, and no aggregate returns large values.
             CellValue::Decimal(_) | CellValue::Large(_) => Cell::Null,
         },
     }

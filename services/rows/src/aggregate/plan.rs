@@ -1,6 +1,6 @@
 //! Checks of a request for aggregates: the origins of the values, the keys of the groups, and the functions.
 //!
-//! Everything that can be refused is refused here, before a row is read.
+//! All checks take place here, before the first row is read.
 
 use hashbrown::HashSet;
 use tideline_engine::WideTable;
@@ -31,7 +31,7 @@ pub(super) struct Source {
 
 #[derive(Debug)]
 enum Origin {
-    /// Number of a logical key column.
+    /// Position of a logical key column.
     Key(usize),
     /// Stored name of a column.
     Column(ColumnName<'static>),
@@ -55,7 +55,7 @@ pub(super) struct Metric {
 pub(super) enum Found<'v> {
     Value(CellValue<'v>),
     Missing,
-    /// The value does not have the type of the column, or is large.
+    /// The value does not have the type of the column, or it is a large value.
     OtherType,
 }
 
@@ -96,7 +96,7 @@ impl Source {
                 let newest = row.column(name).and_then(|column| column.newest());
                 match newest {
                     None => Found::Missing,
-                    // Large values are read by their own requests only.
+                    // Aggregates do not read large values.
                     Some(version) if matches!(version.value, CellValue::Large(_)) => Found::OtherType,
                     Some(version) if version.value.column_type() == self.column_type => {
                         Found::Value(version.value.borrowed())

@@ -1,6 +1,6 @@
 //! State of one function over the values of one column in one group.
 //!
-//! Sums, deviations and percentiles of numbers are those of aggregates of points. Decimals are added exactly.
+//! Sums, deviations and percentiles of numbers are computed as in aggregates of points. Decimals are added exactly.
 
 use std::cmp::Ordering;
 
@@ -16,29 +16,29 @@ use tideline_query::{Function, ValueRef};
 
 use super::value::{compare, decode, encode, heap_bytes};
 
-/// Estimated bytes of an entry of a map of distinct values, for a map that may be half empty. The bytes of the value count
-/// in addition.
+/// Estimated bytes of an entry in a map of distinct values that may be half empty. The bytes of the value are added to
+/// this number.
 const ENTRY_BYTES: u64 = 64;
 
 /// State of a function.
 #[derive(Debug)]
 pub(super) enum State {
     Count(u64),
-    /// Numbers of occurrences by canonical bytes, for `count_distinct` and `mode`.
+    /// Number of occurrences of each value, by its canonical bytes, for `count_distinct` and `mode`.
     Tally(HashMap<Box<[u8]>, u64>, TallyResult),
     Sum(Total),
     Mean(Total, u64),
     StdDev(Deviation),
-    /// Value that comes first in the given order.
+    /// Smallest value, or largest value if the order is `Greater`.
     Extreme(Option<CellValue<'static>>, Ordering),
     /// Lowest and highest value.
     Spread(Option<(CellValue<'static>, CellValue<'static>)>),
     Percentile(Percentiles),
-    /// Value of the row whose key comes first in the given order, with that key.
+    /// Key and value of the row with the smallest key, or with the largest key if the order is `Greater`.
     Edge(Option<(Vec<u8>, CellValue<'static>)>, Ordering),
 }
 
-/// Result of a tally.
+/// Result of a tally: the number of distinct values, or the most frequent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TallyResult {
     Distinct,
@@ -50,18 +50,19 @@ pub(super) enum TallyResult {
 pub(super) enum Total {
     /// Integers or doubles.
     Numbers(Sum),
-    /// Decimals: sums by number of decimal places. `None` after an overflow.
+    /// Decimals: one sum for each number of decimal places. `None` after an overflow.
     Decimals(Option<Vec<(u8, i128)>>),
     /// Times, in nanoseconds.
     Times(i128),
 }
 
-/// Exact result that its type cannot hold.
+/// Error: the exact result does not fit its type.
 #[derive(Debug)]
 pub(super) struct Overflow;
 
 impl State {
-    /// Returns the empty state of a function over values of a type; `None` if values of this type do not have the function.
+    /// Returns the empty state of a function over values of a type; `None` if the function is not possible for this
+    /// type.
     pub(super) fn new(function: Function, column_type: ColumnType) -> Option<Self> {
         use ColumnType as Type;
         let is_number = matches!(column_type, Type::I64 | Type::U64 | Type::F64 | Type::Decimal);
@@ -91,7 +92,7 @@ impl State {
         })
     }
 
-    /// Returns the type of the results of a function over values of a type.
+    /// Returns the type of the result of a function over values of a type.
     pub(super) fn result_type(function: Function, column_type: ColumnType) -> ColumnType {
         use ColumnType as Type;
         match (function, column_type) {
@@ -104,7 +105,8 @@ impl State {
         }
     }
 
-    /// Adds a value of the row with this key. Returns the bytes by which the state has grown. `scratch` is a buffer.
+    /// Adds the value of the row with this key. Returns the number of bytes by which the state has grown. `scratch` is
+    /// a reused buffer.
     pub(super) fn add(&mut self, value: &CellValue<'_>, key: &[u8], scratch: &mut Vec<u8>) -> u64 {
         match self {
             Self::Count(count) => {
@@ -173,7 +175,7 @@ impl State {
         }
     }
 
-    /// Returns the result; `None` if the function has no value.
+    /// Returns the result; `None` if the function has no result for the values.
     pub(super) fn result(&self, column_type: ColumnType) -> Result<Option<CellValue<'static>>, Overflow> {
         Ok(match self {
             Self::Count(count) => Some(CellValue::U64(*count)),
@@ -268,7 +270,7 @@ impl Total {
         }
     }
 
-    /// Returns the mean of `count` values, at least one.
+    /// Returns the mean of `count` values; `count` is at least 1.
     fn mean(&self, count: u64) -> Result<CellValue<'static>, Overflow> {
         Ok(match self {
             Self::Numbers(sum) => CellValue::F64(sum.as_f64() / count as f64),
@@ -282,7 +284,7 @@ impl Total {
     }
 }
 
-/// Returns true if a value comes before a known one in the given order. NaN comes after every other value in both orders.
+/// Returns true if `value` comes before `known` in the given order. NaN comes after every other value in both orders.
 fn is_before(value: &CellValue<'_>, known: &CellValue<'_>, order: Ordering) -> bool {
     let is_nan = |value: &CellValue<'_>| matches!(value, CellValue::F64(number) if number.is_nan());
     match (is_nan(value), is_nan(known)) {
@@ -292,7 +294,7 @@ fn is_before(value: &CellValue<'_>, known: &CellValue<'_>, order: Ordering) -> b
     }
 }
 
-/// Replaces a known value. Returns the bytes by which it has grown.
+/// Replaces the known value. Returns the number of bytes by which it has grown.
 fn replace(known: &mut Option<CellValue<'static>>, value: &CellValue<'_>) -> u64 {
     let before = known.as_ref().map_or(0, heap_bytes);
     *known = Some(value.clone().into_owned());
@@ -319,7 +321,7 @@ fn distance(low: &CellValue<'_>, high: &CellValue<'_>) -> Result<CellValue<'stat
     })
 }
 
-/// Returns a number as a scalar: decimals as the nearest double; `None` for other values.
+/// Converts a number to a scalar, and a decimal to the nearest double; `None` for other values.
 fn number_of(value: &CellValue<'_>) -> Option<Scalar> {
     Some(match value {
         CellValue::I64(number) => Scalar::Signed(*number),

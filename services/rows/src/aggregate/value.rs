@@ -1,6 +1,7 @@
 //! Comparison and canonical bytes of values of one type.
 //!
-//! Equal values have equal bytes, so groups and distinct values are looked up by bytes, without an allocation per row.
+//! Equal values have equal canonical bytes. Groups and distinct values can therefore be looked up by bytes, without an
+//! allocation per row.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,7 +10,8 @@ use tideline_engine::key_codec::tuple::Decimal;
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::rows::CellValue;
 
-/// Appends the canonical bytes of a value. Both zeros have the same bytes, and so have all NaN.
+/// Appends the canonical bytes of a value. Positive and negative zero have the same bytes, and all NaN have the same
+/// bytes.
 pub(super) fn encode(value: &CellValue<'_>, out: &mut Vec<u8>) {
     match value {
         CellValue::String(text) | CellValue::Json(text) => out.extend_from_slice(text.as_bytes()),
@@ -24,12 +26,12 @@ pub(super) fn encode(value: &CellValue<'_>, out: &mut Vec<u8>) {
             out.push(number.scale());
         }
         CellValue::Timestamp(time) => out.extend_from_slice(&time.nanos().to_le_bytes()),
-        // No aggregate has large values.
+        // Aggregates do not read large values.
         CellValue::Large(_) => {}
     }
 }
 
-/// Returns the value with these canonical bytes; `None` for bytes that no value of the type has.
+/// Decodes a value from its canonical bytes; `None` if they are not the bytes of a value of the type.
 pub(super) fn decode(bytes: &[u8], column_type: ColumnType) -> Option<CellValue<'static>> {
     let text = || Some(Cow::Owned(String::from_utf8(bytes.to_vec()).ok()?));
     Some(match column_type {
@@ -51,7 +53,7 @@ pub(super) fn decode(bytes: &[u8], column_type: ColumnType) -> Option<CellValue<
     })
 }
 
-/// Compares two values of one type: numbers and times by value, NaN last, texts and bytes by their bytes.
+/// Compares two values of one type: numbers and times by value, with NaN last; texts and bytes byte by byte.
 pub(super) fn compare(one: &CellValue<'_>, other: &CellValue<'_>) -> Ordering {
     match (one, other) {
         (CellValue::String(one), CellValue::String(other))
@@ -65,7 +67,7 @@ pub(super) fn compare(one: &CellValue<'_>, other: &CellValue<'_>) -> Ordering {
         (CellValue::Bool(one), CellValue::Bool(other)) => one.cmp(other),
         (CellValue::Decimal(one), CellValue::Decimal(other)) => one.cmp(other),
         (CellValue::Timestamp(one), CellValue::Timestamp(other)) => one.nanos().cmp(&other.nanos()),
-        // Values of a column have one type.
+        // All values of a column have the same type, so this case does not occur.
         _ => Ordering::Equal,
     }
 }

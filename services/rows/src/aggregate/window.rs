@@ -1,7 +1,8 @@
-//! Time windows of requests: the conversion from a width, a time zone and an offset, and the window of a time.
+//! Time windows of requests: conversion of a width, a time zone and an offset to a window, and the window that contains
+//! a time.
 //!
-//! Aggregates of points know the range of their windows in advance; aggregates of rows find the window of each time
-//! when they read it, and remember the windows that they have found.
+//! Aggregates of points know the range of their windows in advance. Aggregates of rows determine the window of each
+//! time when they read the time, and keep the windows that they have determined.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +16,15 @@ use tideline_query::{CalendarWindow, QueryError, Window, WindowSpec};
 
 use crate::error::{Result, RowsError};
 
-/// Maximum number of windows that are remembered; beyond it, all are forgotten.
+/// Number of kept windows at which all of them are discarded.
 const KNOWN_MAX: usize = 10_000;
 
-/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; other windows follow the
-/// calendar.
+/// Converts a window. Windows of a fixed duration, and days and weeks in UTC, have a fixed width. Other windows follow
+/// the calendar.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for a zone that does not exist, or a zone of windows of a fixed duration.
+/// [`RowsError::Invalid`] for a zone that does not exist, or for a zone together with a fixed duration.
 pub fn window_of(width: WindowWidth, zone: Option<&str>, offset: Option<DurationText>) -> Result<Window> {
     let invalid = |message: String| Err(RowsError::Invalid(message));
     let offset = offset.map_or(0, |offset| offset.0);
@@ -72,9 +73,9 @@ pub fn window_of(width: WindowWidth, zone: Option<&str>, offset: Option<Duration
 #[derive(Debug)]
 pub(super) struct KnownWindows {
     window: Window,
-    /// Ends of windows by their starts.
+    /// End of each known window, by its start.
     known: BTreeMap<i64, i64>,
-    /// Window that was found last: its start and end. Neighbouring rows often are in the same window.
+    /// Start and end of the last window that was returned. Neighbouring rows are often in the same window.
     last: (i64, i64),
 }
 
@@ -94,7 +95,7 @@ impl KnownWindows {
         Ok(this)
     }
 
-    /// Returns the start of the window that contains a time, clamped to the range of times.
+    /// Returns the start of the window that contains a time. The start is clamped to the range of timestamps.
     ///
     /// # Errors
     ///
@@ -108,7 +109,8 @@ impl KnownWindows {
             self.last = (*start, *end);
             return Ok(*start);
         }
-        // The end of the last nanosecond cannot be represented, so its window is that of the nanosecond before.
+        // The exclusive end of the last nanosecond cannot be represented, so the window of the previous nanosecond is
+        // used.
         let time = time.min(i64::MAX - 1);
         let range = TimeRange::new(time, time + 1);
         let windows = Windows::new(range, Some(self.window)).map_err(|error| match error {
@@ -136,7 +138,7 @@ mod tests {
         let width = WindowWidth::Calendar(1, CalendarUnit::Day);
         let window = window_of(width, Some("Europe/Berlin"), None).expect("a window");
         let mut windows = KnownWindows::new(window).expect("it is valid");
-        // 2026-10-25, a day of 25 hours that begins at 22:00 UTC of the day before.
+        // 2026-10-25 is a day of 25 hours. It begins at 22:00 UTC of the previous day.
         let begin = 20_751 * 24 * HOUR - 2 * HOUR;
         for (time, start) in [
             (begin, begin),

@@ -1,8 +1,8 @@
 //! Batches of Arrow streams and Parquet files.
 //!
 //! The Arrow reader allocates as much memory as a message declares. The declared sizes are therefore checked first, and
-//! only complete messages are passed to the reader. Parquet files are read in small batches, and the size of their row
-//! groups is checked.
+//! only complete messages are passed to the reader. Parquet files are read in small batches after the sizes of their
+//! row groups are checked.
 
 use std::io::{self, Read};
 
@@ -34,7 +34,7 @@ const METADATA_BYTES_MAX: u64 = 4 << 20;
 const GROUP_BYTES_MAX: u64 = 256 << 20;
 /// Number of rows of a Parquet file that are decoded at once.
 const BATCH_ROWS: usize = 512;
-/// Continuation marker, with which every message begins.
+/// Marker with which every message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 
@@ -160,7 +160,7 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
             let time = Timestamp::from_nanos_clamped(nanos).to_rfc3339();
             FileValue::Typed(ColumnType::Timestamp, format!("\"{time}\""))
         }
-        // This text is not a timestamp, so the record is refused with a message that contains the value.
+        // This text is not a valid timestamp, so the record is refused with a message that contains the value.
         None => FileValue::Typed(ColumnType::Timestamp, format!("\"{count} is out of range\"")),
     };
     macro_rules! number {
@@ -206,7 +206,7 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
 struct Messages<R> {
     input: R,
     message: Vec<u8>,
-    /// Position in the message.
+    /// Position in `message` up to which it has been passed on.
     at: usize,
 }
 
@@ -250,7 +250,8 @@ impl<R: Read> Messages<R> {
         self.read_exactly(body)
     }
 
-    /// Appends at most the next `bytes` bytes of the input to the message. Memory is allocated as the bytes arrive.
+    /// Appends the next bytes of the input to the message, at most `bytes`. Memory is allocated only as the bytes
+    /// arrive.
     fn read(&mut self, bytes: u64) -> io::Result<u64> {
         let read = (&mut self.input).take(bytes).read_to_end(&mut self.message)?;
         Ok(read as u64)

@@ -1,8 +1,8 @@
 //! Mapping of the columns of a file to columns of the table, and conversion of values to JSON.
 //!
-//! A file column with the name of a key column is mapped to that key column. A file column whose name ends with `*` is
-//! a JSON column of an export: each value is an object whose members are columns. All other file columns are mapped to
-//! columns of the row, declared or undeclared.
+//! A file column with the name of a key column is mapped to this key column. A file column whose name ends with `*` is
+//! a JSON column of an export: each value is an object, and its members are columns. All other file columns are mapped
+//! to declared or undeclared columns with the same name.
 
 use std::collections::BTreeMap;
 
@@ -38,11 +38,11 @@ pub(super) enum Target {
 
 /// Value of a column of a file.
 pub(super) enum FileValue<'v> {
-    /// Text of a file without JSON types, such as a cell of CSV. The text is parsed by the type of its column.
+    /// Text of a file without JSON types, such as a cell of CSV. It is parsed according to the type of its column.
     Text(&'v str),
     /// JSON value.
     Json(String),
-    /// JSON value with its type, which cannot be inferred from the JSON alone.
+    /// JSON value with its type, because the type does not follow from the JSON alone.
     Typed(ColumnType, String),
 }
 
@@ -82,7 +82,7 @@ impl<'t> FileColumns<'t> {
         }
     }
 
-    /// Begins a record.
+    /// Begins a new record.
     pub(super) fn record(&'t self) -> RecordBuilder<'t> {
         RecordBuilder {
             columns: self,
@@ -109,7 +109,7 @@ impl<'t> FileColumns<'t> {
 }
 
 impl RecordBuilder<'_> {
-    /// Adds a value.
+    /// Adds a value to the record.
     pub(super) fn add(&mut self, target: &Target, value: FileValue<'_>) {
         if let Err(reason) = self.try_add(target, value) {
             self.refused.get_or_insert(reason);
@@ -148,7 +148,7 @@ impl RecordBuilder<'_> {
         }
     }
 
-    /// Returns the record and its size in bytes.
+    /// Returns the record and the size of its values in bytes.
     pub(super) fn end(self) -> (Record, usize) {
         let record = match self.refused {
             Some(reason) => Err(reason),
@@ -182,8 +182,8 @@ fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<Raw
     RawValue::from_string(json).map_err(|error| format!("found a value that is not JSON: {error}"))
 }
 
-/// Converts bytes, given as base64 in a JSON string, to a JSON string of UTF-8 text. Some tools store texts in binary
-/// columns.
+/// Converts bytes, given as base64 in a JSON string, to a JSON string with UTF-8 text. This is needed because some
+/// tools store texts in binary columns.
 fn text_of_bytes(json: &str) -> Result<String, String> {
     let bytes = STANDARD.decode(json.trim_matches('"')).unwrap_or_default();
     let text = String::from_utf8(bytes)
@@ -191,7 +191,7 @@ fn text_of_bytes(json: &str) -> Result<String, String> {
     serde_json::to_string(&text).map_err(|error| error.to_string())
 }
 
-/// Converts a text to JSON by the declared type of its column. Texts of undeclared columns stay texts.
+/// Converts a text to JSON according to the declared type of its column. A text of an undeclared column remains a text.
 fn json_of_text(text: &str, declared: Option<ColumnType>) -> Result<String, String> {
     let quoted = || {
         let mut json = Vec::new();

@@ -1,7 +1,7 @@
 //! Records of CSV (RFC 4180), read from a stream.
 //!
-//! An empty cell without quotes is a missing value, and `""` is an empty text, as in exports. CSV libraries do not
-//! report this difference, so this module has its own parser. A record may contain line ends within quotes.
+//! As in exports, an empty cell without quotes is a missing value, and `""` is an empty text. CSV libraries do not
+//! report this difference, so this module has its own parser. A quoted cell may contain line ends.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -18,7 +18,7 @@ const COLUMNS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 struct Cells {
     text: Vec<u8>,
-    /// End of each cell in `text`, and true if the cell was quoted.
+    /// End of each cell in `text`, with true if the cell was quoted.
     ends: Vec<(usize, bool)>,
 }
 
@@ -38,7 +38,7 @@ impl Cells {
     }
 }
 
-/// Byte-order mark of UTF-8, with which some programs begin a file.
+/// Byte-order mark of UTF-8. Some programs write it at the start of a file.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads CSV with a header line and passes each record with its size to `take`.
@@ -112,8 +112,8 @@ fn without_mark(mut input: impl Read) -> std::io::Result<impl Read> {
     Ok(std::io::Cursor::new(start).chain(input))
 }
 
-/// Reads the next record; returns false at the end of the input. Empty lines are skipped. A carriage return outside
-/// quotes belongs to the end of the line if a line feed follows, and otherwise to the cell.
+/// Reads the next record. Returns false at the end of the input. Empty lines are skipped. Outside of quotes, a carriage
+/// return belongs to the line end if a line feed follows, and otherwise to the cell.
 fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
     cells.clear();
     let mut state = State::Start;
@@ -190,7 +190,7 @@ fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
     }
 }
 
-/// Position within a cell.
+/// State of the parser within a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,

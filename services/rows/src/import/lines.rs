@@ -1,7 +1,7 @@
 //! Lines of JSON: rows in the form of exports, or flat objects.
 //!
-//! A line with an object `key` has the form of a row, `{"key": {…}, "columns": {…}}`, and may contain versions. Any
-//! other object is flat: its members are treated as columns of a file.
+//! A line with an object `key` has the form of a row, `{"key": {…}, "columns": {…}}`, and may contain versions. Every
+//! other object is flat: its members are treated like the columns of a file.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -1,7 +1,7 @@
-//! Tests of a condition, each evaluated alone on the row of a diagnosis.
+//! Part of the diagnosis of a row: evaluates each test of a condition separately and explains why it does not pass.
 //!
-//! A condition tests the newest value of a column. A test that does not pass has a reason: no value, a type that is not
-//! compared, or a value that differs.
+//! A condition tests the newest value of a column. A test does not pass if there is no value, if the value has a type
+//! that cannot be compared, or if the value does not match.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::error::{Result, RowsError};
 use crate::read::damaged;
 use crate::value;
 
-/// Maximum number of tests of a condition that is explained. Each test is compiled alone.
+/// Maximum number of tests of a condition that is explained. Each test is compiled separately.
 pub(super) const WHY_TESTS_MAX: usize = 100;
 
-/// Tested column and test.
+/// Name of the tested column, and the test.
 pub(super) type NamedTest<'c> = (&'c str, &'c Test);
 
 /// Returns the tests of a condition, in their order.
@@ -53,7 +53,7 @@ fn collect<'c>(condition: &'c Condition, tests: &mut Vec<NamedTest<'c>>) {
     }
 }
 
-/// Evaluates a condition and each of its tests. Without a row, no test is evaluated.
+/// Evaluates a condition and each of its tests. If there is no row, evaluates no tests.
 pub(super) fn evaluate(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -115,7 +115,7 @@ fn reason(table: &WideTable, key: &[u8], row: &Mutation<'_>, column: &str, test:
 
 fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, test: &Test) -> WhyHidden {
     let column_type = found.column_type();
-    // A test of a declared column is refused unless its literals have the type of the column.
+    // For a declared column, no types are compared: a test with literals of another type has already been refused.
     let literals = if declared.is_some() {
         Vec::new()
     } else {
@@ -161,7 +161,7 @@ fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, t
     }
 }
 
-/// Returns the literals that a test compares with.
+/// Returns the literals with which a test compares values.
 fn literals(test: &Test) -> Vec<&Literal> {
     use std::ops::Bound;
     match test {
@@ -179,7 +179,8 @@ fn literals(test: &Test) -> Vec<&Literal> {
     }
 }
 
-/// Returns true if a literal and a value of an undeclared column are of one kind: text, boolean or number.
+/// Returns true if a literal and a value of an undeclared column are of one kind: text, boolean or number. Values of
+/// other kinds count as comparable with every literal.
 fn are_comparable(literal: &Literal, value: ValueRef<'_>) -> bool {
     match value {
         ValueRef::Text(_) => matches!(literal, Literal::Text(_)),

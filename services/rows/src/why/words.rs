@@ -1,6 +1,6 @@
-//! Rules that hide data, in words.
+//! Descriptions in words of the rules that hide data.
 //!
-//! A reason names the rule with the figures of the table, and what to do where something can be done.
+//! A description contains the rule, the values of the table that apply, and a remedy if there is one.
 
 use tideline_engine::WideTable;
 use tideline_engine::model::time::format_duration;
@@ -11,7 +11,7 @@ use tideline_openapi::row_why::{WhyCode, WhyHidden};
 
 use super::{plain, text};
 
-/// Rules of a table, applied to one key.
+/// Describes the rules of a table that apply to one key.
 pub(super) struct Words<'t> {
     table: &'t WideTable,
     trace: &'t KeyTrace,
@@ -22,12 +22,12 @@ impl<'t> Words<'t> {
         Self { table, trace }
     }
 
-    /// Returns the reason why a row, or one of its writes, is not read.
+    /// Returns the reason why reads do not return a row, or one of its writes.
     pub(super) fn row(&self, hidden: &Hidden) -> WhyHidden {
         self.reason(hidden, None)
     }
 
-    /// Returns the reason why a version is not read.
+    /// Returns the reason why reads do not return a version.
     pub(super) fn version(&self, hidden: &Hidden, version: &VersionTrace) -> WhyHidden {
         self.reason(hidden, Some(version))
     }
@@ -83,7 +83,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// Returns the reason why a key without any stored write is not read.
+    /// Returns the reason why reads do not return a key for which nothing is stored.
     pub(super) fn not_stored(&self) -> WhyHidden {
         let visibility = self.trace.part.map(|part| part.visibility);
         if visibility == Some(PartVisibility::Dropped) {
@@ -107,7 +107,7 @@ impl<'t> Words<'t> {
         )
     }
 
-    /// Returns a remark on a value whose type conditions and indexes do not compare.
+    /// Returns a remark on a value with a type that conditions and indexes do not compare; `None` for other values.
     pub(super) fn type_remark(
         &self,
         value: &CellValue<'_>,
@@ -139,7 +139,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// Returns the moment at which a version with this time expires; `None` unless versions expire one by one.
+    /// Returns the time at which a version with this time expires; `None` unless versions expire one by one.
     pub(super) fn expiry_of_version(&self, time: i64) -> Option<String> {
         let ttl = self.trace.ttl.filter(|ttl| ttl.of == TtlScope::Cell)?;
         Some(text(time.saturating_add(ttl.after)))

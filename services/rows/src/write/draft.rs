@@ -1,4 +1,4 @@
-//! Rows of a request between parsing and writing: their keys, partitions and states.
+//! Rows of a request between their parsing and their write: keys, partitions and states.
 //!
 //! A row that is not valid excludes the other rows of its partition, because a partition is written as a whole.
 
@@ -21,18 +21,18 @@ use crate::transaction::Transaction;
 /// Row of a request.
 pub(super) struct Draft {
     pub(super) index: u64,
-    /// `None` if the key could not be read.
+    /// Key of the row; `None` if it could not be read.
     pub(super) key: Option<DraftKey>,
     pub(super) state: State,
 }
 
 /// Key of a row.
 pub(super) struct DraftKey {
-    /// Values of the logical key columns; `None` for an id assigned by the server.
+    /// Values of the logical key columns; `None` for an id that the server assigns.
     pub(super) values: Vec<Option<KeyValue<'static>>>,
     /// Stored key; `None` if the server assigns an id.
     pub(super) stored: Option<Bytes>,
-    /// Bytes that identify the partition; `None` if it depends on an id assigned by the server.
+    /// Bytes that identify the partition; `None` if the partition depends on an id that the server assigns.
     pub(super) partition: Option<Bytes>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct DraftKey {
 pub(super) enum State {
     /// The row is valid, and is passed to the engine.
     Ready(Box<Prepared>),
-    /// The row is valid, but another row of its partition is not.
+    /// The row is valid, but another row of its partition is not, so the row is not written.
     Excluded,
     /// The row is not valid; holds the reason.
     Refused(String),
@@ -116,7 +116,8 @@ impl DraftKey {
                 ));
             }
         }
-        // The partition is computed with 0 as a placeholder for an id that is not assigned yet.
+        // An id that is not assigned yet is replaced by 0. The computed partition is used only if it does not depend on
+        // the id.
         let complete: Vec<KeyValue<'_>> = values
             .iter()
             .map(|value| value.clone().unwrap_or(KeyValue::Signed(0)))
@@ -203,7 +204,8 @@ pub(super) fn to_write<'w>(
     })
 }
 
-/// Encodes a key whose id the server assigns. Returns the key and the length of the prefix that names its partition.
+/// Encodes a key with an id that the server assigns. Returns the key, and the length of its prefix that identifies the
+/// partition.
 fn with_id(
     layout: &KeyLayout,
     values: &[Option<KeyValue<'static>>],

@@ -1,7 +1,7 @@
 //! Outcomes of a write, one per row, and their stored form for idempotency keys.
 //!
-//! The outcome of a written row contains its complete key: the key of the request, or the stored key if the server
-//! assigned the id or if the key has decimal columns.
+//! The outcome of a written row contains its complete key. This is the key of the request. If the server assigned the
+//! id, or if the key has decimal columns, it is the stored key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -45,7 +45,8 @@ pub(super) fn counts_of(rows: &[RowOutcome]) -> RowCounts {
     counts
 }
 
-/// Returns the outcomes of all rows. `writes` and `outcomes` have one element per row that was passed to the engine.
+/// Returns the outcomes of all rows. `writes` and `outcomes` have one element for each row that was passed to the
+/// engine.
 pub(super) fn outcomes_of(
     table: &WideTable,
     drafts: &[Draft],
@@ -53,8 +54,8 @@ pub(super) fn outcomes_of(
     outcomes: &[EngineOutcome],
     integers: RowIntegers,
 ) -> Vec<RowOutcome> {
-    // A decimal number is stored without trailing zeros, so the stored key can differ from the key of the request and
-    // is returned instead.
+    // A decimal number in a key is stored without trailing zeros. The stored key can therefore differ from the key of
+    // the request, so the stored key is returned.
     let mut logical = table.layout().logical().iter();
     let has_decimals = logical.any(|column| column.kind == KeyKind::Decimal);
     let selection = Selection::all(integers);
@@ -154,7 +155,7 @@ pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
     }
 }
 
-/// Returns an outcome without details.
+/// Returns an outcome with only an index and a status.
 pub(super) fn outcome(index: u64, status: RowStatus) -> RowOutcome {
     RowOutcome {
         index,

@@ -1,7 +1,7 @@
-//! Changes of a row, parsed by the types of the table.
+//! Changes of a row, parsed according to the types of the table.
 //!
-//! The time of the write is not known when a row is parsed, so the action for the engine is built when the row is
-//! written.
+//! The time of the write is not known when a row is parsed. The action for the engine is therefore built when the row
+//! is written.
 
 use hashbrown::HashSet;
 use tideline_engine::model::{ColumnType, Timestamp};
@@ -13,7 +13,7 @@ use tideline_openapi::row::{RowImage, RowOperation, RowWrite};
 use crate::condition::RowMatcher;
 use crate::value::{GivenValue, parse_column};
 
-/// Parsed row without its key.
+/// Parsed row without the key.
 pub(super) struct Prepared {
     pub(super) operation: RowOperation,
     pub(super) columns: Vec<(ColumnName<'static>, Vec<GivenValue>)>,
@@ -107,8 +107,8 @@ impl Prepared {
     }
 }
 
-/// Parses the columns of a row. Returns them sorted by name; the values of a column are sorted from the newest to the
-/// oldest version.
+/// Parses the columns of a row. Returns them sorted by name, and the values of each column sorted from the newest to
+/// the oldest version.
 fn columns_of(
     engine: &Engine,
     table: &WideTable,
@@ -164,7 +164,7 @@ fn increments_of(table: &WideTable, row: &RowWrite) -> std::result::Result<Vec<I
     Ok(increments)
 }
 
-/// Compiles the condition of a row; `None` if it has none.
+/// Compiles the condition of a row; `None` if the row has no condition.
 fn condition_of(
     engine: &Engine,
     table: &WideTable,
@@ -186,7 +186,8 @@ fn condition_of(
     })
 }
 
-/// Refuses a row that changes a column in several members. The names within `columns` and `increment` are unique.
+/// Returns an error if several members of a row change the same column. Within `columns` and within `increment`, names
+/// are already unique.
 fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
     if row.clear.is_empty() && row.increment.is_empty() {
         return Ok(());
@@ -203,7 +204,7 @@ fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
     }
 }
 
-/// Returns an error if a row has a member that its operation does not allow.
+/// Returns an error if a row has a member that is not allowed for its operation.
 fn check_members(row: &RowWrite) -> std::result::Result<(), String> {
     let members = [
         ("columns", !row.columns.is_empty(), row.op != RowOperation::Delete),

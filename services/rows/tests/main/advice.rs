@@ -1,6 +1,6 @@
-//! Statistics, load, growth and advice of wide tables, and access paths of sample queries.
+//! Tests of statistics, load, growth and advice of wide tables, and of the access paths of sample queries.
 //!
-//! Surveys run when the test calls them, and the test sets the clock, so that a minute of load takes no time.
+//! Each test runs its surveys itself and sets the clock, so that a minute of load takes no time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn the_share_of_markers_falls_when_a_survey_has_packed_them() {
         database.write(&json!(rows));
     }
     survey(&database);
-    // A few rows of each block are deleted by each flush, so that no block is packed again.
+    // Each flush deletes a few rows of each block. These are too few for the flush to pack the block again.
     let mut deleted = 0_u64;
     for round in 0..4_u64 {
         for number in (round..5_000).step_by(40) {
@@ -256,7 +256,8 @@ fn growth_is_forecast_from_the_samples_of_surveys() {
         (table.rows, table.samples, table.rows_per_day),
         (Some(1_000), 10, Some(100.0))
     );
-    // The last sample was taken 9 days after the first, and 10,000 rows are missing.
+    // The last sample was taken 9 days after the first one, with 1,000 rows. At 100 rows per day, the mark of 11,000
+    // rows is reached 100 days later.
     let reached = table.rows_mark_reached.as_deref().expect("a date");
     let expected = tideline_engine::model::Timestamp::from_nanos_clamped(crate::database::START + 109 * DAY);
     assert_eq!(reached[..10], expected.to_rfc3339()[..10]);
@@ -370,7 +371,7 @@ fn paths_follow_the_key_the_size_of_ranges_and_the_tests() {
         json!({"name": "by_state_number", "key": [{"name": "state"}, {"name": "number"}]})
     );
     assert_eq!(found.undeclared, ["note"]);
-    // The advised indexes serve the queries once they exist.
+    // Queries use the advised indexes once these exist.
     database.create_index(&found.create_search_indexes[0]["columns"].clone(), false);
     database.settle();
     let again = advised(&database, &queries);
@@ -440,7 +441,7 @@ fn columns_are_advised_into_groups_by_their_size_and_use() {
     read(&plain, Some(&["price".to_owned()]), 500);
     let advised = has(&plain, AdviceCode::ColumnGroup).expect("an advice");
     assert_eq!(advised.subject.as_deref(), Some("description"));
-    // The whole rows are a fifth of the reads.
+    // Reads of whole rows are now a fifth of all reads.
     read(&plain, None, 125);
     assert!(has(&plain, AdviceCode::ColumnGroup).is_none());
 

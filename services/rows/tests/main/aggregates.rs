@@ -1,7 +1,7 @@
-//! Random aggregates over random rows equal a naive model: a scan of all rows, grouped and computed in memory.
+//! Random aggregates over random rows must equal a naive model: a scan of all rows, grouped and aggregated in memory.
 //!
 //! The same rows are aggregated by a scan of all rows, of a prefix and of a range, by listed keys, and through a search
-//! index. Between the requests rows are written and deleted, cells expire, and the row buffer is flushed.
+//! index. Between the requests, rows are written and deleted, cells expire, and the row buffer is flushed.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ fn groups(database: &Database, request: &Value) -> (Vec<Value>, AggregateEnd) {
     (serde_json::from_str(&text).expect("JSON"), end)
 }
 
-/// Exact number of the model: thousandths, in 128 bits.
+/// Converts a decimal to the exact number of the model, an integer number of thousandths.
 fn thousandths(text: &str) -> i128 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: i128 = format!("{whole}{fraction:0<3}").parse().expect("digits");
@@ -144,7 +144,7 @@ fn shown(thousandths: i128) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the value of a row as JSON; `Null` if it has none.
+/// Returns the value of a column of a row as JSON; `Null` if the row has no value.
 fn of_row(row: &Value, column: &str) -> Value {
     match &row["columns"][column] {
         Value::Null => row["key"][column].clone(),
@@ -152,12 +152,12 @@ fn of_row(row: &Value, column: &str) -> Value {
     }
 }
 
-/// Returns the start of the window of a time that the request groups by.
+/// Returns the start of the window that contains `time`, for a group key of a request.
 fn window_start(time: &str, key: &Value) -> Value {
     json!(match (key["zone"].as_str(), key["window"].as_str()) {
         (Some("Europe/Berlin"), _) => match time {
             "2026-03-28T22:59:59Z" => "2026-03-27T23:00:00Z",
-            // A day of 23 hours.
+            // Both times are in the same window, which is a day of 23 hours.
             "2026-03-28T23:00:00Z" | "2026-03-29T21:59:59.999999999Z" => "2026-03-28T23:00:00Z",
             "2026-03-29T22:00:00Z" => "2026-03-29T22:00:00Z",
             _ => "1969-12-31T23:00:00Z",
@@ -175,7 +175,7 @@ fn window_start(time: &str, key: &Value) -> Value {
     })
 }
 
-/// Compares two values of one column in the order of results; `Null` is last.
+/// Compares two values of one column in the order of results; `Null` comes last.
 fn compare(one: &Value, other: &Value, column: &str) -> std::cmp::Ordering {
     use std::cmp::Ordering;
     match (one, other) {
@@ -198,7 +198,7 @@ fn compare(one: &Value, other: &Value, column: &str) -> std::cmp::Ordering {
                         .map(i128::from)
                         .or_else(|| other.as_u64().map(i128::from)),
                 ),
-            // NaN is a text, and comes last.
+            // NaN is given as text, and comes last.
             "size" => match (one.as_f64(), other.as_f64()) {
                 (Some(one), Some(other)) => one.partial_cmp(&other).expect("numbers"),
                 (one, other) => one.is_none().cmp(&other.is_none()),
@@ -213,7 +213,7 @@ fn compare(one: &Value, other: &Value, column: &str) -> std::cmp::Ordering {
     }
 }
 
-/// Computes a function naively from the values of a column in the order of their keys.
+/// Computes a function naively. `values` are the values of a column in the order of the keys of their rows.
 fn naive(function: &Value, column: &str, values: &[Value]) -> Value {
     let mut sorted: Vec<Value> = values.to_vec();
     sorted.sort_by(|one, other| compare(one, other, column));
@@ -321,7 +321,7 @@ fn naive(function: &Value, column: &str, values: &[Value]) -> Value {
     }
 }
 
-/// Returns true if two results are equal; doubles may differ by rounding.
+/// Returns true if two results are equal. Doubles may differ by rounding errors.
 fn is_same(one: &Value, other: &Value, scale: f64) -> bool {
     match (one.as_f64(), other.as_f64()) {
         (Some(a), Some(b)) if one.is_f64() || other.is_f64() => (a - b).abs() <= 1e-9 * scale.max(a.abs()),
@@ -392,7 +392,7 @@ fn filter(random: &mut Random) -> Option<Value> {
     }
 }
 
-/// Compares the groups of a request with those of the rows.
+/// Compares the groups in a result with the groups that the model computes from the rows.
 fn check_groups(context: &str, request: &Value, rows: &[Value], found: &[Value]) {
     let list = |name: &str| request[name].as_array().cloned().unwrap_or_default();
     let (by, metrics) = (list("by"), list("metrics"));
@@ -444,7 +444,8 @@ fn check_groups(context: &str, request: &Value, rows: &[Value], found: &[Value])
         for metric in &metrics {
             let column = column_of(metric);
             let mut rows: Vec<&&Value> = rows.iter().collect();
-            // The order of keys: bucket, customer, number descending. The bucket follows from the customer.
+            // Sorts the rows by bucket, customer, and number descending, like their stored keys. The bucket follows
+            // from the customer.
             rows.sort_by_key(|row| {
                 let customer = row["key"]["customer"].as_str().expect("a name").to_owned();
                 (
@@ -494,7 +495,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Computes a function; columns without numbers have no numbers to convert.
+/// Computes a function naively. Values that are not numbers are not converted to numbers.
 fn naive_of(function: &Value, column: &str, values: &[Value]) -> Value {
     let is_number = ["total", "items", "parts", "size", "number"].contains(&column);
     if is_number {
@@ -529,12 +530,12 @@ thread_local! {
     static BUCKETS: std::cell::RefCell<BTreeMap<String, usize>> = const { std::cell::RefCell::new(BTreeMap::new()) };
 }
 
-/// Returns the place of a customer in the order of stored keys.
+/// Returns the position of a customer in the order of stored keys.
 fn bucket(customer: &str) -> usize {
     BUCKETS.with_borrow(|known| known.get(customer).copied().unwrap_or_default())
 }
 
-/// Learns the order of the buckets of all customers from the stored keys.
+/// Determines the order of all customers from their stored keys, which begin with the bucket.
 fn learn_buckets(database: &Database) {
     let table = database.table();
     let mut keys: Vec<(Vec<u8>, String)> = Vec::new();
@@ -681,7 +682,7 @@ fn sums_stay_exact_or_are_refused_and_percentiles_say_that_they_are_estimates() 
     let sums = request(json!({"column": "items", "functions": ["sum"]}));
     assert!(refused(&sums).contains("sum(items) of a group does not fit its type"));
     assert!(refused(&total).contains("sum(total) of a group does not fit its type"));
-    // The mean of the integers needs no sum of their type.
+    // The mean of the integers does not need a sum that fits their type.
     let (found, _) = groups(
         &database,
         &request(json!({"column": "items", "functions": ["mean"]})),

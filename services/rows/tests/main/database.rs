@@ -1,6 +1,6 @@
 //! Database with one wide table, for random tests of rows.
 //!
-//! It is closed and opened again on the same backend, and the test sets its clock.
+//! The database can be closed and opened again on the same backend, and the test sets its clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(crate) const TABLE: &str = "orders";
 pub(crate) const START: i64 = 1_800_000_000 * SECOND;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Opens the backend of a database.
+/// Function that opens the backend of a database.
 pub(crate) type OpenBackend = Box<dyn Fn() -> Arc<dyn Backend>>;
 
 pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
     Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
 }
 
-/// Returns a backend in memory.
+/// Returns a function that opens an in-memory backend.
 pub(crate) fn memory(character: Character) -> OpenBackend {
     let disk = MemoryDisk::new(character);
     Box::new(move || Arc::new(MemoryBackend::open(&disk)))
@@ -51,7 +51,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Returns a database without the table, whose clock shows a time.
+    /// Creates a database without the table. Its clock shows the time `now`, in nanoseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn empty(open_backend: OpenBackend, now: i64) -> Self {
         let mut database = Self {
             engine: None,
@@ -92,13 +92,13 @@ impl Database {
         self.engine = Some(engine.expect("the engine opens"));
     }
 
-    /// Returns the archive of the database, which writes below [`Self::target`].
+    /// Returns the archive of the database. Its files are written to [`Self::target`].
     pub(crate) fn archive(&self) -> Archive {
         let temporary = self.folder.path().join("temporary");
         Archive::open(ArchiveSettings::new(temporary)).expect("the archive opens")
     }
 
-    /// Returns the address of a target.
+    /// Returns the address of the archive target.
     pub(crate) fn target(&self) -> String {
         let target = self.folder.path().join("target");
         std::fs::create_dir_all(&target).expect("a folder");
@@ -115,7 +115,7 @@ impl Database {
         }
     }
 
-    /// Checks everything that is stored of a closed database.
+    /// Checks all stored data of a closed database.
     pub(crate) fn check_stored(&self) {
         let backend = (self.open_backend)();
         let report = check_database(backend.as_ref());
@@ -123,12 +123,12 @@ impl Database {
         backend.close().expect("it closes");
     }
 
-    /// Deletes the files of the index, which may be deleted already.
+    /// Deletes the files of the search indexes, if there are any.
     pub(crate) fn remove_index(&self) {
         use std::io::ErrorKind;
         loop {
             match std::fs::remove_dir_all(self.index_folder().join("rows")) {
-                // The index has created a file meanwhile.
+                // An index has created a file in the meantime.
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
                 Err(error) if error.kind() != ErrorKind::NotFound => panic!("{error}"),
                 _ => return,
@@ -150,13 +150,13 @@ impl Database {
         created.expect("it is created");
     }
 
-    /// Waits until the index is complete and holds every change.
+    /// Waits until all search indexes are complete and hold every change.
     pub(crate) fn settle(&self) {
         let engine = self.engine();
         let everything = SequenceNumber(u64::MAX);
         let begun = Instant::now();
         let round = Duration::from_millis(500);
-        // An index that fails, because its files were deleted, is opened again.
+        // An index that has failed, because its files were deleted, is opened again.
         let mut is_settled = false;
         while !is_settled {
             assert!(begun.elapsed() < PATIENCE, "the index follows in time");
@@ -180,7 +180,7 @@ impl Database {
         );
     }
 
-    /// Returns the rows that match, in the order of a scan.
+    /// Returns the rows that match a condition, in the order of a scan.
     pub(crate) fn naive(&self, filter: Option<&Value>) -> Vec<Value> {
         let filter = filter.map(|filter| serde_json::from_value(filter.clone()).expect("a condition"));
         let terms = ScanTerms {
@@ -209,8 +209,8 @@ impl Database {
         rows
     }
 
-    /// Repeats a search while its index is being built. An index whose files were deleted while it was open fails at any later
-    /// time, also after it has followed all changes.
+    /// Repeats a search while its index is being built. If the files of an index are deleted while it is open, it may
+    /// fail at any later time, even after it has followed all changes.
     pub(crate) fn when_ready<T>(
         &self,
         mut search: impl FnMut() -> Result<T, RowsError>,
@@ -243,7 +243,7 @@ impl Database {
         Ok((rows, end))
     }
 
-    /// Returns the rows of all pages, and the total of the first.
+    /// Returns the rows of all pages, and the total of the first page.
     pub(crate) fn search(&self, request: &Value) -> (Vec<Value>, u64) {
         let mut request = request.clone();
         let (mut rows, mut total) = (Vec::new(), None);

@@ -1,10 +1,10 @@
-//! Tables that are divided into parts by time, compared with a naive model.
+//! Tests of tables that are divided into parts by time. The results are compared with a naive model.
 //!
-//! Rows are written, updated and deleted at random; parts are dropped, grow too old, are closed for writes, move between the
-//! tiers while they are written, and into and out of the archive; the row buffer is flushed, and the database is checked and
-//! reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions, reads of one tier,
-//! secondary indexes and searches, each with an index of all tiers and with one of each tier. The archive is then attached
-//! to an empty database, where the steps go on.
+//! Rows are written, updated and deleted at random. Parts are dropped, become too old, are closed for writes, move
+//! between the tiers during writes, and move into the archive and back. The row buffer is flushed, and the database is
+//! checked and reopened. Every read must return the rows of the model: scans in both directions, ranges, conditions,
+//! reads of one tier, secondary indexes and searches. There is one index of each kind for all tiers, and one for each
+//! tier. Finally, the archive is attached to an empty database, and the random steps continue there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -28,22 +28,22 @@ use tideline_testkit::{Random, rounds, seeds};
 use crate::database::{Database, OpenBackend, SECOND, START, TABLE, fjall, memory};
 
 const DAY: i64 = 86_400 * SECOND;
-/// Time before [`START`] of the oldest row that is written.
+/// Maximum age of written rows, relative to the current time.
 const SPAN: i64 = 300 * DAY;
-/// Delay of the removal of what a setting hides.
+/// Time that passes before hidden parts are dropped.
 const PURGE_DELAY: i64 = DAY;
 const HOSTS: [&str; 3] = ["a", "b", "web-1"];
 const STATES: [&str; 3] = ["new", "open", "done"];
-/// Tiers of the indexes, which have these names.
+/// Tiers that the indexes cover. Each index is named after its tier.
 const TIERS: [&str; 3] = ["all", "hot", "cold"];
 
 /// Key of a row: host and time.
 type Key = (&'static str, i64);
 
-/// Rows with their state and size.
+/// State and size of each row.
 type Rows = BTreeMap<Key, (Option<&'static str>, Option<i64>)>;
 
-/// Rows with their state and size; and the division that decides which of them are visible.
+/// State of the model: the rows, and the settings of the parts, which determine the visible rows.
 struct Model {
     rows: Rows,
     parts: PartsSpec,
@@ -51,9 +51,10 @@ struct Model {
     archived: BTreeSet<i32>,
     /// Numbers of the parts in the cold tier and in the archive.
     cold: BTreeSet<i32>,
-    /// Times until which parts are restored.
+    /// Times until which restored parts are not archived again.
     held: BTreeMap<i32, i64>,
-    /// Rows in the newest files of each part, and the number of the first part when they were written.
+    /// For each part, the rows in its newest files, and the number of the first part of the table when the files were
+    /// written.
     files: BTreeMap<i32, (Rows, i32)>,
 }
 
@@ -66,7 +67,7 @@ impl Model {
         self.parts.every.number_of(at) >= self.first(now)
     }
 
-    /// Returns true if a read of a tier returns the rows of a time.
+    /// Returns true if a read of a tier returns rows with this time.
     fn is_in(&self, tier: &str, at: i64) -> bool {
         match tier {
             "all" => true,
@@ -80,7 +81,7 @@ impl Model {
         !self.archived.contains(&number) && (is_held || number >= self.parts.writable_from(now))
     }
 
-    /// Drops the parts before a number.
+    /// Drops the parts with lower numbers.
     fn drop_before(&mut self, first: i32) {
         self.parts.first = self.parts.first.max(first);
         let (every, first) = (self.parts.every, self.parts.first);
@@ -97,7 +98,7 @@ struct Lab {
     is_descending: bool,
 }
 
-/// Returns an age at which parts are archived, which is below that at which they are dropped.
+/// Returns the age at which parts are archived. It is below the age at which parts are dropped.
 fn archived_after(keep: Option<i64>) -> i64 {
     keep.map_or(2 * SPAN, |keep| keep - DAY)
 }
@@ -110,7 +111,7 @@ impl Lab {
     fn new(open: OpenBackend, random: &mut Random) -> Self {
         let is_descending = random.is(50);
         let every = random.of(&PartPeriod::ALL);
-        // The layout in which the time comes first has the parts one after the other.
+        // In a key that begins with the time, the keys of a part are consecutive; in the other layout, they are not.
         let is_time_first = random.is(30);
         let at =
             json!({"name": "at", "type": "timestamp", "order": if is_descending { "desc" } else { "asc" }});
@@ -174,13 +175,13 @@ impl Lab {
         }
     }
 
-    /// Returns the time that decides what is visible, which follows jumps of the clock only after some time.
+    /// Returns the time that determines which parts are visible. It follows jumps of the clock only after some time.
     fn now(&self) -> i64 {
         self.database.engine().store().trusted_now().now.nanos()
     }
 
     fn time(&self, random: &mut Random) -> i64 {
-        // Few times, so that rows are written again.
+        // Times are chosen from few values, so that rows are written again.
         self.now()
             - (random.below((SPAN / DAY) as u64) as i64) * DAY
             - (random.below(3) as i64) * 3_600 * SECOND
@@ -227,7 +228,7 @@ impl Lab {
             ..WriteSettings::default()
         };
         let table = self.database.table();
-        // Rows of one partition are written all or not at all, so each row is a write of its own.
+        // Rows of one partition are written all or not at all. Each row is therefore written separately.
         for (row, expected) in body.rows.iter().zip(expected) {
             let row = std::slice::from_ref(row);
             let written = write(self.database.engine(), &table, row, b"", &settings).expect("a write");
@@ -293,7 +294,7 @@ impl Lab {
         }
     }
 
-    /// Changes the ages of the parts. A preview before reports what the change then does.
+    /// Changes the ages of the parts. A preview must report the effects of the change beforehand.
     fn change_ages(&mut self, random: &mut Random) {
         let keep = random.of(&[None, Some(60 * DAY), Some(200 * DAY)]);
         let writable = random.of(&[None, None, Some(50 * DAY)]);
@@ -345,7 +346,8 @@ impl Lab {
             let mut due = due.iter();
             due.any(|due| due.tier == tier && due.name == part.name)
         };
-        // Rows that are not flushed yet move after their flush.
+        // Rows that are not flushed yet move only after their flush, so the preview and the due parts are compared for
+        // stored parts only.
         let stored = |mut parts: Vec<TablePart>| {
             parts.retain(|part| part.tier.is_some());
             parts
@@ -363,7 +365,7 @@ impl Lab {
         assert_eq!(preview.drop, dropped);
     }
 
-    /// Moves a part to another tier. Rows of all parts are written and flushed meanwhile.
+    /// Moves a part to another tier. Rows of all parts are written and flushed during the move.
     fn move_part(&mut self, random: &mut Random) {
         let (now, every) = (self.now(), self.model.parts.every);
         let table = self.database.table().table().points().id();
@@ -408,7 +410,7 @@ impl Lab {
             let mut parts = parts.into_iter();
             let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
             let tier = match self.model.archived.contains(&number) {
-                // Only the entries in secondary indexes have moved.
+                // Only the entries of the part in secondary indexes have moved.
                 true => Tier::Archive,
                 false => tier,
             };
@@ -441,7 +443,7 @@ impl Lab {
         let part = parts.find(|part| every.number_of(part.start.nanos()) == number);
         let tier = part.and_then(|part| part.tier);
         let is_archived = tier == Some(Tier::Archive);
-        // A part moves to the cold tier first, and stays there if its archiving is ended.
+        // A part first moves to the cold tier. If its archiving is stopped, it stays there.
         if tier == Some(Tier::Cold) || is_archived {
             self.model.cold.insert(number);
         }
@@ -460,7 +462,7 @@ impl Lab {
             }
             self.check_files();
         } else {
-            // A part whose archiving was ended is opened again.
+            // A part whose archiving was stopped is closed. This change of the settings opens it again.
             let id = self.database.table().table().spec();
             let mut spec = id.as_ref().clone();
             let settings = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
@@ -472,7 +474,7 @@ impl Lab {
         }
     }
 
-    /// Verifies all files that are described at the target.
+    /// Verifies all files of the parts that are described at the target.
     fn check_files(&self) {
         let (archive, target) = (self.database.archive(), self.database.target());
         for (key, described) in archive.described_rows(&target).expect("it is listed") {
@@ -482,7 +484,7 @@ impl Lab {
         }
     }
 
-    /// Restores the archived parts of a time.
+    /// Restores the archived parts that end after a random time.
     fn restore_parts(&mut self, random: &mut Random) {
         let every = self.model.parts.every;
         let from = self.time(random);
@@ -508,7 +510,7 @@ impl Lab {
         }
     }
 
-    /// Deletes the rows of a host, or of a part of its time.
+    /// Deletes the rows of a host in a range of time.
     fn delete_range(&mut self, random: &mut Random) {
         if self.database.table().layout().buckets().is_some() {
             return;
@@ -549,7 +551,7 @@ impl Lab {
             .retain(|(of, at), _| *of != host || !(from..to).contains(at));
     }
 
-    /// Returns the rows of a scan, read in pages, and the number of rows that were read.
+    /// Returns the keys of the rows of a scan, which is read in pages, and the number of rows that were read.
     fn scan(&self, request: &Value, page_rows: u64) -> (Vec<Key>, u64) {
         let found = self.try_scan(request, page_rows);
         found.unwrap_or_else(|error| panic!("{request}: {error}"))
@@ -593,7 +595,7 @@ impl Lab {
         }
     }
 
-    /// Compares the columns of a row with the model. Returns its key.
+    /// Compares the columns of a row with the model. Returns the key of the row.
     fn check_row(&self, row: &[u8]) -> Key {
         let row: Value = serde_json::from_slice(row).expect("JSON");
         let host = HOSTS
@@ -612,7 +614,8 @@ impl Lab {
         key
     }
 
-    /// Returns the keys of the visible rows that pass, in the order of the primary key without its bucket.
+    /// Returns the keys of the visible rows for which `passes` returns true, in the order of the primary key without
+    /// its bucket.
     fn expected(&self, passes: impl Fn(&Key, Option<&str>) -> bool) -> Vec<Key> {
         let now = self.now();
         let rows = self.model.rows.iter();
@@ -683,7 +686,7 @@ impl Lab {
         }
     }
 
-    /// Checks reads of each tier, through each index, and without one.
+    /// Checks reads of each tier: scans without an index, and reads and searches through each index.
     fn check_tiers(&self, random: &mut Random, page_rows: u64) {
         self.database.settle();
         let state = random.of(&STATES);
@@ -733,7 +736,8 @@ impl Lab {
         }
     }
 
-    /// Returns true if a time has a visible part in one of the given tiers that an index does not cover.
+    /// Returns true if a visible part in the time span is in the tier `tier`, but not in the tier `covered` of an
+    /// index.
     fn has_part_without(&self, covered: &str, tier: &str, span: &std::ops::Range<i64>) -> bool {
         let parts = self.database.engine().table_parts(&self.database.table());
         let parts = parts.expect("parts").into_iter().filter(|part| part.is_visible);
@@ -746,7 +750,7 @@ impl Lab {
         })
     }
 
-    /// Checks a search of a tier in the index of a tier.
+    /// Checks a search of the tier `tier` in the search index of the tier `covered`.
     fn check_search(&self, covered: &str, tier: &str, state: &str) {
         let seen = match tier {
             "all" => covered,
@@ -772,7 +776,7 @@ impl Lab {
         assert_eq!(end.tier.unwrap_or_default(), seen, "{context}");
     }
 
-    /// Creates a secondary index and a search index of all tiers, and of each tier, and builds the first.
+    /// Creates a secondary index and a search index for all tiers, and for each tier. Builds the secondary indexes.
     fn create_indexes(&self) {
         let engine = self.database.engine();
         for tier in TIERS {
@@ -796,7 +800,7 @@ impl Lab {
         }
     }
 
-    /// Attaches the archive to an empty database, and returns that one. First attaches some parts by name.
+    /// Attaches the archive to an empty database, and returns that database. Some parts are attached by name first.
     fn attached(&self, open: OpenBackend, random: &mut Random) -> Self {
         let database = Database::empty(open, self.now());
         let every = self.model.parts.every;
@@ -869,7 +873,7 @@ fn run(open: OpenBackend, seed: u64, steps: usize) -> Lab {
     lab
 }
 
-/// Runs random steps, attaches the archive to an empty database, and continues there.
+/// Runs random steps, attaches the archive to an empty database, and continues the steps there.
 fn run_and_attach(open: OpenBackend, elsewhere: OpenBackend, seed: u64) {
     let mut lab = run(open, seed, rounds("TIDELINE_PARTS_STEPS", 60, 600));
     let mut random = Random::new(seed);
@@ -948,7 +952,7 @@ fn only_the_parts_of_a_condition_or_a_range_are_read() {
             assert_eq!(parts.first, Some(name));
             assert!(parts.read <= 2 && parts.of > 5, "{parts:?}");
         }
-        // A range of keys without a time reads the first rows of all parts.
+        // A range of keys that does not limit the time reads the first rows of all parts.
         let (found, _) = lab.scan(&json!({"prefix": {"host": "a"}}), 1_000);
         assert_eq!(found, lab.expected(|_, _| true));
     }
@@ -1040,7 +1044,7 @@ fn an_index_of_one_tier_is_explained() {
     lab.database.write(&json!([row(0), row(100)]));
     lab.database.engine().seal().expect("it is flushed");
     lab.create_indexes();
-    // A part does not move before the search indexes of the other tier are open.
+    // A part does not move before the search indexes that cover only the other tier are open.
     lab.database.settle();
     let table = lab.database.table();
     let number = lab.model.parts.every.number_of(START - 100 * DAY);
@@ -1122,7 +1126,8 @@ fn a_table_has_a_bounded_number_of_parts() {
         assert!(reason.contains("1000 parts already"), "{reason}");
         assert_eq!(write_days(&database, 5..6).status, RowStatus::Written);
         if round == 0 {
-            // The parts of the table and of its index are more than one edit of the manifest can publish.
+            // The flush publishes the parts of the table and of its index. They are too many for one edit of the
+            // manifest.
             database.engine().seal().expect("it is flushed");
         }
         // The parts are counted again after a restart.
@@ -1136,7 +1141,7 @@ fn a_table_has_a_bounded_number_of_parts() {
     assert_eq!(parts(&database), 101);
     assert_eq!(write_days(&database, 5..6).status, RowStatus::Written);
     assert_eq!(write_days(&database, 200..201).status, RowStatus::Refused);
-    // The flusher frees the dropped parts.
+    // The dropped parts are freed in the background after a flush.
     database.engine().seal().expect("it is flushed");
     let begun = std::time::Instant::now();
     let stored = || {

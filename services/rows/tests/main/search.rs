@@ -1,5 +1,5 @@
-//! Random searches and counts over random rows equal a naive filter: a scan of all rows with the same condition, sorted
-//! and counted in memory.
+//! Random searches and counts over random rows must equal a naive filter: a scan of all rows with the same condition,
+//! sorted and counted in memory.
 //!
 //! Between the searches, rows are written and deleted, time passes, the row buffer is flushed, the database is
 //! reopened, the files of the index are deleted, and the index is replaced.
@@ -37,7 +37,7 @@ fn orders(open_backend: OpenBackend) -> Database {
     orders_with(open_backend, "row")
 }
 
-/// Creates a database with a table of orders. `ttl_of` states what expires together: `row` or `cell`.
+/// Creates a database with a table of orders. `ttl_of` is the scope of the time-to-live: `row` or `cell`.
 fn orders_with(open_backend: OpenBackend, ttl_of: &str) -> Database {
     Database::new(
         open_backend,
@@ -217,7 +217,7 @@ fn sort(random: &mut Random) -> Vec<Value> {
     (0..count).map(|_| key(random)).collect()
 }
 
-/// Compares two rows by a sort key; missing values come last.
+/// Compares two rows by a sort key. Missing values come last.
 fn compare(key: &Value, one: &Value, other: &Value) -> Ordering {
     let column = key["column"].as_str().expect("a name");
     let of = |row: &Value| match &row["columns"][column] {
@@ -251,7 +251,8 @@ fn check(database: &Database, random: &mut Random) {
             request["where"] = filter.clone();
         }
         let mut expected = database.naive(filter.as_ref());
-        // A scan merges buckets, but rows with equal sort values are ordered by their stored keys, bucket first.
+        // A scan merges buckets. A search orders rows with equal sort values by their stored keys, which begin with the
+        // bucket. The order of such rows is therefore not compared.
         let (found, total) = database.search(&request);
         assert_eq!(total as usize, expected.len(), "{request}");
         let order = |one: &Value, other: &Value| {
@@ -274,7 +275,7 @@ fn check(database: &Database, random: &mut Random) {
     }
 }
 
-/// Returns the values of a column of a row as facets show them, without duplicates; `[null]` without values.
+/// Returns the values of a column of a row as facets show them, without duplicates; `[null]` if there are no values.
 fn facet_values(row: &Value, key: &Value) -> Vec<Value> {
     let column = key["column"].as_str().expect("a name");
     let value = match &row["columns"][column] {
@@ -313,7 +314,8 @@ fn facet_values(row: &Value, key: &Value) -> Vec<Value> {
     }
 }
 
-/// Counts rows by one or two keys: rows, and the sum of `items`, by the values of the keys.
+/// Counts rows by up to two keys. Returns the number of rows and the sum of `items` for each combination of the values
+/// of the first keys.
 fn naive_facets(rows: &[Value], by: &[Value]) -> BTreeMap<Vec<String>, (u64, i64)> {
     let mut counts = BTreeMap::new();
     for row in rows {
@@ -339,7 +341,7 @@ fn naive_facets(rows: &[Value], by: &[Value]) -> BTreeMap<Vec<String>, (u64, i64
     counts
 }
 
-/// Adds the groups of a result to `counts`.
+/// Adds the groups of a result to `counts`. `above` are the values of the outer groups.
 fn collect_groups(
     groups: &[RowFacetGroup],
     above: &[String],
@@ -426,7 +428,7 @@ fn step(database: &mut Database, random: &mut Random) {
         }
         7 => {
             let mut columns = columns();
-            // A replacement with the columns in another order.
+            // The replacement has the same columns in another order.
             columns.as_array_mut().expect("a list").reverse();
             database.create_index(&columns, true);
         }
@@ -496,7 +498,7 @@ fn random_searches_equal_a_naive_filter_on_fjall() {
     }
 }
 
-/// Returns what expires together in a database of this seed.
+/// Returns the scope of the time-to-live in the database of this seed.
 fn random_scope(seed: u64) -> &'static str {
     match seed.is_multiple_of(2) {
         true => "row",
@@ -566,7 +568,7 @@ fn searches_are_refused_with_the_reason() {
         let error = refused(&request);
         assert!(error.contains(said), "{request}: {error}");
     }
-    // A write that is newer than all writes of this database is not waited for.
+    // A search does not wait for a position that is above all writes of this database.
     assert!(database.page(&json!({"at_least": "999999"})).is_ok());
 }
 
@@ -588,7 +590,7 @@ fn a_page_token_stays_valid_over_a_restart() {
         if let Some(next) = next {
             request["page_token"] = json!(next);
         }
-        // The search comes right after the start, and waits until the index is open.
+        // The search comes immediately after the start. It waits until the index is open.
         let (mut page, end) = database.page(&request).expect("a page");
         found.append(&mut page);
         next = end.next;

@@ -1,5 +1,5 @@
-//! JSON forms of values: a written value is parsed back to the same value, and errors describe values that do not have
-//! the declared type.
+//! Tests of the JSON forms of values: a written value is parsed back to the same value, and errors describe values that
+//! do not have the declared type.
 //!
 //! The property tests cover all types, declared and undeclared columns, and documents that have the form of a typed
 //! value.
@@ -74,8 +74,8 @@ proptest! {
         let mut out = Vec::new();
         write_value(&value, declared, integers, &mut out);
         let json = text(out);
-        // A value that does not have the declared type is written in the typed form, which every undeclared column
-        // accepts.
+        // A value that does not have the declared type is written in the typed form. It is then parsed as a value of an
+        // undeclared column, which accepts every typed form.
         let declared = declared.filter(|declared| *declared == value.column_type());
         let given = parse_column(&json, declared, NOW);
         prop_assert_eq!(given, Ok(vec![GivenValue { value, version: None }]), "{}", json);

@@ -1,6 +1,6 @@
-//! Diagnosis of keys: each documented cause of an unexpected result is reproduced and explained.
+//! Tests of the diagnosis of keys: each documented cause of an unexpected result is reproduced and explained.
 //!
-//! The store's own tests check with random writes that the visible part of a trace is what a read returns.
+//! The tests of the store check, with random writes, that the visible part of a trace equals the result of a read.
 
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
@@ -77,7 +77,7 @@ fn codes(explained: &Value, column: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Changes the settings of the rows.
+/// Changes the settings of the wide table.
 fn alter(database: &Database, change: impl FnOnce(&mut tideline_engine::model::WideSpec)) {
     let table = database.table();
     let mut spec = TableSpec::clone(&table.table().spec());
@@ -140,7 +140,7 @@ fn data_that_has_expired_names_the_moment() {
     let explained = of_key(&database, "a");
     assert_eq!(explained["visible"], false);
     assert_says(&explained["hidden"], "expired", "1d after its last write");
-    // A longer time-to-live shows the row again, because its bytes are not freed yet.
+    // With a longer time-to-live, the row is visible again, because its bytes are not freed yet.
     alter(&database, |wide| {
         wide.ttl.as_mut().expect("a ttl").after = 3 * DAY;
     });
