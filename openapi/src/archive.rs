@@ -55,9 +55,9 @@ pub struct RestoredArchive {
 pub struct ArchiveOverview {
     /// Targets named by the configuration, by settings of tables, or by archived points or rows.
     pub targets: Vec<ArchiveTarget>,
-    /// Tables of the model series with an archive policy or with archived points.
+    /// Tables of the model `series` that have an archive policy or archived points.
     pub tables: Vec<TableArchive>,
-    /// Tables of the model wide whose parts move into an archive, or are in one.
+    /// Tables of the model `wide` that have an archive in their settings or archived parts.
     pub wide_tables: Vec<WideTableArchive>,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -76,8 +76,8 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Largest number of consecutive failed moves of one table to this target; 0 = for each table, the last move has
-    /// not failed.
+    /// Number of consecutive failed moves to this target, for the table with the most of them; 0 = the last move
+    /// succeeded for every table.
     pub failures: u32,
     /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
@@ -162,17 +162,17 @@ pub struct TableArchive {
 pub struct WideTableArchive {
     /// Name of the table.
     pub table: String,
-    /// Archive in the settings of the table; `null` if no further parts are archived.
+    /// Archive in the settings of the table; `null` = none, and no further parts are archived.
     pub archive: Option<PartsArchive>,
     /// Number of parts in the archive.
     pub parts: u64,
-    /// Number of rows in these parts.
+    /// Number of rows in the archived parts.
     pub rows: u64,
-    /// Number of files of these parts, without descriptions.
+    /// Number of files of the archived parts, without descriptions.
     pub files: u64,
-    /// Bytes of these files.
+    /// Bytes of the files of the archived parts, without descriptions.
     pub file_bytes: u64,
-    /// The same per target, sorted by name.
+    /// Archived parts per target, sorted by the name of the target.
     pub targets: Vec<PartsAtTarget>,
     /// Start of the oldest part in the archive, RFC 3339; `null` without parts.
     pub oldest: Option<String>,
@@ -180,7 +180,7 @@ pub struct WideTableArchive {
     pub newest: Option<String>,
     /// Number of parts that are old enough for the archive and not archived yet.
     pub waiting: u64,
-    /// Time when the first of them became old enough, RFC 3339; `null` = no part waits.
+    /// Time when the first of the waiting parts became old enough, RFC 3339; `null` = no part waits.
     pub waiting_since: Option<String>,
     /// Time for which the oldest waiting part has been old enough; `0s` = no part waits.
     pub behind: DurationText,
@@ -202,11 +202,11 @@ pub struct PartsAtTarget {
     pub name: String,
     /// Number of parts.
     pub parts: u64,
-    /// Number of rows in these parts.
+    /// Number of rows in the archived parts.
     pub rows: u64,
-    /// Number of files of these parts, without descriptions.
+    /// Number of files of the archived parts, without descriptions.
     pub files: u64,
-    /// Bytes of these files.
+    /// Bytes of the files of the archived parts, without descriptions.
     pub file_bytes: u64,
 }
 
@@ -217,9 +217,9 @@ pub struct PartsAtTarget {
 pub struct SearchOrphans {
     /// Target, as in policies.
     pub target: String,
-    /// Origin of the database whose objects are checked; object names start with it. Default: the objects
-    /// that this database has written or taken ownership of. An object of another database counts as unused
-    /// if it is older than a day and no complete description refers to it.
+    /// Origin of the database whose objects are checked; object names start with it. Default: only objects that this
+    /// database has written or taken ownership of are checked. An object of another database counts as unused if it is
+    /// older than a day and no complete description refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// True to remove the unused objects. Default `false`: they are only listed.
@@ -268,7 +268,7 @@ pub struct OrphanObject {
     pub key: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Time of the last change of the object by the target's clock, RFC 3339.
+    /// Time of the last change of the object, RFC 3339, as reported by the target.
     pub modified: String,
     /// Content: `points`, `timelines`, `description` or `settings`.
     pub content: String,

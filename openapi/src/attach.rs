@@ -20,19 +20,20 @@ pub struct AttachArchive {
     /// Name of one table in the archive. Default: all tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// Name of that table on this server. Default: the same name.
+    /// Name on this server of the table given in `table`. Default: its name in the archive.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub rename: Option<String>,
     /// Origin of the database whose files are attached; file names start with it. If several databases have
     /// archived a table of the same name to one target, attach each under a different table name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// Names of parts of a wide table, such as `2026-08`. Only these are attached; requires `table`. Default: everything.
+    /// Names of parts of a wide table, such as `2026-08`. Only these parts are attached. Requires `table`. Default: all
+    /// parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
-    /// True if the files of parts of wide tables are read and compared with their checksums before the parts are attached,
-    /// so that damaged ones are refused. With `false` only their names and sizes are compared, and damage is found when
-    /// rows are read. Default `true`.
+    /// True if the files of parts of wide tables are read and compared with their checksums before the parts are
+    /// attached, so that damaged files are refused. With `false`, only names and sizes are compared, and damage is
+    /// found when rows are read. Default `true`.
     #[serde(default = "job::yes", skip_serializing_if = "job::is_yes")]
     pub verify: bool,
     /// True if this database takes ownership of the files. It then removes files whose points or rows are deleted,
@@ -61,26 +62,27 @@ pub struct AttachProgress {
     pub segments: u64,
     /// Segments attached so far. Their points can be queried.
     pub attached: u64,
-    /// Timelines added to the catalog. They can be found.
+    /// Timelines added to the catalog so far. Searches find them.
     pub timelines: u64,
-    /// Points that can be queried.
+    /// Points of the segments attached so far.
     pub points: u64,
     /// Parts of wide tables to attach.
     pub parts: u64,
     /// Parts attached so far. Their rows can be read.
     pub parts_attached: u64,
-    /// Rows of these parts.
+    /// Rows of the parts attached so far.
     pub rows: u64,
-    /// Segments and parts that were skipped because later ones contain the same points or rows, or because the table has
-    /// dropped them.
+    /// Segments and parts that were skipped because later ones contain the same points or rows, or because the table
+    /// has dropped them.
     pub superseded: u64,
-    /// Segments and parts that were attached before or that this database has written itself.
+    /// Segments and parts that were skipped because they were attached before or because this database has written
+    /// them.
     pub known: u64,
-    /// Reasons why something could not be attached; at most the first 20.
+    /// Reasons why tables, segments or parts could not be attached; at most the first 20.
     pub problems: Vec<String>,
-    /// Number of these reasons.
+    /// Number of all problems, including those that are not listed.
     pub problem_count: u64,
-    /// True on the last line if everything was tried.
+    /// True on the last line if the job has tried to attach everything. `problems` can still contain failures.
     pub done: bool,
     /// Reason why the job ended early. Attached segments and parts stay; a repeated request attaches the missing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Cardinality of a table: distinct names, and the growth of its timelines.
 //!
-//! Counts are read from the catalog, so a request reads no points.
+//! Counts are read from the catalog, growth from the time spans of the timelines. Usually a request reads no points.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

@@ -34,7 +34,7 @@ pub struct ValueCondition(
     pub Tree,
 );
 
-/// Condition on the newest values of the columns of rows and on their key columns.
+/// Condition on rows: on the newest values of their columns and on their key columns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct RowFilter(
@@ -284,7 +284,7 @@ fn test(form: &Form) -> RefOr<Schema> {
     }
 }
 
-/// Returns the schema of values of a type; they can be null.
+/// Returns the schema of a type that also allows null.
 fn plain(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::from_iter([of, Type::Null]))
 }
@@ -293,7 +293,7 @@ fn text(doc: &str) -> RefOr<Schema> {
     plain(Type::String).description(Some(doc)).into()
 }
 
-/// Returns the schema of lists of a named schema; they can be null.
+/// Returns the schema of a list with elements of a named schema; it also allows null.
 fn list(name: &str, doc: &str) -> RefOr<Schema> {
     ArrayBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
@@ -302,7 +302,7 @@ fn list(name: &str, doc: &str) -> RefOr<Schema> {
         .into()
 }
 
-/// Returns the schema of values that are null or match a named schema.
+/// Returns a schema that matches null and all values of a named schema.
 fn reference(name: &str, doc: &str) -> RefOr<Schema> {
     let reference = RefBuilder::new()
         .ref_location_from_schema_name(name)

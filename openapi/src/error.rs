@@ -83,8 +83,8 @@ pub enum ErrorCode {
     Overloaded,
     /// The disk is nearly full. Nothing was done.
     DiskFull,
-    /// All points of a write belong to new timelines, and the table accepts only a limited number of new timelines
-    /// per minute. Nothing was stored.
+    /// All points of a write belong to new timelines, and the table's limit of new timelines per minute is reached.
+    /// Nothing was stored.
     TooManyTimelines,
     /// The server temporarily cannot give its guarantees, for example while its clock is in doubt. The outcome
     /// of a write can be unknown; repeating the write is safe.

@@ -23,11 +23,11 @@ pub struct CreateIndex {
     /// Name, unique within the table; 1 to 255 bytes.
     pub name: String,
     /// Columns by which the entries are sorted, 1 to 8: declared columns of the rows and columns of the primary key, in
-    /// the forms of key columns of a table. `type` can be omitted. The columns of the primary key that are not named
-    /// follow at the end.
+    /// the form of the key columns of a table. `type` can be omitted. The server appends the other columns of the
+    /// primary key.
     pub key: Vec<KeyColumn>,
-    /// Columns that the entries hold in addition to their key: a list of names, or `"all"`. A read of these columns,
-    /// the columns of the index and the primary key does not read the rows. Default: none.
+    /// Columns that the entries hold in addition to their key: a list of names, or `"all"`. A read that needs only
+    /// these columns, the key of the index and the primary key does not read the rows. Default: none.
     #[serde(default, skip_serializing_if = "IndexColumns::is_empty")]
     pub covers: IndexColumns,
     /// Scope of the order. Default `global`.
@@ -79,7 +79,7 @@ pub enum Scope {
     /// One order of all rows of the table.
     #[default]
     Global,
-    /// An order of the rows of each partition: the columns of the partition come first in the key of the index.
+    /// One order of the rows per partition. The columns of the partition come first in the key of the index.
     Local,
 }
 
@@ -122,7 +122,7 @@ pub struct IndexView {
     pub status: IndexStatus,
     /// Number of scans of the index since the start of the server.
     pub scans: u64,
-    /// Number of entries that these scans have read.
+    /// Number of entries that scans have read since the start of the server.
     pub entries_read: u64,
     /// Number of entries that writes and builds have written or removed since the start of the server.
     pub entries_written: u64,
@@ -154,7 +154,8 @@ impl CreateIndex {
     ///
     /// # Errors
     ///
-    /// Returns a message if a column without a form is not a column of the table, or if a column has several forms.
+    /// Returns a message if a column has more than one of `type` and the modifiers, or if it has none of them and is
+    /// not a column of the table.
     pub fn into_spec(self, type_of: impl Fn(&str) -> Option<ColumnType>) -> Result<IndexSpec, String> {
         let mut key = Vec::with_capacity(self.key.len());
         for mut column in self.key {

@@ -87,7 +87,7 @@ pub struct StartedJobs {
     pub state: JobState,
     /// Time from the request to the response, milliseconds.
     pub duration_ms: u64,
-    /// Started jobs. Empty if there was nothing to do. A `seal` that the request waits for runs at once, without
+    /// Started jobs. Empty if there was nothing to do. A `seal` that the request waits for runs immediately, without
     /// waiting for other jobs.
     pub jobs: Vec<JobView>,
     /// Number of unsealed points of all tables. After a seal, only the points that have arrived since its start
@@ -154,7 +154,7 @@ pub struct JobView {
     pub span: Option<Span>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data. If it is known only at the end of the job, it is then the actual amount.
+    /// Planned amount of data. If no amount can be planned, this becomes the actual amount at the end of the job.
     pub total: Amount,
     /// Progress.
     pub done: JobProgress,

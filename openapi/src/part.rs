@@ -1,6 +1,6 @@
-//! Parts of wide tables: lists, previews of their ages, drops of old parts, and restores of archived ones.
+//! Parts of wide tables: lists, previews of age settings, drops of old parts, and restores of archived parts.
 //!
-//! The settings of the division are in `wide.parts` of the table.
+//! The setting `wide.parts` of a table defines its division into parts.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,11 +17,11 @@ use crate::wide::{PartsChanges, PartsSettings};
     "writable": true, "held_until": null, "visible": true, "rows": null, "bytes": null
 }))]
 pub struct PartView {
-    /// Name: the day, the ISO week or the month.
+    /// Name of the part: its day, ISO week or month.
     pub name: String,
-    /// First time of the rows of the part, RFC 3339.
+    /// Start of the part, inclusive, RFC 3339.
     pub start: String,
-    /// First time after the part, RFC 3339.
+    /// End of the part, exclusive, RFC 3339.
     pub end: String,
     /// Tier that stores the part; `null` if its rows are only in the row buffer.
     pub tier: Option<Tier>,
@@ -29,7 +29,7 @@ pub struct PartView {
     pub writable: bool,
     /// Time until which a restored part is not archived again, RFC 3339; `null` for other parts.
     pub held_until: Option<String>,
-    /// False if the part is older than parts are kept: its rows are hidden, and it is dropped later.
+    /// False if the part has exceeded the age `keep` of the settings: its rows are hidden, and it is dropped later.
     pub visible: bool,
     /// Number of rows in the files of a part in the archive; `null` for other parts.
     pub rows: Option<u64>,
@@ -46,14 +46,14 @@ pub struct PartList {
     pub request_id: String,
 }
 
-/// Drop of the old parts of a table.
+/// Request to drop the old parts of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"before": "2026-09-01T00:00:00Z", "preview": true}))]
 pub struct DropParts {
     /// Time in RFC 3339, not in the future. Parts that end at or before it are dropped.
     pub before: String,
-    /// True to drop nothing, and to return the parts that would be dropped. Default false.
+    /// True to only return the parts that would be dropped. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub preview: bool,
 }
@@ -67,17 +67,17 @@ pub struct PartsDropped {
     pub request_id: String,
 }
 
-/// Ages of parts to preview.
+/// Age settings to preview.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"parts": {"hot": "30d", "keep": "365d"}}))]
 pub struct PreviewParts {
-    /// Changes of the ages in the settings `wide.parts`. Default: the current ages.
+    /// Changes of the age settings in `wide.parts`. Default: the current settings.
     #[serde(default)]
     pub parts: PartsChanges,
 }
 
-/// Effects of ages on the parts of a table from now on. A part can be in several lists.
+/// Effects of age settings on the parts of a table from now on. A part can be in several lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "now": "2026-11-20T12:00:00Z", "parts": {"by": "at", "every": "month", "hot": "30d", "keep": "365d"},
@@ -93,15 +93,16 @@ pub struct PartsPreview {
     pub migrate: Vec<PartView>,
     /// Parts that move into files.
     pub archive: Vec<PartView>,
-    /// Parts whose rows can be written now, and could not be any more.
+    /// Parts whose rows can be written now, but not under the previewed settings.
     pub close: Vec<PartView>,
-    /// Parts whose rows cannot be written now, and could be again.
+    /// Parts whose rows cannot be written now, but can be written under the previewed settings.
     pub open: Vec<PartView>,
-    /// Parts that are hidden at once. A longer `keep` shows them again until they are dropped.
+    /// Parts that are hidden immediately. A longer `keep` shows them again until they are dropped.
     pub hide: Vec<PartView>,
-    /// Hidden parts that are visible again.
+    /// Hidden parts that become visible again.
     pub show: Vec<PartView>,
-    /// Parts that the next job `remove_expired` drops, because they are hidden for longer than `lifecycle.purge_delay`.
+    /// Parts that the next job `remove_expired` drops, because they have been hidden for longer than
+    /// `lifecycle.purge_delay`.
     pub drop: Vec<PartView>,
     /// Reason why no part is moved or dropped currently; `null` otherwise.
     pub paused: Option<String>,
@@ -109,7 +110,7 @@ pub struct PartsPreview {
     pub request_id: String,
 }
 
-/// Restoring of archived parts of a table.
+/// Request to restore archived parts of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"from": "2026-08-01T00:00:00Z", "to": "2026-09-01T00:00:00Z", "for": "7d", "wait": true}))]
@@ -121,12 +122,12 @@ pub struct RestoreParts {
     /// Time from now on for which the parts are not archived again.
     #[serde(rename = "for")]
     pub hold: DurationText,
-    /// True to answer when the job has ended. Default false.
+    /// True if the response is sent when the job has ended. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
 }
 
-/// Started restoring.
+/// Response to a restore of parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PartsRestored {
     /// The job; `null` if no archived part overlaps the range.

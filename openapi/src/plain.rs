@@ -97,7 +97,7 @@ fn fault<T: DeserializeOwned>(document: &[u8], error: &serde_json::Error) -> Jso
         place if place.is_empty() => "the body".to_owned(),
         place => place,
     };
-    // The parser reports a value other than a word as a syntax error if a word is expected.
+    // If a word is expected, the parser reports any other value as a syntax error.
     let reason = match placed.inner().classify() {
         Category::Data => message(&without_position(placed.inner())),
         _ => "expected a word or an object".to_owned(),

@@ -30,7 +30,7 @@ pub struct WriteReport {
     /// Number of rejected lines that can succeed when they are sent again later. Examples are lines over the
     /// table's limit of new timelines per minute.
     pub retryable: u64,
-    /// True if the report is that of an earlier request with the same `Idempotency-Key`, and this request stored
+    /// True if this is the report of an earlier request with the same `Idempotency-Key`; this request then stored
     /// nothing.
     pub repeated: bool,
     /// Id of the request, as in the server log.

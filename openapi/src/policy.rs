@@ -34,7 +34,7 @@ pub struct Policy {
     pub hot_ttl: Option<DurationText>,
     /// Age at which points in the cold tier are deleted; above `hot_ttl`. Not allowed together with `archive`.
     pub cold_ttl: Option<DurationText>,
-    /// Age at which points expire in every tier. They are hidden at once, and their bytes are freed later.
+    /// Age at which points expire in every tier. They are hidden immediately, and their bytes are freed later.
     pub retention: Option<DurationText>,
     /// Target and age for moving points from the cold tier into files.
     pub archive: Option<ArchivePolicy>,
@@ -72,8 +72,8 @@ pub struct ArchivePolicy {
     /// from the cold tier during this time. `null` = points leave the cold tier when their files are verified.
     #[serde(default)]
     pub keep_cold: Option<DurationText>,
-    /// Age at which archived points expire; above `after` and at most `retention`. They are hidden at once, and their
-    /// files are removed later. `null` = only `retention` applies.
+    /// Age at which archived points expire; above `after` and at most `retention`. They are hidden immediately, and
+    /// their files are removed later. `null` = only `retention` applies.
     #[serde(default)]
     pub keep: Option<DurationText>,
 }
@@ -82,7 +82,7 @@ fn continuous() -> Schedule {
     Schedule::Word(ScheduleWord::Continuous)
 }
 
-/// Schedule of a kind of move: `"continuous"`, or a cron expression.
+/// Schedule of a kind of job: `"continuous"`, or a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(
     untagged,
@@ -90,7 +90,7 @@ fn continuous() -> Schedule {
 )]
 #[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
 pub enum Schedule {
-    /// Start as soon as there is something to move.
+    /// Start as soon as the job has work.
     Word(ScheduleWord),
     /// Start at the times of a cron expression, and after a restart if such a time was missed.
     Cron(CronSchedule),
@@ -100,7 +100,7 @@ pub enum Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleWord {
-    /// Start as soon as there is something to move.
+    /// Start as soon as the job has work.
     Continuous,
 }
 
@@ -134,7 +134,7 @@ pub struct PolicyChanges {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub cold_ttl: Option<Option<DurationText>>,
-    /// Age at which points expire in every tier. They are hidden at once, and their bytes are freed later. Default
+    /// Age at which points expire in every tier. They are hidden immediately, and their bytes are freed later. Default
     /// `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]

@@ -58,13 +58,14 @@ pub struct PolicyPreview {
     /// Moves into files; `null` if the policy has no archive. Points that must first become cold are also counted in
     /// `migrate`.
     pub archive: Option<PlannedMove>,
-    /// Points that the policy hides at once, for as long as the policy applies to the table. If only a part of a
+    /// Points that the policy hides immediately, for as long as the policy applies to the table. If only a part of a
     /// window is hidden, its points are estimated as if the points of the window were evenly distributed.
     pub hide: Amount,
     /// Hidden points of segments that contain only hidden points; the bytes of these segments are freed. Before the
     /// bytes are freed, a policy with longer ages makes the points visible again.
     pub free: PlannedMove,
-    /// Unsealed points among the counts above. A seal writes them directly to their tier.
+    /// Unsealed points that are included in `migrate`, `archive`, `hide` and `free`. A seal writes them directly to
+    /// their tier.
     pub unsealed: UnsealedPoints,
     /// Oldest visible timestamp, RFC 3339; `null` = no limit.
     pub visible_from: Option<String>,

@@ -77,7 +77,7 @@ pub struct QueryData {
 pub struct QueryStatistics {
     /// Time by phase.
     pub timings: QueryTimings,
-    /// Samples read and held.
+    /// Number of samples that were read, and number of samples held in memory.
     pub samples: QuerySamples,
 }
 
@@ -99,7 +99,7 @@ pub struct QueryTimings {
     pub exec_total_time: f64,
 }
 
-/// Samples read and held by a query.
+/// Number of samples that a query read, and number of samples that it held in memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuerySamples {

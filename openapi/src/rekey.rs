@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"into": "orders_by_time"}))]
 pub struct RekeyRows {
-    /// Name of the target, a table of the model `wide` that exists.
+    /// Name of the target: an existing table of the model `wide`.
     pub into: String,
     /// True to accept a target whose key lacks columns of the source key. Rows with equal values of the target key then
     /// become one row. Default false.

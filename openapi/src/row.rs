@@ -68,7 +68,8 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// Returns a name that occurs twice. Few names are compared with each other, because that needs no allocation.
+/// Returns a name that occurs twice. If there are few names, each is compared with all others, because that needs no
+/// allocation.
 fn repeated(members: &[(String, Box<RawValue>)]) -> Option<&str> {
     const FEW: usize = 24;
     if members.len() > FEW {
@@ -233,7 +234,7 @@ pub struct RowOutcome {
     pub index: u64,
     /// Outcome.
     pub status: RowStatus,
-    /// Key, with a generated id. Omitted if the key could not be read.
+    /// Key, including a generated id. Omitted if the key could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub key: Option<Box<RawValue>>,
@@ -255,7 +256,7 @@ pub struct RowOutcome {
 pub struct RowCounts {
     /// Rows written.
     pub written: u64,
-    /// Rows whose condition is not met.
+    /// Rows whose condition was not met.
     pub condition_failed: u64,
     /// Rows with the status `not_applied`.
     pub not_applied: u64,
@@ -289,14 +290,14 @@ pub struct RowsReport {
     pub counts: RowCounts,
     /// Outcomes in the order of the request.
     pub rows: Vec<RowOutcome>,
-    /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`, and this request wrote
+    /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`; this request then wrote
     /// nothing.
     pub repeated: bool,
     /// Position of the write. A search with this value as `at_least` finds the write. Omitted if nothing was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
-    /// With `refresh=wait`: true if searches find the write. False if the search indexes did not reach it within 10
-    /// seconds; they will. Omitted otherwise.
+    /// With `refresh=wait`: true if searches find the write. False if the search indexes did not include the write
+    /// within 10 seconds; searches find it later. Omitted without `refresh=wait`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searchable: Option<bool>,
     /// Id of the request, as in the server log.
@@ -350,10 +351,10 @@ pub struct ImportEnd {
     /// Number of records that were not written and have no line, because the response lists at most 10,000 records and
     /// 3 MiB.
     pub omitted: u64,
-    /// Error that ended the import before the end of the file; `null` if all records have an outcome. Records after
-    /// those that are counted were not written.
+    /// Error that ended the import before the end of the file; `null` if all records have an outcome. The records after
+    /// the counted ones were not written.
     pub stopped: Option<String>,
-    /// True if the same import can succeed later, after it was stopped.
+    /// True if the import was stopped by an error that can be temporary, so that the same import can succeed later.
     pub retryable: bool,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -566,7 +567,7 @@ pub struct RowsPage {
     pub next: Option<String>,
     /// Reason why the page ended before the end of the scan. Omitted if the scan has ended.
     pub reason: Option<PageEnd>,
-    /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page
+    /// Revision of the range, including rows that do not match `where`. Omitted unless `revisions` is set and the page
     /// is a complete forward scan of the primary key within one partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,

@@ -17,7 +17,7 @@ pub enum AdviceCode {
     FewPartitions,
     /// A partition has more than 8 GiB.
     LargePartition,
-    /// A partition has much of the load of the last minute.
+    /// A partition has a large share of the load of the last minute.
     HotPartition,
     /// Keys are longer than 1 KiB.
     LongKeys,
@@ -29,7 +29,7 @@ pub enum AdviceCode {
     WideRows,
     /// Large columns are stored with the row, although few reads and updates need them.
     ColumnGroup,
-    /// Most reads need a column group, so it is read in addition to the row.
+    /// Most reads need the columns of a group, so they read the group in addition to the row.
     GroupAlwaysRead,
     /// Reads go through many delete markers.
     DeleteMarkers,
@@ -41,7 +41,7 @@ pub enum AdviceCode {
     UnsearchedColumn,
     /// Rows expire one by one, although their key has a time by which the table could be divided.
     TtlWithoutParts,
-    /// A search index approaches the number of documents that it should have at most.
+    /// The number of documents of a search index approaches the recommended maximum.
     LargeSearchIndex,
 }
 
@@ -65,12 +65,12 @@ pub struct Advice {
 #[schema(example = json!({"is_small": true, "requests_per_second": 12.0, "bytes": 96_000, "surveyed": null, "withheld": 1,
     "advice": [], "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct TableAdvice {
-    /// True if the table has less than 1,000 requests per second and less than 10 GB: it needs no care, and its advice is
-    /// withheld unless the request has `all=true`.
+    /// True if the table has less than 1,000 requests per second and less than 10 GB: such a table needs no tuning, so
+    /// its advice is withheld unless the request has `all=true`.
     pub is_small: bool,
     /// Requests per second in the last minute.
     pub requests_per_second: f64,
-    /// Bytes of the rows, by the last survey, and of the row buffer.
+    /// Bytes of the rows according to the last survey, plus the bytes of the row buffer.
     pub bytes: u64,
     /// Time of the last survey, on which sizes are based; `null` if there was none since the start of the server.
     pub surveyed: Option<String>,
@@ -127,8 +127,8 @@ pub enum QueryPath {
 pub struct QueryAdvice {
     /// The path.
     pub path: QueryPath,
-    /// Name of the index of the path, or of the first definition in `create` that serves the query. Omitted for paths of
-    /// the primary key.
+    /// Name of the index of the path, or of the first definition in `create` that serves the query. Omitted for paths
+    /// of the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// True if the path can be used now; false if the index must be created.

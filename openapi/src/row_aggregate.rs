@@ -1,7 +1,7 @@
 //! Aggregates over rows of wide tables: the rows of a range, of listed keys or of a search, by groups and time windows.
 //!
-//! The functions have the names and rules of those on points. Functions of the course of a value over time have no
-//! counterpart, because rows are not points of one timeline.
+//! The functions have the same names and rules as for points. Functions of a value over time, such as `rate`, are
+//! missing, because rows are not points of one timeline.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::row_search::Metrics;
 use crate::tier::RowTiers;
 use crate::time::DurationText;
 
-/// Aggregates of rows. The rows are those of a key prefix and of bounds on the key column after it, as in a scan, or those
-/// with the listed keys, or those that a search index finds.
+/// Aggregates of rows. The rows are selected by a key prefix and bounds of the next key column as in a scan, by a list
+/// of keys, or by a search index.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -42,12 +42,12 @@ pub struct AggregateRows {
     /// True to read all rows of the table, without `prefix`, `range`, `keys` and `search`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
-    /// Keys of the rows, at most 2,000, instead of `prefix` and `range`. Rows that do not exist are skipped, and a key that
-    /// is listed twice counts once.
+    /// Keys of the rows, at most 2,000, instead of `prefix` and `range`. Rows that do not exist are skipped, and a key
+    /// that is listed twice counts once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<BTreeMap<String, serde_json::Value>>>)]
     pub keys: Option<Vec<Members>>,
-    /// Search index that finds the rows of `where`, instead of `prefix` and `range`.
+    /// Search index that finds the rows that match `where`, instead of `prefix` and `range`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<AggregatedSearch>,
     /// Condition on rows. Default: all rows.
@@ -74,8 +74,8 @@ pub struct AggregatedSearch {
     pub at_least: Option<String>,
 }
 
-/// Key to group by: the values of a column, or windows of its times. Rows without a value are in a group of their own,
-/// with the value `null`.
+/// Key to group by: the values of a column, or windows of its times. Rows without a value form one group with the value
+/// `null`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "placed", "window": "1d", "zone": "Europe/Berlin"}))]
@@ -93,7 +93,7 @@ pub struct AggregateKey {
     pub offset: Option<DurationText>,
 }
 
-/// Functions of the values of a column.
+/// Column and the functions of its values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "total", "functions": ["sum", {"percentile": 95}]}))]
@@ -104,9 +104,9 @@ pub struct AggregateMetric {
     pub functions: Vec<AggregateFunction>,
 }
 
-/// Function of the values of a column: a word, or `{"percentile": 95}`. Rows without a value are skipped. `NaN` counts as a
-/// value, except for `percentile`, which ignores it, and for `min`, `max` and `spread`, which ignore it unless all values are
-/// NaN. A column of json has only `count`.
+/// Function of the values of a column: a word, or `{"percentile": 95}`. Rows without a value are skipped. `NaN` counts
+/// as a value, except for `percentile`, which ignores it, and for `min`, `max` and `spread`, which ignore it unless all
+/// values are NaN. A column of json has only `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AggregateFunction {
@@ -114,16 +114,16 @@ pub enum AggregateFunction {
     Count,
     /// Number of distinct values, exact.
     CountDistinct,
-    /// Sum of numbers: of the type of the column, exact for integers and decimals, compensated for doubles. A sum that does
-    /// not fit the type is an error.
+    /// Sum of numbers, in the type of the column: exact for integers and decimals, compensated for doubles. A sum that
+    /// does not fit the type is an error.
     Sum,
-    /// Arithmetic mean: a double, or a time for times.
+    /// Arithmetic mean: a double, or a timestamp for a column of timestamps.
     Mean,
     /// Standard deviation of the population of numbers.
     Stddev,
     /// Lowest value.
     Min,
-    /// Highest value. Of texts and bytes, the last in the order of their bytes.
+    /// Highest value. Texts and bytes are compared byte by byte.
     Max,
     /// Highest minus lowest number; exact for integers and decimals.
     Spread,
@@ -133,9 +133,9 @@ pub enum AggregateFunction {
     First,
     /// Value of the row with the highest key.
     Last,
-    /// Percentile of numbers, 0 to 100: of n sorted values, the value at index (n − 1)·p/100, counted from 0, interpolated
-    /// between neighbors. Exact up to 4,096 values per group. Beyond that each neighbor has a relative error of at most
-    /// 1/512, and the result lists the function in `estimated`.
+    /// Percentile of numbers, 0 to 100: of n sorted values, the value at index (n − 1)·p/100, counted from 0,
+    /// interpolated between neighbors. Exact up to 4,096 values per group. Beyond that each neighbor has a relative
+    /// error of at most 1/512, and the result lists the function in `estimated`.
     #[schema(example = 95)]
     Percentile(f64),
 }
@@ -181,18 +181,18 @@ pub struct AggregateEnd {
     pub rows: u64,
     /// Number of rows and deletions that were read.
     pub scanned: u64,
-    /// Number of values that count as missing because they do not have the type of their column: they were written before
-    /// it was declared.
+    /// Number of values that count as missing because they do not have the type of their column. They were written
+    /// before the column was declared.
     pub other_types: u64,
-    /// Functions with an estimate in some group, such as `percentile_95(total)`.
+    /// Functions whose result is an estimate in at least one group, such as `percentile_95(total)`.
     pub estimated: Vec<String>,
-    /// Number of changes that the search index did not hold yet. Absent without `search`.
+    /// Number of changes that the search index did not include yet. Absent without `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    /// Time in milliseconds since the oldest of these changes; 0 without changes. Absent without `search`.
+    /// Time in milliseconds since the oldest change in `waiting`; 0 without changes. Absent without `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<u64>,
-    /// Tiers that the search has seen. Absent without `search`, and if it has seen all tiers.
+    /// Tiers that the search covered. Absent without `search`, and if it covered all tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
 }

@@ -63,7 +63,7 @@ pub struct ExplainedKeyColumn {
     pub order: String,
 }
 
-/// Parts that a read looks into.
+/// Parts of a table that a read accesses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"read": 1, "of": 12, "first": "2026-11", "last": "2026-11"}))]
 pub struct ExplainedParts {
@@ -88,7 +88,7 @@ pub struct ExplainedParts {
 pub struct RowsExplained {
     /// Way in which rows are found.
     pub access: AccessPath,
-    /// Number of keys of a read by key.
+    /// Number of keys of a read by keys; `null` for other reads.
     pub keys: Option<u64>,
     /// Number of ranges of stored keys that are read.
     pub ranges: u64,
@@ -114,8 +114,8 @@ pub struct RowsExplained {
     pub filter_columns: Vec<String>,
     /// True if all rows of the table are read.
     pub is_table_scan: bool,
-    /// False if the read is refused: it needs `allow_scan`, or the index does not cover the tiers of its parts. `advice` has
-    /// the reason.
+    /// False if the read is refused: it needs `allow_scan`, or the index does not cover the tiers of the parts to read.
+    /// `advice` has the reason.
     pub is_allowed: bool,
     /// True if rows are returned in the order of the key columns; false if a hash or a reversed text determines the
     /// order.

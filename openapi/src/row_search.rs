@@ -1,6 +1,7 @@
 //! Search over rows of wide tables: search indexes, searches, facets, and their results.
 //!
-//! A definition names columns of the table and the form in which each is indexed; conditions are those of reads.
+//! A definition names columns of the table and the form in which each is indexed. Conditions have the same form as in
+//! reads.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +36,8 @@ pub struct CreateSearchIndex {
     /// Tiers of the parts whose rows searches find; only for tables that are divided into parts. Default `all`.
     #[serde(default, skip_serializing_if = "RowTiers::is_all")]
     pub tier: RowTiers,
-    /// True to replace an index of the same name. The existing index serves searches until the new one is built. Default
-    /// false.
+    /// True to replace an index of the same name. The existing index serves searches until the new one is built.
+    /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
 }
@@ -51,11 +52,11 @@ pub struct SearchColumn {
     /// Form in which the values are indexed.
     #[serde(rename = "as")]
     pub form: SearchColumnForm,
-    /// Way in which texts are split into words; only for `text`: `"words"` (runs of letters and digits), `"cjk"` (pairs of
-    /// adjacent characters in Chinese, Japanese and Korean text), `{"language": "english"}` (words reduced to their stems;
-    /// also `danish`, `dutch`, `finnish`, `french`, `german`, `italian`, `norwegian`, `portuguese`, `russian`, `spanish`,
-    /// `swedish`), or `{"ngram": 3}` (overlapping parts of words with 2 to 4 characters, which find parts of words). Searches
-    /// for words and phrases are split in the same way. Default `"words"`.
+    /// Way in which texts are split into words; only for `text`: `"words"` (runs of letters and digits), `"cjk"` (pairs
+    /// of adjacent characters in Chinese, Japanese and Korean text), `{"language": "english"}` (words reduced to their
+    /// stems; also `danish`, `dutch`, `finnish`, `french`, `german`, `italian`, `norwegian`, `portuguese`, `russian`,
+    /// `spanish`, `swedish`), or `{"ngram": 3}` (overlapping parts of words with 2 to 4 characters, which find parts of
+    /// words). Searches for words and phrases are split in the same way. Default `"words"`.
     #[serde(default, skip_serializing_if = "is_words")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub analyzer: SearchAnalyzer,
@@ -66,7 +67,8 @@ fn is_words(analyzer: &SearchAnalyzer) -> bool {
     *analyzer == SearchAnalyzer::Words
 }
 
-/// Form in which a search index holds the values of a column. A JSON column that holds a list has one value per element.
+/// Form in which a search index holds the values of a column. A JSON column that holds a list has one value per
+/// element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchColumnForm {
@@ -123,7 +125,7 @@ pub struct SearchIndexView {
     pub rows_read: u64,
     /// Number of changes that searches do not find yet.
     pub waiting: u64,
-    /// Time in milliseconds since the oldest of these changes; 0 without changes.
+    /// Time in milliseconds since the oldest change in `waiting`; 0 without changes.
     pub lag_ms: u64,
     /// Error of the last update of the index; `null` after a success. After an error, the index is built again.
     pub error: Option<String>,
@@ -193,10 +195,10 @@ pub struct SearchRows {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "placed", "order": "descending"}))]
 pub struct RowSortKey {
-    /// Column, indexed as `keyword`, `number`, `time` or `bool`; with `near` as `geo`. Of several values, the one that
-    /// comes first counts.
+    /// Column, indexed as `keyword`, `number`, `time` or `bool`, or as `geo` with `near`. A row with several values is
+    /// ordered by the one that comes first.
     pub column: String,
-    /// Order by the distance from this geo point to the nearest one of the column.
+    /// Order by the distance from this geo point to the nearest geo point in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<Place>,
     /// Direction. Default: lowest first.
@@ -210,8 +212,8 @@ pub struct FoundRow {
     /// The row.
     #[serde(flatten)]
     pub row: Row,
-    /// Distances in meters, for sort keys with `near`, in their order; `null` for a row without a geo point. Omitted without
-    /// such keys.
+    /// Distances in meters, for sort keys with `near`, in their order; `null` for a row without a geo point. Omitted
+    /// without such keys.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<Option<f64>>,
     /// With `highlight`: texts that matched. Omitted otherwise.
@@ -223,7 +225,7 @@ pub struct FoundRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"column": "title", "text": "Red wine", "spans": [{"start": 0, "end": 3}]}))]
 pub struct RowHighlight {
-    /// Column that holds the text, or a list with it.
+    /// Column that contains the text, alone or as an element of a list.
     pub column: String,
     /// Text.
     pub text: String,
@@ -257,11 +259,12 @@ pub struct RowsSearched {
 pub struct SearchEnd {
     /// Number of rows in the index that match, on all pages.
     pub total: u64,
-    /// Number of changes that the search did not see yet.
+    /// Number of changes that the search did not include yet.
     pub waiting: u64,
-    /// Time in milliseconds since the oldest of these changes; 0 without changes.
+    /// Time in milliseconds since the oldest change in `waiting`; 0 without changes.
     pub lag_ms: u64,
-    /// Tiers that the search has seen: those that the request names and the index covers. Absent if it has seen all tiers.
+    /// Tiers that the search covered: those that both the request and the index include. Absent if it covered all
+    /// tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
     /// Token of the next page; `null` at the end.
@@ -292,7 +295,8 @@ pub struct FacetRows {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<RowMetric>,
     /// Maximum number of groups in each list, 1 to 10,000. Default 10. A result with more than 100,000 groups in all
-    /// lists together is an error, and so is a count of more than 1,000,000 groups, or of 20,000 with percentiles.
+    /// lists together is an error. It is also an error if more than 1,000,000 groups must be counted, or 20,000 with
+    /// percentiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Order of groups.
@@ -301,8 +305,8 @@ pub struct FacetRows {
     /// Tiers of the parts whose rows are found. Default: the tiers that the index covers.
     #[serde(default, skip_serializing_if = "RowTiers::is_all")]
     pub tier: RowTiers,
-    /// `position` of a write. The count waits up to 10 seconds until it includes this write; after that, the response is
-    /// 503 `unavailable`.
+    /// `position` of a write. The count waits up to 10 seconds until it includes this write; after that, the response
+    /// is 503 `unavailable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<String>,
 }
@@ -316,8 +320,8 @@ pub struct RowFacetKey {
     /// Column of the index. Without other members: the values of a column indexed as `keyword`, `number`, `time` or
     /// `bool`. If a column is indexed in several of these forms, the keywords are counted.
     pub column: String,
-    /// Width of intervals: a number for a column indexed as `number`, a duration such as `"1d"` for `time`. The value of
-    /// a group is the start of its interval, a multiple of the width.
+    /// Width of intervals: a number for a column indexed as `number`, a duration such as `"1d"` for `time`. The value
+    /// of a group is the start of its interval, a multiple of the width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub interval: Option<serde_json::Value>,
@@ -341,7 +345,7 @@ pub struct RowFacetKey {
 pub struct RowMetric {
     /// Column indexed as `number` or `time`.
     pub column: String,
-    /// Functions of its values, 1 to 16.
+    /// Functions of the values of the column, 1 to 16.
     pub functions: Vec<RowFunction>,
 }
 
@@ -359,8 +363,8 @@ pub enum RowFunction {
     Min,
     /// Highest value.
     Max,
-    /// Percentile, 0 to 100: the value below which this share of the values is, with a relative error of at most 1 %. Not
-    /// for times.
+    /// Percentile, 0 to 100: the value below which this share of the values is, with a relative error of at most 1 %.
+    /// Not for times.
     Percentile(f64),
 }
 
@@ -386,11 +390,11 @@ pub struct RowFacetList {
     pub distinct: u64,
     /// Groups of the first key in order, up to the limit.
     pub groups: Vec<RowFacetGroup>,
-    /// Number of changes that the count did not see yet.
+    /// Number of changes that the count did not include yet.
     pub waiting: u64,
-    /// Time in milliseconds since the oldest of these changes; 0 without changes.
+    /// Time in milliseconds since the oldest change in `waiting`; 0 without changes.
     pub lag_ms: u64,
-    /// Tiers that the count has seen: those that the request names and the index covers. Absent if it has seen all tiers.
+    /// Tiers that the count covered: those that both the request and the index include. Absent if it covered all tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
     /// Id of the request, as in the server log.

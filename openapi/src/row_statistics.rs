@@ -1,6 +1,7 @@
 //! Statistics of the stored rows of a wide table, and the load of its key ranges.
 //!
-//! Statistics are those of the last survey, a job in the background; the load is that of the last minute.
+//! Statistics come from the last survey, which is the background job `survey_rows`. The load is that of the last
+//! minute.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,7 +29,7 @@ pub struct RowPartition {
 pub struct RowColumnSize {
     /// Name of the column; `#` and its number if its declaration was removed.
     pub name: String,
-    /// Bytes of its versions before packing, in the measured rows.
+    /// Bytes of the versions of the column before packing, in the measured rows.
     pub bytes: u64,
     /// Share in the bytes of all columns, 0 to 1.
     pub share: f64,
@@ -39,7 +40,7 @@ pub struct RowColumnSize {
 #[schema(example = json!({"from": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "rows": 64, "single_rows": 2,
     "delete_markers": 1, "marker_ratio": 0.015, "bytes": 6_144}))]
 pub struct RowRange {
-    /// First key; the range ends where the next one of the same part begins.
+    /// First key of the range. The range ends where the next range of the same part begins.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub from: Box<RawValue>,
     /// Name of the part. Omitted if the table is not divided.
@@ -51,13 +52,14 @@ pub struct RowRange {
     pub single_rows: u64,
     /// Number of delete markers.
     pub delete_markers: u64,
-    /// Share of delete markers in what a read of the range goes through, 0 to 1. Ranges above 0.05 are packed.
+    /// Share of delete markers among the entries that a read of the range processes, 0 to 1. Ranges above 0.05 are
+    /// packed.
     pub marker_ratio: f64,
     /// Bytes of keys and rows before packing.
     pub bytes: u64,
 }
 
-/// Stored rows of a table, or their columns in a group, or entries of an index.
+/// Statistics of the stored rows of a table, of the columns of a group, or of the entries of an index.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct StoredRows {
     /// Name of the secondary index. Omitted for the rows of the table.
@@ -66,8 +68,8 @@ pub struct StoredRows {
     /// Name of the column group. Omitted for the other columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Number of rows, without those of the row buffer. A packed row that a later write hides counts until it is packed
-    /// again.
+    /// Number of rows, without those of the row buffer. A packed row that a later write replaces or deletes counts
+    /// until its block is packed again.
     pub rows: u64,
     /// Number of rows that are not packed into blocks.
     pub single_rows: u64,
@@ -75,7 +77,7 @@ pub struct StoredRows {
     pub large_rows: u64,
     /// Number of delete markers.
     pub delete_markers: u64,
-    /// Share of delete markers in what a read of all rows goes through, 0 to 1.
+    /// Share of delete markers among the entries that a read of all rows processes, 0 to 1.
     pub marker_ratio: f64,
     /// Bytes of keys and rows before packing.
     pub bytes: u64,
@@ -87,9 +89,11 @@ pub struct StoredRows {
     pub key_bytes_max: u64,
     /// Median number of columns, from a sample.
     pub columns_median: u64,
-    /// Largest number of columns, from a sample that contains all rows of more than 256 KiB; estimated for these.
+    /// Largest number of columns, from a sample that contains all rows of more than 256 KiB; for these rows the number
+    /// is estimated.
     pub columns_max: u64,
-    /// Largest columns, at most 20, largest first; from a sample without rows of more than 256 KiB. Omitted for indexes.
+    /// Largest columns, at most 20, largest first; from a sample without rows of more than 256 KiB. Omitted for
+    /// indexes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<RowColumnSize>,
     /// Number of partitions; in a divided table, a partition counts once per part.
@@ -110,11 +114,12 @@ pub struct StoredRows {
     "indexes": [], "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct RowStatistics {
-    /// Time of the last survey; `null` if there was none since the start of the server. The job `survey_rows` makes one.
+    /// Time of the last survey; `null` if there was none since the start of the server. The job `survey_rows` makes a
+    /// survey.
     pub surveyed: Option<String>,
-    /// Duration of the survey in milliseconds.
+    /// Duration of the last survey, in milliseconds.
     pub took_ms: u64,
-    /// True if rows have changed since the survey began.
+    /// True if rows have changed since the last survey began.
     pub changed: bool,
     /// Bytes in the row buffer, which are not part of the statistics.
     pub buffered_bytes: u64,
@@ -153,13 +158,15 @@ pub struct RowGrowth {
     pub rows_per_day: Option<f64>,
     /// Bytes per day, in the last 30 days; `null` if the samples are less than an hour apart.
     pub bytes_per_day: Option<f64>,
-    /// Mark of the number of rows; 20,000,000,000 documents of a search index, unless the request gives another.
+    /// Threshold for the number of rows, entries or documents, from the request; `null` = none. Default for a search
+    /// index: 20,000,000,000.
     pub rows_mark: Option<u64>,
-    /// Date at which the mark is reached; `null` without growth, or after more than 100 years.
+    /// Time when `rows_mark` is reached at the current growth; `null` without growth, or if that takes more than 100
+    /// years.
     pub rows_mark_reached: Option<String>,
-    /// Mark of the bytes in the request.
+    /// Threshold for the stored bytes, from the request; `null` = none.
     pub bytes_mark: Option<u64>,
-    /// Date at which the mark is reached.
+    /// Time when `bytes_mark` is reached, as for `rows_mark_reached`.
     pub bytes_mark_reached: Option<String>,
 }
 
@@ -173,19 +180,19 @@ pub struct RowGrowthList {
     pub request_id: String,
 }
 
-/// Key range with much of the load of the last minute.
+/// Key range with a large share of the load of the last minute.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"from": {"customer": "acme"}, "to": {"customer": "acme"}, "kind": "partition",
     "share_of_writes": 0.92, "share_of_reads": 0.0}))]
 pub struct HotRowRange {
-    /// First key of the range among the sampled ones; only the columns of the partition if `kind` is `partition`.
+    /// Lowest sampled key of the range. If `kind` is `partition`, only the columns of the partition.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub from: Box<RawValue>,
-    /// Last key.
+    /// Highest sampled key of the range, as for `from`.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub to: Box<RawValue>,
-    /// `partition`: one partition has the load; `end`: each write has a higher key than those before, so that all go to the
-    /// end of the table.
+    /// `partition`: one partition has the load; `end`: each write has a higher key than earlier writes, so that all
+    /// writes go to the end of the table.
     pub kind: String,
     /// Share of the written rows, 0 to 1.
     pub share_of_writes: f64,
@@ -206,8 +213,8 @@ pub struct RowLoad {
     pub rows_written: u64,
     /// Rows read in the last minute.
     pub rows_read: u64,
-    /// Ranges with more than four times their fair share, or more than half, of the rows written or read. Empty if the load
-    /// is even, or below 1,000 rows in the last minute.
+    /// Ranges with more than four times their fair share, or more than half, of the rows written or read. Empty if the
+    /// load is evenly distributed, or is below 1,000 rows in the last minute.
     pub hot_ranges: Vec<HotRowRange>,
     /// Id of the request, as in the server log.
     pub request_id: String,

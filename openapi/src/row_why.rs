@@ -1,4 +1,4 @@
-//! Diagnosis of one key: everything that is stored for it, and the rule that hides each part.
+//! Diagnosis of one key: all stored data of the key, and the rules that hide data from reads.
 //!
 //! Rules have a code, which is stable across versions, and an explanation in words, which may change.
 
@@ -29,11 +29,11 @@ pub struct WhyRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyCode {
-    /// Nothing is stored for the key: it was never written, or what was written has been removed.
+    /// No data is stored for the key: the row was never written, or it has been removed.
     NotStored,
     /// A later write deleted the row.
     Deleted,
-    /// A later delete of a range covered the row.
+    /// A later delete of a range included the row.
     RangeDeleted,
     /// A later `put` replaced the whole row.
     Replaced,
@@ -41,15 +41,15 @@ pub enum WhyCode {
     Cleared,
     /// A later write stored a value with the same version.
     SameVersion,
-    /// The table keeps fewer versions per column, and these are newer.
+    /// The table keeps a limited number of versions per column, and that many versions are newer.
     MaxVersions,
     /// The table has a newer copy of the row, which the next packing merges.
     NewerCopy,
     /// The time-to-live has passed.
     Expired,
-    /// The part of the table is older than parts are kept.
+    /// The part of the table that contains the row has exceeded the age `keep`.
     PartHidden,
-    /// The part of the table was dropped.
+    /// The part of the table that contained the row was dropped.
     PartDropped,
     /// The column was declared when the row was written, and its declaration was removed.
     ColumnRemoved,
@@ -57,7 +57,7 @@ pub enum WhyCode {
     NoValue,
     /// The stored value has another type than the declaration, the index or the condition requires.
     OtherType,
-    /// The value has a type that is only compared if its column is declared.
+    /// Values of this type are compared only if the column is declared.
     NotDeclared,
     /// The value does not pass the test.
     NoMatch,
@@ -73,27 +73,27 @@ pub enum WhyCode {
     ChangedMeanwhile,
 }
 
-/// Reason why something that is stored is not read.
+/// Reason why reads do not return stored data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"code": "expired", "since": "2026-11-20T12:00:00Z", "by": null, "reason": "the row expired 30d after its last write"}))]
 pub struct WhyHidden {
     /// The rule.
     pub code: WhyCode,
-    /// Version of the write that hides it, or moment at which it expired; `null` if the time is not stored.
+    /// Timestamp of the write that hides the data, or time when the data expired; `null` if the time is not stored.
     pub since: Option<String>,
-    /// Position of the layer that hides it, in `layers`; `null` for a rule of the settings.
+    /// Index in `layers`, from 0, of the layer that hides the data; `null` if a setting of the table hides it.
     pub by: Option<usize>,
     /// The rule in words.
     pub reason: String,
 }
 
-/// Place where something is stored for a key.
+/// Location of stored data of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyPlace {
     /// The row buffer in memory, before its flush.
     Buffer,
-    /// A row that is stored singly.
+    /// A row that is stored on its own.
     Single,
     /// A row in a block with its neighbours.
     Packed,
@@ -108,26 +108,27 @@ pub struct WhyChange {
     pub effect: String,
     /// Time of the write; `null` for the marker of a deleted row.
     pub time: Option<String>,
-    /// Number of columns that it names.
+    /// Number of columns in the change.
     pub columns: usize,
     /// Size in bytes, without the key.
     pub bytes: usize,
-    /// Reason why nothing of it is read; `null` if it contributes to the row.
+    /// Reason why reads return nothing of the change; `null` if it contributes to the row.
     pub hidden: Option<WhyHidden>,
 }
 
-/// Layer that holds something for the key.
+/// Layer that stores data of the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhyLayer {
-    /// Place.
+    /// Location.
     pub place: WhyPlace,
-    /// Generation of the row buffer: 0 takes the writes, higher ones wait for their flush. Omitted for stored rows.
+    /// Generation of the row buffer: 0 receives the writes, higher ones wait for their flush. Omitted for stored rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<usize>,
     /// Position of the last change in the journal. Omitted for stored rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
-    /// True if the layer deletes a range with the key; its changes are later. Omitted if false.
+    /// True if the layer contains a delete of a range that includes the key. The changes of the layer are later than
+    /// this delete. Omitted if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deletes_range: bool,
     /// Number of fragments in which a large row is stored. Omitted for other rows.
@@ -145,7 +146,7 @@ pub struct WhyLayer {
 pub struct WhyVersion {
     /// Time of the version.
     pub version: String,
-    /// True if the version is later than now, so that writes without a version of their own do not replace it. Omitted if
+    /// True if the version is later than now, so that writes without an explicit version do not replace it. Omitted if
     /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in_future: bool,
@@ -155,12 +156,13 @@ pub struct WhyVersion {
     /// The value.
     #[schema(value_type = serde_json::Value)]
     pub value: Box<RawValue>,
-    /// Position of its layer in `layers`.
+    /// Index in `layers`, from 0, of the layer that stores the version.
     pub layer: usize,
-    /// Moment at which the version expires or has expired. Omitted unless versions expire.
+    /// Time when the version expires or has expired. Omitted unless versions expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Reason why reads do not return it; `null` if they do. Without `versions`, reads return only the newest version.
+    /// Reason why reads do not return the version; `null` if they do. Without `versions`, reads return only the newest
+    /// version.
     pub hidden: Option<WhyHidden>,
 }
 
@@ -171,7 +173,8 @@ pub struct WhyColumn {
     pub name: String,
     /// Declared type; `null` for an undeclared column.
     pub declared: Option<String>,
-    /// Remark on the type of the newest value: `other_type` or `not_declared`, with its effect. Omitted without a remark.
+    /// Remark on the type of the newest value: `other_type` or `not_declared`, with its effect. Omitted without a
+    /// remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<WhyHidden>,
     /// Versions, newest first.
@@ -184,11 +187,11 @@ pub struct WhyColumn {
 pub struct WhyPart {
     /// Name.
     pub name: String,
-    /// First time of its rows.
+    /// Start of the part, inclusive.
     pub start: String,
-    /// First time after the part.
+    /// End of the part, exclusive.
     pub end: String,
-    /// `visible`, `hidden` (older than parts are kept) or `dropped`.
+    /// `visible`, `hidden` (the part has exceeded the age `keep`) or `dropped`.
     pub state: String,
 }
 
@@ -203,7 +206,7 @@ pub struct WhyIndex {
     pub kind: String,
     /// True if a read through the index finds the current state of the row.
     pub holds_row: bool,
-    /// Reason why it does not; `null` if it does.
+    /// Reason why such a read does not find the row; `null` if it does.
     pub hidden: Option<WhyHidden>,
     /// Columns whose values the search index does not hold, and the reasons.
     pub columns: Vec<WhyIndexColumn>,
@@ -231,7 +234,7 @@ pub struct WhyTest {
     pub column: String,
     /// True if the newest value passes.
     pub passes: bool,
-    /// Reason why it does not; `null` if it does.
+    /// Reason why the value does not pass; `null` if it passes.
     pub hidden: Option<WhyHidden>,
 }
 
@@ -244,7 +247,7 @@ pub struct WhyFilter {
     pub tests: Vec<WhyTest>,
 }
 
-/// Everything that is stored for a key.
+/// All stored data of a key.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "visible": true, "hidden": null,
@@ -261,13 +264,13 @@ pub struct RowWhy {
     pub key: Box<RawValue>,
     /// True if reads by the key return the row.
     pub visible: bool,
-    /// Reason why they do not; `null` if they do.
+    /// Reason why reads by the key do not return the row; `null` if they do.
     pub hidden: Option<WhyHidden>,
-    /// Moment of the explanation.
+    /// Time of the explanation.
     pub now: String,
     /// Time of the last write of the row, from which its age is measured; `null` if the row does not exist.
     pub written: Option<String>,
-    /// Moment at which the row expires or has expired. Omitted if rows do not expire.
+    /// Time when the row expires or has expired. Omitted if rows do not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// Number of versions that the table keeps per column.
@@ -275,13 +278,13 @@ pub struct RowWhy {
     /// Part of the table. Omitted if the table is not divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<WhyPart>,
-    /// Layers that hold something for the key, newest first. A flush removes what can never be read again.
+    /// Layers that store data of the key, newest first. A flush removes data that can never be read again.
     pub layers: Vec<WhyLayer>,
-    /// Columns by name: at most 1,000 columns and 10,000 versions. Name others with `columns`.
+    /// Columns by name: at most 1,000 columns and 10,000 versions. Use `columns` to select others.
     pub columns: Vec<WhyColumn>,
     /// Number of columns that the request selects.
     pub columns_total: usize,
-    /// Number of stored versions of these columns.
+    /// Number of stored versions of the selected columns.
     pub versions_total: usize,
     /// Secondary and search indexes of the table.
     pub indexes: Vec<WhyIndex>,

@@ -18,8 +18,8 @@ use crate::row::{PageEnd, RowsReport};
 pub struct SqlRequest {
     /// One statement, at most 1 MiB.
     pub statement: String,
-    /// Values of the placeholders `?`, in their order. A value has the JSON form of the type of its column; at most
-    /// 100,000.
+    /// Values of the placeholders `?`, in their order; at most 100,000. A value has the JSON form of the type of its
+    /// column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<serde_json::Value>)]
     pub params: Vec<Box<RawValue>>,
@@ -51,14 +51,14 @@ pub struct SqlRows {
     /// have the column.
     #[schema(value_type = Vec<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub rows: Vec<Box<RawValue>>,
-    /// End of the page.
+    /// Row counts of the page, and the token of the next page.
     #[serde(flatten)]
     pub end: SqlEnd,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// End of a result. In NDJSON, the last line.
+/// Row counts of a returned page or result, and the token of the next page. In NDJSON, this is the last line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SqlEnd {
     /// Number of rows and deletions that were read.

@@ -150,7 +150,8 @@ pub struct HotRange {
     pub share_of_writes: f64,
     /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// Busiest counted machines of the range, busiest first, at most 3. The list may be incomplete.
+    /// Busiest machines of the range, busiest first, at most 3. Machines are counted only while their keys are busy, so
+    /// the list may be incomplete.
     pub sources: Vec<String>,
 }
 

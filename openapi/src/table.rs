@@ -53,7 +53,7 @@ pub struct TableView {
     pub write_future: Option<DurationText>,
     /// Policy for aging points.
     pub policy: Policy,
-    /// Analyzers of text attributes of timelines, by attribute key. Omitted if it is empty.
+    /// Analyzers of text attributes of timelines, by attribute key. Omitted if empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>, required = false)]
     pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
@@ -113,7 +113,7 @@ pub struct CreateTable {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"durability": "synced", "write_future": "1h", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
 pub struct AlterTable {
-    /// Changes of the rows of a wide table.
+    /// Changes of the settings of the rows of a wide table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideChanges>,
     /// Settings to change.
@@ -154,10 +154,10 @@ pub struct TableSettings {
     /// Policy for aging points. Missing members stay unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChanges>,
-    /// Analyzers of text attributes of timelines, by attribute key, at most 64; they replace all existing ones. An analyzer
-    /// states how `text` and `phrase` split the attribute and the searched text into words: `"words"`, `"cjk"`,
-    /// `{"language": "english"}` or `{"ngram": 3}`, as in search indexes over rows. Attributes that are not listed have the
-    /// analyzer `"words"`.
+    /// Analyzers of text attributes of timelines, by attribute key, at most 64; they replace all existing ones. An
+    /// analyzer states how `text` and `phrase` split the attribute and the searched text into words: `"words"`,
+    /// `"cjk"`, `{"language": "english"}` or `{"ngram": 3}`, as in search indexes over rows. Attributes that are not
+    /// listed have the analyzer `"words"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub attribute_analyzers: Option<BTreeMap<String, SearchAnalyzer>>,

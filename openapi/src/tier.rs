@@ -60,7 +60,7 @@ pub enum RowTiers {
     /// All tiers.
     #[default]
     All,
-    /// Only parts in the hot tier, with rows that are not flushed yet.
+    /// Only parts in the hot tier, including rows that are not flushed yet.
     Hot,
     /// Only parts in the cold tier and in the archive.
     Cold,
@@ -107,7 +107,7 @@ pub struct TierCosts {
 /// Cost of a query in one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TierCost {
-    /// Segments whose time range overlaps the queried range, of any timelines.
+    /// Segments whose time range overlaps the queried range, whatever their timelines.
     pub segments: u64,
     /// Chunks, blocks and unsealed rows that were read at least in part.
     pub chunks: u64,

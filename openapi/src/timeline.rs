@@ -146,7 +146,8 @@ pub struct FoundTimeline {
     pub highlights: Vec<Highlight>,
 }
 
-/// Text that matched. Exactly one of `tag`, `attribute` and `property` names its origin.
+/// Text that matched. Exactly one of `tag`, `attribute` and `property` is present and identifies the origin of the
+/// text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"attribute": "title", "text": "Backup Store", "spans": [{"start": 0, "end": 6}]}))]
 pub struct Highlight {
@@ -233,9 +234,10 @@ pub struct TimelineDetail {
     pub request_id: String,
 }
 
-/// Attribute changes: a value sets an attribute, `null` removes it; other attributes stay unchanged. A value is a
-/// text, number, boolean, time (`{"time": "2026-01-31T00:00:00Z"}`), geo point (`{"lat": 52.52, "lon": 13.405}`), or
-/// list of texts or numbers. A value of another type than the key has on other timelines of the table is refused.
+/// Attribute changes: a value sets an attribute, `null` removes it; other attributes stay unchanged. A value is a text,
+/// number, boolean, time (`{"time": "2026-01-31T00:00:00Z"}`), geo point (`{"lat": 52.52, "lon": 13.405}`), or list of
+/// texts or numbers. A value is refused if its type differs from the type that the key has on other timelines of the
+/// table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = BTreeMap<String, serde_json::Value>, example = json!({

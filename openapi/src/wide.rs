@@ -50,7 +50,7 @@ pub struct WideSettings {
     /// table. Default false.
     #[serde(default)]
     pub allow_rising_key: bool,
-    /// Time after which data expires: it is hidden at once, and its bytes are freed later. Default: never.
+    /// Time after which data expires: it is hidden immediately, and its bytes are freed later. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<DurationText>,
     /// Unit in which data expires: whole rows or single versions. Default `row`.
@@ -59,21 +59,22 @@ pub struct WideSettings {
     /// Division of the table into parts by time. `by` and `every` cannot be changed. Default: no division.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSettings>,
-    /// Groups of columns that are stored apart from the other columns, at most 16. They cannot be changed. Default: none.
+    /// Groups of columns that are stored apart from the other columns, at most 16. They cannot be changed. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroup>,
 }
 
-/// Group of columns that are stored apart from the other columns of their rows. A change of other columns does not write the
-/// group, and a read of other columns does not read it.
+/// Group of columns that are stored apart from the other columns of their rows. A change of other columns does not
+/// write the group, and a read of other columns does not read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"name": "texts", "columns": ["description", "picture_*"]}))]
 pub struct ColumnGroup {
     /// Name, unique within the table; at most 255 bytes.
     pub name: String,
-    /// Names of the columns, 1 to 1,000. A name that ends with `*` stands for all columns whose names begin with the text
-    /// before it. A column belongs to the first group that holds its name.
+    /// Names of the columns, 1 to 1,000. A name that ends with `*` stands for all columns whose names begin with the
+    /// text before it. A column belongs to the first group that holds its name.
     pub columns: Vec<String>,
     /// Compression of the packed columns. Default `fast`.
     #[serde(default, skip_serializing_if = "is_fast")]
@@ -108,18 +109,19 @@ impl From<&ColumnGroupSpec> for ColumnGroup {
     }
 }
 
-/// Division of a wide table into parts by time. Rows of other parts are not read, and a part is dropped as a whole.
+/// Division of a wide table into parts by time. A read accesses only the parts that it needs, and a part is dropped as
+/// a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"by": "placed", "every": "month", "keep": "365d"}))]
 pub struct PartsSettings {
-    /// Key column of the type `timestamp` that decides the part of a row.
+    /// Key column of the type `timestamp` that determines the part of a row.
     pub by: String,
     /// Length of a part in UTC: `day`, `week` (from Monday) or `month`.
     #[schema(value_type = PartPeriodSchema)]
     pub every: PartPeriod,
-    /// Minimum time for which a part is kept after its end. Older parts are hidden at once and dropped later. Default:
-    /// parts are kept until they are dropped on request.
+    /// Minimum time for which a part is kept after its end. Older parts are hidden immediately and dropped later.
+    /// Default: parts are kept until they are dropped on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<DurationText>,
     /// Minimum time for which a part stays in the hot tier after its end. A job moves older parts to the cold tier,
@@ -141,10 +143,10 @@ pub struct PartsSettings {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"target": "default", "after": "90d"}))]
 pub struct PartsArchive {
-    /// Target: `default` for that of the server's configuration, or an address that the configuration allows.
+    /// Target: `default` for the target in the server's configuration, or an address that the configuration allows.
     pub target: String,
-    /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only in parts that
-    /// were restored.
+    /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only after the part
+    /// was restored.
     pub after: DurationText,
 }
 
@@ -161,7 +163,7 @@ pub struct PartsChanges {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub keep: Option<Option<DurationText>>,
-    /// Minimum time for which a part stays in the hot tier after its end; `null` = for ever. Parts in the cold tier do
+    /// Minimum time for which a part stays in the hot tier after its end; `null` = forever. Parts in the cold tier do
     /// not move back.
     #[serde(
         default,
@@ -192,10 +194,11 @@ pub struct PartsChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TtlOf {
-    /// A row with all its columns, counted from its last write.
+    /// Rows: a row expires with all its columns, counted from its last write.
     #[default]
     Row,
-    /// Each version of a column, counted from its own timestamp; the row, counted from its last write.
+    /// Versions: each version of a column expires, counted from its timestamp. The row itself expires, counted from its
+    /// last write.
     Cell,
 }
 
@@ -203,7 +206,7 @@ const fn one_version() -> u32 {
     1
 }
 
-/// Changes of the rows of a wide table. Missing members stay unchanged. The key is fixed.
+/// Changes of the settings of the rows of a wide table. Missing members stay unchanged. The key is fixed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"add_columns": [{"name": "note", "type": "string"}], "max_versions": 3}))]
@@ -292,7 +295,7 @@ pub struct KeyColumn {
     /// Column whose values are stored as text with the characters in reverse order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<KeyReverse>,
-    /// Several columns that are stored as one text.
+    /// Column that stores several columns as one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splice: Option<KeySplice>,
     /// Order of the values in a forward scan. Default `asc`.
@@ -545,7 +548,7 @@ impl WideChanges {
     }
 }
 
-/// Reason for users why changes of parts cannot be applied.
+/// Error message for changes of the parts of a table that is not divided.
 const NOT_DIVIDED: &str = "wide.parts: the table is not divided into parts";
 
 impl PartsChanges {
@@ -553,7 +556,7 @@ impl PartsChanges {
     ///
     /// # Errors
     ///
-    /// Returns a reason for users if the table is not divided into parts.
+    /// Returns an error message if the table is not divided into parts.
     pub fn applied_to(self, spec: &mut TableSpec) -> Result<(), String> {
         let parts = spec.wide.as_deref_mut().and_then(|wide| wide.parts.as_mut());
         self.apply_to(parts.ok_or(NOT_DIVIDED)?);
@@ -656,7 +659,7 @@ impl KeyColumn {
     ///
     /// # Errors
     ///
-    /// Returns a message unless exactly one form is given.
+    /// Returns a message unless the column has exactly one of `type` and the modifiers.
     pub(crate) fn into_spec(self) -> Result<KeyColumnSpec, String> {
         let generated = self.generated.map(|KeyGenerated {}| wide::Generated {});
         let hash_prefix = self

@@ -59,7 +59,7 @@ pub struct Aggregate {
 pub struct Rank {
     /// Function.
     pub by: Function,
-    /// Field, stored or computed. Optional if the query names exactly one field.
+    /// Field, stored or computed. Optional if the query lists exactly one field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// Direction of the order.
@@ -145,8 +145,9 @@ pub enum Function {
     /// Increase of counters: the differences between successive points of each timeline, each in the window of the
     /// later point. A drop is a counter reset to zero. Nothing is extrapolated.
     Increase,
-    /// Area under the straight lines between successive points of each timeline, split at window boundaries, in value
-    /// × seconds, summed over timelines. A window without points between two points also has an integral.
+    /// Area under the straight lines between successive points of each timeline, split at window boundaries, in value ×
+    /// seconds, summed over timelines. A window that contains no point but lies between two points also has an
+    /// integral.
     Integral,
     /// `integral` divided by the seconds that its lines cover. In a window without a line: the mean of its points.
     TimeWeightedMean,

@@ -60,7 +60,7 @@ pub struct QueryPlan {
     pub cells: u64,
     /// Pool of threads that runs the query: `cold` if it reads cold segments or files.
     pub lane: Tier,
-    /// True if stored summaries replace points wherever they are exact.
+    /// True if stored summaries replace points wherever the result stays exact.
     pub summaries: bool,
     /// Reason why summaries cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,8 +83,8 @@ pub struct TierEstimates {
 /// Unsealed points to read. Exact for up to 1,000 timelines, estimated from a sample for more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedEstimate {
-    /// Memory tables whose points of this table overlap the range in time. One memory table receives writes; all
-    /// other ones wait to be sealed or are being sealed.
+    /// Memory tables in which the points of this table overlap the queried time range. One memory table receives
+    /// writes; the others wait to be sealed or are being sealed.
     pub heads: u64,
     /// Points in the range.
     pub points: u64,
@@ -94,11 +94,11 @@ pub struct UnsealedEstimate {
     pub span: Option<Span>,
 }
 
-/// Estimated reads of a tier, as if the points of a segment were evenly distributed over its time range and
-/// timelines, and without summaries.
+/// Estimated reads of a tier. The estimate assumes that the points of a segment are evenly distributed over its time
+/// range and timelines, and that summaries are not used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierEstimate {
-    /// Segments whose time range overlaps the queried range, of any timelines. Exact.
+    /// Segments whose time range overlaps the queried range, whatever their timelines. Exact.
     pub segments: u64,
     /// Chunks in the range.
     pub chunks: u64,
