@@ -35,7 +35,8 @@ pub(crate) struct Client {
     table: String,
 }
 
-/// Page of rows. Headers describe its end in CSV and Arrow, the last line does so in NDJSON.
+/// Page of rows. In CSV and Arrow, response headers contain the number of rows and the token of the next page. In
+/// NDJSON, the last line contains both.
 pub(crate) struct RowPage {
     pub(crate) bytes: Vec<u8>,
     /// Number of rows, from the header `Tideline-Returned`; 0 without it.
@@ -189,8 +190,8 @@ impl Client {
         self.text_of(request.send(SendBody::from_reader(&mut input)))
     }
 
-    /// Requests a value of a row, or a range of it. With `tag`, the range is returned only if the value has this tag;
-    /// otherwise the whole value is.
+    /// Requests a value of a row, or a range of it. With `tag`, the server returns the range only if the value still
+    /// has this `ETag`; otherwise it returns the whole value.
     pub(crate) fn get_value(
         &self,
         path: &str,

@@ -1,7 +1,6 @@
 //! Error of a command, its exit status and its JSON form.
 //!
-//! Refusals of the server keep its code and message, so that programs handle the API and the command line
-//! alike.
+//! A refusal keeps the code and the message of the server, so that programs handle the API and the command line alike.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +70,7 @@ pub struct Refusal {
     pub(crate) message: String,
     /// True if repeating the request may succeed.
     pub(crate) retryable: bool,
-    /// Invalid part of the request, if the server names it.
+    /// Invalid part of the request, if the response contains it.
     pub(crate) field: Option<String>,
     pub(crate) request_id: Option<String>,
 }
@@ -101,7 +100,7 @@ impl CliError {
 
     /// Returns the error as JSON for programs: `{"error": {code, message, retryable, …}}`.
     ///
-    /// The code of a refusal is that of the server. Other errors have one of the codes `usage`, `unreachable`,
+    /// A refusal has the code that the server returned. Other errors have one of the codes `usage`, `unreachable`,
     /// `tls`, `unexpected_answer`, `file`, `output`, `unknown_name` and `incomplete`.
     pub fn to_json(&self) -> Value {
         let (code, retryable) = match self {

@@ -203,8 +203,8 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profiles. Returns no profiles if the file does not exist or has no path; fails if it cannot be read or is
-/// invalid.
+/// Reads the profiles. Returns no profiles if the file does not exist or its path is unknown. Fails if the file cannot
+/// be read or is invalid.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());

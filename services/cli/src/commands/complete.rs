@@ -19,8 +19,8 @@ const CANDIDATES_MAX: usize = 200;
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
 /// Characters at which bash starts a new word.
 const BASH_BREAKS: [char; 2] = ['=', ':'];
-/// Command without candidates: some of its options have the names of other commands' options but another
-/// meaning.
+/// Command for which no names are completed: some of its options have the same names as options of other commands, but
+/// another meaning.
 const WITHOUT_CANDIDATES: &str = "write";
 
 /// Arguments of `complete`.

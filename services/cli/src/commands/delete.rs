@@ -46,7 +46,7 @@ pub(crate) struct DeleteArguments {
     yes: bool,
 }
 
-/// Shows the selection and deletes its points after a confirmation. `--yes` skips the confirmation, `--dry-run`
+/// Shows the selection and deletes its points after a confirmation. `--yes` skips the confirmation; `--dry-run` skips
 /// the delete.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
     let tree = arguments.timelines.tree()?;

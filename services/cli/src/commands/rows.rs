@@ -9,6 +9,7 @@
 //! | `export` | `export`, resumable |
 //! | `index` | `index list`, `index create`, `index drop` |
 //! | `search` | `search` |
+//! | `facets` | `facets` |
 //! | `search_index` | `search-index list`, `search-index create`, `search-index drop` |
 //! | `rekey` | `rekey` |
 //! | `why` | `why` |

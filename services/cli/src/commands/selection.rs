@@ -89,7 +89,7 @@ pub(crate) fn body(path: &Path) -> Result<String> {
 }
 
 /// Requests a confirmation on the terminal. Fails unless the reply is `y`, `Y` or `yes`. If standard input is not a
-/// terminal, fails with an error that names `--yes`.
+/// terminal, fails with an error that mentions `--yes`.
 pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         return Err(CliError::usage(format!("{question} Add --yes to confirm.")));
@@ -125,8 +125,8 @@ pub(crate) fn counted_rows(client: &Client, path: &str, mut bounds: Map<String, 
 ///
 /// # Errors
 ///
-/// Returns a usage error if `endings` lacks the ending. The message lists `endings` and names `flag`, which selects a
-/// format.
+/// Returns a usage error if `endings` lacks the ending. The message lists `endings` and mentions `flag`, which selects
+/// a format.
 pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str) -> Result<Option<F>> {
     let Some(ending) = path.extension() else {
         return Ok(None);

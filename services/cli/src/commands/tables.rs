@@ -360,7 +360,7 @@ fn preview_parts(arguments: &PreviewPartsArguments) -> Result<()> {
     }
 }
 
-/// Formats the effects of ages: a table of parts for each effect.
+/// Formats the effects of age settings on parts: a table of parts for each effect.
 fn previewed_parts(preview: &Value) -> String {
     let mut text = String::new();
     for (name, what) in [

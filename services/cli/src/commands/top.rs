@@ -35,7 +35,7 @@ pub(crate) struct TopArguments {
     count: Option<u64>,
 }
 
-/// All samples of one scrape, by name and labels as the server writes them.
+/// All samples of one scrape. A key is the text of the name and the labels in the response.
 struct Samples {
     at: Instant,
     values: BTreeMap<String, f64>,

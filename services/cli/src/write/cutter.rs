@@ -9,14 +9,14 @@ use std::io::{self, ErrorKind, Read};
 
 use super::record::Framing;
 
-/// Maximum number of bytes read at once.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 256 << 10;
 /// Size of an incomplete record, in bytes, at which the search for its end stops. An unclosed quote would
 /// otherwise join the rest of a file into one record. Instead the first line of the record is sent alone, so
 /// that the server rejects only that line.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Number of bytes scanned at once for lines without quotes, few enough to stay in the cache.
+/// Size of the blocks that are scanned for lines without quotes, in bytes: small enough for the CPU cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// Limits of a batch.

@@ -1,6 +1,6 @@
 //! Detection of times near 1970, which are mostly integers of another unit than the configured one.
 //!
-//! A forgotten `--precision` would store all points in 1970, so a warning names the likely unit.
+//! A forgotten `--precision` would store all points in 1970, so a warning suggests the likely unit.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -246,7 +246,7 @@ impl<'a> Feed<'a> {
             precision: "ns",
             read: Rc::default(),
             accounted: 0,
-            // Times have a type, or are integers in the configured unit.
+            // The unit of times is not checked: the columns define it, or it is the configured one.
             is_checked: true,
         })
     }

@@ -19,7 +19,7 @@ use super::csv::CsvArguments;
 use super::record::Framing;
 use crate::error::{CliError, Result};
 
-/// Maximum number of bytes read at once from a file.
+/// Maximum number of bytes per read of a file.
 const READ_BYTES: usize = 256 << 10;
 /// Interval at which a read that waits for bytes checks whether the run has failed: 200 ms.
 const LOOK_INTERVAL: Timespec = Timespec {
@@ -158,7 +158,7 @@ impl Read for Counted {
 }
 
 /// Finds all inputs of the paths. Fails with a usage error if a folder contains no input, a format is unknown, standard
-/// input is a terminal or shall be read as Parquet, or an option does not apply.
+/// input is a terminal or is to be read as Parquet, or an option does not apply.
 pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {
@@ -201,7 +201,7 @@ pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArgum
     Ok(inputs)
 }
 
-/// Adds the files below a folder whose names have a known ending, sorted by name. Links to folders are not
+/// Adds the files with a known ending in a folder and its subfolders, sorted by name. Links to folders are not
 /// followed.
 fn below(
     folder: &Path,

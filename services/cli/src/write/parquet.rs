@@ -1,8 +1,7 @@
-//! Conversion of Parquet to points. Roles of columns are assigned as for CSV; the type of a value is that of
-//! its column.
+//! Conversion of Parquet to points. Roles of columns are assigned as for CSV; values have the type of their column.
 //!
-//! Files are read by row group and page, about a thousand rows at once, so that memory is bounded by the pages
-//! of one row group, not by the file. Positions in a file are row numbers. Each row becomes a line of JSON.
+//! Files are read by row group and page, in batches of about a thousand rows, so that memory is bounded by the pages of
+//! one row group, not by the file. Positions in a file are row numbers. Each row becomes a line of JSON.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -30,7 +29,7 @@ use super::csv::{CsvArguments, Kind, Role};
 use super::cutter::{BatchLimits, RecordBlock};
 use crate::error::{CliError, Result};
 
-/// Number of rows decoded at once.
+/// Number of rows per decoded batch.
 const ROWS_AT_ONCE: usize = 1_024;
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 

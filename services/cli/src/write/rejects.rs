@@ -37,7 +37,7 @@ pub(super) struct RejectedRow<'a> {
 }
 
 impl Rejects {
-    /// Opens the rejects file, if `path` names one. The file is truncated unless `goes_on` is true.
+    /// Opens the rejects file, if `path` is given. The file is truncated unless `goes_on` is true.
     pub(super) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self> {
         let file = path.map(|path| {
             let mut options = OpenOptions::new();

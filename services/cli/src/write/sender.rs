@@ -192,7 +192,7 @@ impl Sender<'_> {
             self.rejects
                 .add(&batch.path, &rows, unnamed, &bytes[bytes.len().min(behind)..])?;
         }
-        // Rejected rows that are recorded nowhere must be sent again by the next run.
+        // The next run must send rejected rows again if they are recorded nowhere, so their batch is not acknowledged.
         let is_noted = unnamed == 0 || self.rejects.has_file();
         if let Some((resume, hash)) = self.resume.filter(|_| is_noted).zip(batch.hash) {
             resume.acknowledge(&batch.path, &batch.block, hash, rejected)?;

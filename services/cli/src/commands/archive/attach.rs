@@ -1,7 +1,7 @@
 //! `tideline archive attach`: creates tables of a running server from files that another database has archived.
 //!
-//! The server attaches segment by segment and part by part, and streams its progress. The command shows the progress until the
-//! end, unless `--no-wait` is given.
+//! The server attaches segment by segment and part by part, and streams its progress. The command shows the progress
+//! until the end, unless `--no-wait` is given.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 

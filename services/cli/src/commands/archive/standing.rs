@@ -99,7 +99,8 @@ fn standing(response: &Value) -> String {
     format!("{}\n{}{wide}{troubles}", targets.render(), tables.render())
 }
 
-/// Formats the archives of wide tables, and appends the reasons of stalled ones to `troubles`. Empty without wide tables.
+/// Formats the archives of wide tables, and appends the reasons of stalled archives to `troubles`. Returns an empty
+/// text without wide tables.
 fn wide_tables(response: &Value, troubles: &mut String) -> String {
     let tables = response["wide_tables"].as_array();
     let Some(tables) = tables.filter(|tables| !tables.is_empty()) else {

@@ -217,7 +217,7 @@ impl PointQueryArguments {
     }
 
     /// Returns the function, and the field if given, by which series are ranked: those of `--by`, otherwise the first
-    /// function of `--fn`. Fails without both.
+    /// function of `--fn`. Fails if neither option is given.
     fn ranked_by(&self) -> Result<Map<String, Value>> {
         let by = self.by.as_ref().or_else(|| self.functions.first());
         let by = by.ok_or_else(|| CliError::usage("missing ranking: use --by, such as --by 'max(usage)'"))?;

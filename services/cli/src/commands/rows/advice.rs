@@ -1,6 +1,6 @@
 //! `tideline rows advice`: advice on a table, or on the access paths of a condition.
 //!
-//! With conditions, the path that fits each of them is shown, and the requests that create the missing indexes.
+//! With conditions, shows the access path that fits each of them, and the requests that create the missing indexes.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `tideline rows aggregate`: functions of the values of rows, by groups and time windows.
 //!
-//! The rows are those of a scan or of a search. Tables and JSON are one response; other formats are streamed as the server
-//! sends them.
+//! The rows come from a scan or a search. For a table, the whole response is read; other formats are streamed as the
+//! server sends them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ pub(crate) struct AggregateArguments {
     /// Read the rows that a search index finds by --where, instead of a range [default: the only index of the table]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     search: Option<String>,
-    /// Key to group by: NAME, NAME:WIDTH for time windows such as placed:1d, NAME:WIDTH@ZONE for those of a time zone, or
-    /// JSON as in the API; up to 8
+    /// Key to group by: NAME, NAME:WIDTH for time windows such as placed:1d, NAME:WIDTH@ZONE for those of a time zone,
+    /// or JSON as in the API; up to 8
     #[arg(long, value_name = "KEY")]
     by: Vec<String>,
-    /// Functions of a column, as NAME:FUNCTION,…: count, count_distinct, sum, mean, stddev, min, max, spread, mode, first,
-    /// last, or p95 for a percentile; may be repeated
+    /// Functions of a column, as NAME:FUNCTION,…: count, count_distinct, sum, mean, stddev, min, max, spread, mode,
+    /// first, last, or p95 for a percentile; may be repeated
     #[arg(long = "metric", value_name = "METRICS")]
     metrics: Vec<String>,
     /// Output format [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else table on a
@@ -147,7 +147,8 @@ fn table(request: &Map<String, Value>, found: &Value) -> String {
     grid.render()
 }
 
-/// Describes the number of rows, and what is estimated or missing.
+/// Describes the number of rows, the skipped values, the estimated functions, and the changes that are not included
+/// yet.
 fn summary(found: &Value) -> String {
     let count = |name: &str| output::count(found[name].as_u64().unwrap_or_default());
     let mut text = format!("{} rows", count("rows"));

@@ -161,7 +161,7 @@ fn writes(client: &Client, refresh: bool) -> String {
     client.of_table(if refresh { "/rows?refresh=wait" } else { "/rows" })
 }
 
-/// Prints a note if searches do not find a write that has waited for them.
+/// Prints a note if a write has waited for the search indexes and searches do not find it yet.
 fn note(searchable: Option<bool>) {
     if searchable == Some(false) {
         eprintln!("written, but the search indexes have not reached the write yet");

@@ -1,4 +1,4 @@
-//! `tideline rows facets`: counts the rows that match by the values of columns, with metrics.
+//! `tideline rows facets`: counts matching rows by the values of columns, and computes metrics.
 //!
 //! A table has one line per innermost group. JSON is the response of the server, in which groups contain groups.
 
@@ -160,7 +160,7 @@ fn add_groups(
         }
         None => {
             let mut line = values.clone();
-            // Without rows there are no groups.
+            // If no row matches, the result has no groups. The cells of the keys are then empty.
             line.resize(keys, String::new());
             line.push(output::cell(&group["rows"]));
             let of =

@@ -140,8 +140,8 @@ pub(super) fn show_table(rows: &[Option<ShownRow>], file: Option<&PathBuf>) -> R
     Ok(out.flush()?)
 }
 
-/// Formats rows as a table: the key columns in their order, all columns that occur, by name, then distances and matched
-/// texts.
+/// Formats rows as a table: first the key columns in key order, then the other columns by name, then distances and
+/// matched texts.
 fn table(rows: &[Option<ShownRow>]) -> Grid {
     let rows = || rows.iter().flatten();
     let key = rows().next().map(|row| row.key.0.as_slice()).unwrap_or_default();

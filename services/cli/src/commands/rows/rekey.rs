@@ -1,6 +1,6 @@
 //! `tideline rows rekey`: copies the rows of a table into a table with another key.
 //!
-//! The copy is a job of the server. With `--no-wait` the command returns before its end.
+//! The copy is a job of the server. With `--no-wait` the command returns before the job has ended.
 
 use clap::Args;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `tideline rows search`: finds rows through a search index.
 //!
-//! Tables and JSON show one page. Lines of JSON request page after page, because the server returns at most
-//! [`PAGE_MAX`] rows at once.
+//! A table or JSON shows one page. For lines of JSON, all pages are requested one after another, because the server
+//! returns at most [`PAGE_MAX`] rows per request.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::commands::selection::{by_ending, output_to};
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Maximum number of rows that the server returns at once.
+/// Maximum number of rows that the server returns per request.
 const PAGE_MAX: u64 = 1_000;
 
 pub(super) const EXAMPLES: &str = "\
@@ -178,7 +178,7 @@ struct Page<R> {
     total: u64,
     waiting: u64,
     lag_ms: u64,
-    /// Tiers that the search has seen; `None` for all.
+    /// Tiers that the search covered; `None` = all tiers.
     tier: Option<String>,
     next: Option<String>,
 }
@@ -230,7 +230,7 @@ fn page<R: DeserializeOwned>(client: &Client, body: &Map<String, Value>) -> Resu
     serde_json::from_str(&text).map_err(|error| client.strange(&error.to_string()))
 }
 
-/// Writes up to `limit` rows as lines of JSON, and a line with the summary of the last page.
+/// Writes up to `limit` rows as lines of JSON, then a line with the summary of the last page.
 fn lines(
     client: &Client,
     mut body: Map<String, Value>,

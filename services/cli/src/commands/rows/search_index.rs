@@ -42,8 +42,8 @@ pub(crate) struct CreateArguments {
     #[arg(value_name = "INDEX")]
     name: String,
     /// Column and the form in which its values are indexed: keyword, text, number, time, bool or geo; a column may be
-    /// repeated with other forms. text can be followed by an analyzer: text:english (or another language), text:ngram3 or
-    /// text:cjk
+    /// repeated with other forms. text can be followed by an analyzer: text:english (or another language), text:ngram3
+    /// or text:cjk
     #[arg(value_name = "COLUMN=FORM", required = true)]
     columns: Vec<String>,
     #[command(flatten)]

@@ -10,9 +10,9 @@ use crate::error::{CliError, Result};
 
 /// Names and types of the columns of a table.
 pub(super) struct TableShape {
-    /// Key columns that users write, in the order of the key.
+    /// Names and types of the key columns whose values a user supplies, in key order.
     pub(super) key: Vec<(String, String)>,
-    /// Declared columns.
+    /// Names or patterns of the declared columns, and their types.
     columns: Vec<(String, String)>,
 }
 
@@ -83,7 +83,7 @@ impl TableShape {
         is_json.then(raw).flatten().unwrap_or_else(quoted)
     }
 
-    /// Splits `name=value`.
+    /// Splits `name=value`, and converts the value to JSON by the type of the column.
     pub(super) fn pair<'t>(&self, text: &'t str) -> Result<(&'t str, Box<RawValue>)> {
         match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name, self.value(name, value))),
@@ -91,7 +91,7 @@ impl TableShape {
         }
     }
 
-    /// Returns the members `prefix` and `range` of a scan, from `name=value` and bounds such as `name>=value`.
+    /// Returns the members `prefix` and `range` of a scan, from texts such as `name=value` and `name>=value`.
     pub(super) fn bounds(&self, texts: &[String]) -> Result<Map<String, Value>> {
         let (mut prefix, mut range) = (Map::new(), Map::new());
         for text in texts {
@@ -152,7 +152,8 @@ fn named(column: &Value) -> (String, String) {
     (text("name"), text("type"))
 }
 
-/// Returns the columns that users write, in the order of a key.
+/// Returns the key columns whose values a user supplies, in key order: the source columns of `reverse` and `splice`
+/// instead of the derived column, and no `hash_prefix` or `bucket` column.
 fn key_columns(columns: &Value) -> Vec<(String, String)> {
     let mut key = Vec::new();
     for column in columns.as_array().into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! `tideline rows put-value` and `get-value`: values of any size, streamed from and to files.
 //!
-//! A download to a file is written to `FILE.CHECKSUM.partial` first. A repeated command continues it, if the value still has
-//! this checksum.
+//! A download to a file is written to `FILE.CHECKSUM.partial` first. A repeated command continues it, if the value
+//! still has this checksum.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -180,8 +180,8 @@ pub(super) fn get(arguments: &GetValueArguments) -> Result<()> {
     }
 }
 
-/// Requests a value for a file: the rest of it, if a partial file has its first bytes. Returns the partial file, to which the
-/// response is appended.
+/// Requests the value for a download to a file. If a partial file contains the first bytes of the value, requests only
+/// the rest. Returns the partial file, to which the caller appends the response.
 fn begin(client: &Client, path: &str, out: &Path) -> Result<(PathBuf, ValueResponse)> {
     if let Some((partial, checksum)) = partial_of(out)? {
         let length = std::fs::metadata(&partial)

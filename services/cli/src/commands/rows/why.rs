@@ -1,7 +1,7 @@
-//! `tideline rows why`: what is stored for a key, and the rule that hides each part.
+//! `tideline rows why`: shows the stored data of a key, and the rules that hide data from reads.
 //!
-//! The key is entered like that of `rows get`. A table lists the versions of all columns; lines below it name the rules of
-//! the row, its layers, its indexes and the tests of a condition.
+//! The key is entered as for `rows get`. The output lists the state of the row, the versions of all columns, the
+//! layers, the indexes and the tests of a condition, each with the rule that hides it.
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -69,7 +69,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Formats a reason after its code; empty without a reason.
+/// Formats the code and the reason of a hiding rule. Returns an empty text if there is no rule.
 fn reason(hidden: &Value) -> String {
     match hidden["code"].as_str() {
         Some(code) => format!("{code}: {}", cell(&hidden["reason"])),

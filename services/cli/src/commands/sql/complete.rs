@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::client::Client;
 
-/// Words of statements.
+/// Keywords that are completed.
 const KEYWORDS: [&str; 53] = [
     "ADD",
     "ALLOW FILTERING",

@@ -1,6 +1,7 @@
 //! Settings of wide tables on the command line: key columns with their modifiers, and declared columns.
 //!
-//! The server checks the settings; this module only recognises their form, and shows them in the same form.
+//! The server checks the settings. This module only parses their form on the command line, and prints settings in the
+//! same form.
 
 use std::path::PathBuf;
 
@@ -29,8 +30,8 @@ pub(crate) struct WideArguments {
     /// Declared column of a wide table as 'NAME TYPE', such as 'total decimal' or 'seen_* timestamp'; may be repeated
     #[arg(help_heading = "Rows", long = "column", value_name = "COLUMN")]
     columns: Vec<String>,
-    /// Group of columns that are stored apart from the others as 'NAME COLUMN…', such as 'texts description picture_*'; may
-    /// be repeated
+    /// Group of columns that are stored apart from the others as 'NAME COLUMN…', such as 'texts description picture_*';
+    /// may be repeated
     #[arg(help_heading = "Rows", long = "group", value_name = "GROUP")]
     groups: Vec<String>,
     /// Like --group, with columns that are compressed further; may be repeated
@@ -162,8 +163,8 @@ fn column_group(text: &str) -> Result<Value> {
     }
 }
 
-/// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`, and
-/// groups that of `--group`.
+/// Formats the key, the declared columns and the other settings of a wide table. Key columns have the form of `--key`,
+/// and groups have the form of `--group`.
 pub(super) fn described(wide: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
     for column in wide["key"].as_array().into_iter().flatten() {

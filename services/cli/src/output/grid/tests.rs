@@ -38,7 +38,7 @@ fn wide_characters_take_two_columns() {
     assert_eq!(elide("日本語日本語", 7), "日…語");
 }
 
-/// Returns a table like that of `find`: ids of 32 digits, times with nanoseconds, long tags.
+/// Returns a table like the output of `find`: ids of 32 digits, times with nanoseconds, long tags.
 fn timelines() -> Grid {
     let mut grid = Grid::new(["measurement", "tags", "first seen", "last seen", "id"]);
     for (host, id, seen) in [

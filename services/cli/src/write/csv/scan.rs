@@ -182,7 +182,7 @@ impl ColumnCounts {
         Ok(match (numbers, others) {
             (0, 0) => Kind::Auto,
             (0, _) if self.texts == 0 => Kind::Bool,
-            // The column holds texts, some of which have the form of numbers, such as room names.
+            // The column holds texts, some of which have the form of numbers, such as the rooms `12` and `12a`.
             (_, 1..) if others >= numbers => Kind::String,
             (_, 1..) => {
                 if let Some(cell) = &self.no_number {

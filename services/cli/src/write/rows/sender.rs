@@ -190,7 +190,8 @@ impl RowSender<'_> {
             self.rejects.add(&batch.path, &rows, report.omitted, behind)?;
         }
         let rejected = report.rejected.len() as u64 + report.omitted;
-        // Rows that are recorded nowhere must be sent again by the next run. Rows of columnar files cannot be cut out of a batch.
+        // The next run must send rejected rows again if they are recorded nowhere, so their batch is not acknowledged.
+        // Rows of columnar files cannot be cut out of a batch for the rejects file.
         let is_noted = report.omitted == 0 || batch.framing.is_some() && self.rejects.has_file();
         if let Some(resume) = self.resume.filter(|_| is_noted) {
             resume.acknowledge(&batch.path, &batch.block, batch.hash, rejected)?;

@@ -1,6 +1,6 @@
 //! Files with rows, cut into batches that the server imports.
 //!
-//! Positions are bytes of the decompressed text, or numbers of rows of Arrow and Parquet files.
+//! Positions are byte offsets in the decompressed text, or row numbers in Arrow and Parquet files.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
