@@ -69,8 +69,8 @@ pub struct GuideFile {
     pub text: Cow<'static, str>,
 }
 
-/// Returns a file by its name: a page (`jobs`, or `jobs.md` as in links of the sources), `guide.css`, `guide.js` or
-/// `search.json`. Returns `None` for any other name.
+/// Returns a file by its name: a page such as `jobs`, or `guide.css`, `guide.js` or `search.json`. An ending `.md`, as
+/// in links between the Markdown sources, is ignored. Returns `None` for any other name.
 pub fn file(name: &str) -> Option<&'static GuideFile> {
     static FILES: OnceLock<BTreeMap<&'static str, GuideFile>> = OnceLock::new();
     let files = FILES.get_or_init(|| {

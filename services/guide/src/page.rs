@@ -132,7 +132,7 @@ fn anchor(heading: &str) -> String {
     kept.collect()
 }
 
-/// Gives each heading below the title its anchor.
+/// Adds an anchor to each heading below the title.
 fn add_anchors(events: &mut [Event<'_>]) {
     for at in 0..events.len() {
         let Event::Start(Tag::Heading { level, .. }) = &events[at] else {
