@@ -13,13 +13,13 @@ use crate::text::{
 };
 use crate::{ResultOptions, ResultSink};
 
-/// Sink that writes each row into the columns of the whole result. An absent value is an empty cell; an empty text is
+/// Sink that writes the rows of all series into one flat table. An absent value is an empty cell; an empty text is
 /// `""`.
 pub(crate) struct CsvSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: FlatColumns,
-    /// Cells before the time in each row of the current series, with the last comma.
+    /// Start of each row of the current series: the cells before the time, with the comma before the time.
     prefix: Vec<u8>,
     text: Vec<u8>,
 }

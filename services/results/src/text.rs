@@ -123,7 +123,7 @@ pub(crate) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a timestamp in the format of `Timestamp::to_rfc3339`, at a tenth of its cost.
+/// Appends a timestamp in the format of `Timestamp::to_rfc3339`, in a tenth of the time that function takes.
 ///
 /// The date is computed by Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>): years begin in March, so that the leap

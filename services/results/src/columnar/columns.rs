@@ -50,7 +50,8 @@ pub enum Cell<'a> {
     Value(ValueRef<'a>),
     /// Bytes, for a column of bytes.
     Binary(&'a [u8]),
-    /// Decimal number without its point, at the scale of its column; at most 38 digits.
+    /// Unscaled value of a decimal number: its digits without the decimal point. The column defines the number of
+    /// digits after the point. At most 38 digits.
     Decimal(i128),
 }
 

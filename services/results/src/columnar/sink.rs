@@ -17,7 +17,7 @@ use crate::{ResultOptions, ResultSink};
 /// Output of the result.
 type Out<'w> = &'w mut (dyn Write + Send);
 
-/// Sink that writes each row into the columns of the whole result.
+/// Sink that writes the rows of all series into one flat table.
 pub(crate) struct ColumnarSink<'w> {
     form: ColumnarForm,
     options: ResultOptions,
