@@ -1,5 +1,5 @@
-//! In-memory activity of a table: running writers, new timelines, busy keys, use of columns. The activity is lost when the process
-//! stops.
+//! In-memory activity of a table: running writers, new timelines, busy keys, use of columns. The activity is lost when
+//! the process stops.
 
 use parking_lot::{Mutex, RwLock};
 

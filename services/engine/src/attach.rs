@@ -3,14 +3,14 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | [`plan`] | determines the segments to attach, without superseded ones |
+//! | [`plan`] | determines the segments to attach, without superseded segments |
 //! | [`plan_rows`] | determines the parts of wide tables to attach |
 //! | [`rows`] | attaches parts of wide tables |
 //! | [`timelines`] | registers timelines and sets their attributes |
 //! | this file | attaches segment by segment: first the timelines of a segment, then the locations of their rows |
 //!
-//! Each segment and each part becomes visible with one manifest edit. An interrupted run keeps those attached so far; a
-//! repeated request attaches the remaining ones.
+//! Each segment and each part becomes visible with one manifest edit. An interrupted run keeps the segments and parts
+//! attached so far; a repeated request attaches the rest.
 
 mod plan;
 mod plan_rows;
@@ -30,7 +30,7 @@ pub use plan::{AttachPlan, PlannedTable};
 pub use plan_rows::{PlannedPart, PlannedRows};
 use timelines::NewTimelines;
 
-/// Maximum number of problems listed one by one; further ones are only counted.
+/// Maximum number of problems that are listed; further problems are only counted.
 const PROBLEMS_MAX: usize = 20;
 
 /// Request to attach an archive.
@@ -48,8 +48,8 @@ pub struct AttachRequest {
     pub own: bool,
     /// Names of the parts of a wide table to attach; empty = all. Requires `table`.
     pub parts: Vec<String>,
-    /// True if the files of parts are read and compared with their checksums before the parts are attached. Otherwise only
-    /// their sizes are compared.
+    /// True if the files of parts are read and compared with their checksums before the parts are attached. Otherwise
+    /// only their sizes are compared.
     pub verify: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct AttachProgress {
     pub timelines: u64,
     /// Points of the segments attached so far.
     pub points: u64,
-    /// Segments and parts skipped because later ones hold the same points or rows.
+    /// Segments and parts skipped because later segments or parts hold the same points or rows.
     pub superseded: u64,
     /// Segments and parts skipped because they were attached before or written by this database.
     pub known: u64,
@@ -80,7 +80,7 @@ pub struct AttachProgress {
     pub rows: u64,
     /// The first problems, at most 20, one sentence each.
     pub problems: Vec<String>,
-    /// Total number of problems, including those not listed.
+    /// Total number of problems, including problems that are not listed.
     pub problem_count: u64,
 }
 
@@ -144,16 +144,17 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 }
 
 impl Engine {
-    /// Attaches the segments and the parts of wide tables of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
+    /// Attaches the segments and the parts of wide tables of a plan one by one. Returns the final progress, and false
+    /// if `watch` stopped the run.
     ///
-    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining ones are not attached. A
-    /// segment or part that is damaged or incompatible is reported as a problem, and the others are still attached. If a
-    /// check of a table fails, nothing of it is attached.
+    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments and parts are
+    /// not attached. A segment or part that is damaged or incompatible is reported as a problem, and the others are
+    /// still attached. If a check of a table fails, nothing is attached to this table.
     ///
     /// # Errors
     ///
     /// Returns [`EngineError::AttachRunning`] while another call attaches an archive. Returns an error if the target
-    /// cannot be reached or the store fails; segments attached before stay.
+    /// cannot be reached or the store fails; segments and parts that were attached before stay attached.
     pub fn attach(&self, plan: &AttachPlan, watch: &mut Watch<'_>) -> Result<(AttachProgress, bool)> {
         let _one_at_a_time = self.attaching.try_lock().ok_or(EngineError::AttachRunning)?;
         let mut progress = AttachProgress {

@@ -1,5 +1,4 @@
-//! Checks of analyzers in table settings: those of text attributes of timelines, and those of columns of search
-//! indexes.
+//! Checks of the analyzers in table settings, both of text attributes of timelines and of columns of search indexes.
 
 use tideline_model::{SearchAnalyzer, TableModel, TableSpec};
 use tideline_timeline_catalog::attributes::ATTRIBUTE_KEY_BYTES_MAX;
@@ -40,7 +39,8 @@ pub(crate) fn check_attribute_analyzers(spec: &TableSpec) -> Result<()> {
     Ok(())
 }
 
-/// Checks the analyzer of the column or attribute `name`. `what` is the word for it in an error.
+/// Checks the analyzer of the column or attribute `name`. `what` is the word for it in an error message: "column" or
+/// "attribute".
 ///
 /// # Errors
 ///

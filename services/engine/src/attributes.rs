@@ -103,7 +103,7 @@ impl Engine {
     }
 }
 
-/// Returns true if a timeline already has all attributes to set and none of those to remove.
+/// Returns true if a timeline already has all attributes to set and none of the attributes to remove.
 fn is_done(reader: &CatalogReader<'_>, ordinal: Ordinal, changes: &AttributeChanges) -> bool {
     let Some(entry) = reader.entry(ordinal) else {
         return false;

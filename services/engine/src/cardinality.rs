@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// Number of timelines whose first points are looked up at once.
+/// Number of timelines whose first points are looked up in one call.
 const GROUP_TIMELINES: usize = 4_096;
 
 /// Distribution of the times when timelines were first seen.

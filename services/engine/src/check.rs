@@ -1,7 +1,8 @@
 //! Offline check: reads all data that a backend stores for a database, and reports damage.
 //!
-//! Search indexes are compared with their checksums. A damaged one loses nothing: the next start builds it again, from
-//! the catalogs or from the rows. It is reported because the disk has changed what was written.
+//! Search indexes are compared with their checksums. A damaged search index is not a loss of data: the next start
+//! builds it again from the catalogs or from the rows. It is reported because it shows that the disk has changed
+//! written data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +29,7 @@ pub struct CheckReport {
     pub rows: u64,
     /// Bytes of the flushed rows.
     pub row_bytes: u64,
-    /// Timelines of all tables: those of the catalogs, plus those that the journal introduces, minus those that it
-    /// removes.
+    /// Number of timelines of all tables after the journal is applied.
     pub timelines: u64,
     /// Findings of damage, one sentence each, with the location.
     pub findings: Vec<String>,
@@ -86,8 +86,8 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report
 }
 
-/// Compares the files of all search indexes in `index_dir` with their checksums. Returns a sentence for each damaged index.
-/// Reads all of their files.
+/// Compares the files of all search indexes in `index_dir` with their checksums. Returns a sentence for each damaged
+/// index. Reads all files of the indexes.
 pub fn check_search_indexes(index_dir: &Path, report: &CheckReport) -> Vec<String> {
     let mut findings = Vec::new();
     let mut check = |folder: &Path, of: &str| {
@@ -145,7 +145,8 @@ fn check_entry(entry: &Bytes, journal: &mut JournalChanges) -> Result<(), String
     }
 }
 
-/// Counts the timelines of a catalog and those that the journal introduces, each once, without those that it removes.
+/// Counts the timelines of a catalog after the journal is applied: adds the timelines that the journal introduces, each
+/// once, and subtracts the timelines that it removes.
 fn timelines(catalog: &Catalog, journal: Option<&JournalTimelines>) -> u64 {
     let Some(journal) = journal else {
         return catalog.len();

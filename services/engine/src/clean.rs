@@ -49,7 +49,7 @@ struct Terms {
 }
 
 impl Engine {
-    /// Removes timelines that have no visible point and no attribute, and those that have been silent for too long.
+    /// Removes timelines that have no visible point and no attribute, and timelines that have been silent for too long.
     ///
     /// `now` is the result of [`SeriesStore::trusted_now`](tideline_series_store::SeriesStore::trusted_now). While
     /// the clock is in doubt, nothing is removed. A pass over a million timelines whose spans are in memory takes a

@@ -10,15 +10,15 @@ use tideline_wide_table::{Action, RowWrite};
 use crate::engine::Engine;
 use crate::wide_table::WideTable;
 
-/// Maximum number of counted columns of a table. Further ones are not counted.
+/// Maximum number of counted columns of a table. Further columns are not counted.
 const COLUMNS_MAX: usize = 1_000;
 
 /// Number of requests that have used a column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ColumnUse {
-    /// Reads that needed the column by its name.
+    /// Number of reads that requested the column by name.
     pub reads: u64,
-    /// Updates of rows that changed the column.
+    /// Number of row updates that changed the column.
     pub updates: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct TableColumnUse {
     pub whole_reads: u64,
     /// Number of updated rows.
     pub updates: u64,
-    /// Use by the name of the column.
+    /// Use of each column, by name.
     pub columns: HashMap<String, ColumnUse>,
 }
 

@@ -1,7 +1,7 @@
 //! Copies the visible points of a table into another one, with identities and attributes of their timelines.
 //!
-//! Timelines are read in id order, in groups; each group is read from one snapshot. The points are written like those
-//! of any other request. Repeating a copy is safe, because each point replaces its earlier copy.
+//! Timelines are read in id order, in groups; each group is read from one snapshot. The points are written as by any
+//! other write request. Repeating a copy is safe, because each point replaces its earlier copy.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ const ROWS_AT_ONCE: usize = 8_192;
 /// Progress of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PointsCopied {
-    /// Timelines of the source table, including those without points in the range.
+    /// Timelines of the source table, including timelines without points in the range.
     pub timelines: u64,
     /// Timelines of the groups completed so far.
     pub seen: u64,
@@ -141,7 +141,7 @@ impl Engine {
         Ok(is_wanted && watch(progress))
     }
 
-    /// Sets the attributes of timelines; those with equal attributes are changed together.
+    /// Sets the attributes of timelines. Timelines with equal attributes are changed together.
     fn describe_copies(&self, into: &Table, described: Vec<(Ordinal, AttributeChanges)>) -> Result<()> {
         let mut alike: Vec<(AttributeChanges, RoaringBitmap)> = Vec::new();
         for (ordinal, attributes) in described.into_iter().filter(|(_, have)| !have.is_empty()) {

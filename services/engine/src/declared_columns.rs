@@ -1,6 +1,6 @@
 //! Columns that the settings of a wide table declare: the columns of the key, columns by name, and patterns of names.
 //!
-//! A declared name has precedence over patterns; of several patterns the first that matches counts.
+//! A declared name has precedence over patterns. If several patterns match, the first one applies.
 
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;

@@ -2,8 +2,8 @@
 //!
 //! The selection is resolved first, so timelines created later are not affected. A point written after the delete is
 //! visible; if its timeline was deleted, the timeline reappears without attributes. A large selection takes several
-//! deletes in sequence. After an error some of these deletes may be done; the same call completes the remaining ones,
-//! unless it names removed timelines by id.
+//! deletes in sequence. After an error, some of these deletes may be done. A repeated call completes the remaining
+//! ones, unless it selects removed timelines by id.
 
 use roaring::RoaringBitmap;
 use tideline_condition::Condition;
@@ -50,8 +50,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`] if the range is empty, an error of [`selected`](Self::selected), or that of
-    /// the commit.
+    /// Returns [`EngineError::Invalid`] if the range is empty, an error of [`selected`](Self::selected), or the error
+    /// of the commit.
     pub fn delete_points(
         &self,
         table: &Table,
@@ -81,7 +81,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error of [`selected`](Self::selected) or that of the commit.
+    /// Returns an error of [`selected`](Self::selected) or the error of the commit.
     pub fn delete_timelines(
         &self,
         table: &Table,

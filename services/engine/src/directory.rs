@@ -35,7 +35,7 @@ pub(crate) struct Catalogs {
     unflushed: Arc<UnflushedBytes>,
 }
 
-/// Journal bytes of catalog changes after which rows are written; bounds the replay of the next start.
+/// Number of journal bytes of catalog changes at which rows are written; bounds the replay of the next start.
 const UNFLUSHED_BYTES_MAX: u64 = 16 << 20;
 
 /// Engine state of one table.

@@ -1,7 +1,7 @@
 //! Removal of the expired rows and cells of a wide table, in pages.
 //!
-//! Expired data is hidden from reads at once. The removal frees its bytes some time later, so that a wrong clock or a
-//! mistake in the settings can be corrected before then.
+//! Expired data is hidden from reads immediately. The removal frees its bytes some time later, so that a wrong clock or
+//! a mistake in the settings can be corrected in between.
 
 use std::ops::ControlFlow;
 

@@ -187,7 +187,8 @@ impl Engine {
         self.timeline(table, id)
     }
 
-    /// Saves a search under a name, replacing an existing one; durable on return. The text is not interpreted.
+    /// Saves a search under a name, replacing an existing one. The search is durable on return. Its text is not
+    /// interpreted.
     ///
     /// # Errors
     ///
@@ -210,8 +211,8 @@ impl Engine {
         Ok(table.catalog.delete_search(name, &commit)?)
     }
 
-    /// Stores type, help and unit of metrics; durable on return. Returns the number of metrics omitted because of
-    /// limits or invalid names.
+    /// Stores type, help and unit of metrics. The metadata is durable on return. Returns the number of metrics omitted
+    /// because of limits or invalid names.
     ///
     /// Known metadata costs no write. A sender with contradictory metadata causes at most one write per metric and
     /// minute.
@@ -235,12 +236,12 @@ impl Engine {
         table.catalog.reader().measurements(selection)
     }
 
-    /// Returns the selected tag keys in byte order, with the number of timelines that have each.
+    /// Returns the selected tag keys in byte order, with the number of timelines of each.
     pub fn tag_keys(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_keys(selection)
     }
 
-    /// Returns the selected values of a tag, with the number of timelines that have each.
+    /// Returns the selected values of a tag in byte order, with the number of timelines of each.
     pub fn tag_values(&self, table: &Table, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_values(key, selection)
     }

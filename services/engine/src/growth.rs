@@ -4,7 +4,7 @@
 //! in memory. New timelines are counted in slots of 10 s. The current slot and the six before it are counted, so that
 //! no period of 60 seconds exceeds the limit. While the table has its own limit or has reached the limit per minute,
 //! each slot keeps a sketch per tag key, for at most 32 keys. The sketch counts the new tag values of timelines,
-//! admitted or not. A refusal names the key with the most new values.
+//! admitted or not. A refusal contains the key with the most new values.
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
@@ -22,8 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const SLOT_SECONDS: u64 = 10;
 /// Number of slots counted: a full minute and the current slot.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
-/// Divisor of the number of timelines: the bytes of identities are measured again when the number has grown by the
-/// quotient.
+/// Denominator of the growth after which the bytes of identities are measured again: 1/64 of the measured timelines.
 const MEASURED_SHARE: u64 = 64;
 /// Minimum number of new timelines between two measurements of the bytes of identities.
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
@@ -49,8 +48,8 @@ pub struct TableLimits {
     /// Maximum number of secondary indexes of a wide table. Default 16. Each write of a row also writes the changed
     /// entries of all indexes.
     pub indexes_max: usize,
-    /// Maximum number of search indexes of a wide table, without those that are being replaced. Default 4. Each takes a
-    /// thread, and memory from the account of the process.
+    /// Maximum number of search indexes of a wide table, not counting indexes that are being replaced. Default 4. Each
+    /// takes a thread, and memory from the account of the process.
     pub search_indexes_max: usize,
 }
 
@@ -211,8 +210,8 @@ impl State {
         }
     }
 
-    /// Returns the refusal of this second; it is computed once per second and limit. It names the tag with the most new
-    /// values, if new values were recorded.
+    /// Returns the refusal of this second; it is computed once per second and limit. It contains the tag with the most
+    /// new values, if new values were recorded.
     fn refusal(&mut self, second: u64, limit: u64, table: &TableName) -> Arc<TimelineGrowth> {
         if let Some((refused_at, refusal)) = &self.last_refusal
             && (*refused_at, refusal.limit) == (second, limit)

@@ -26,8 +26,8 @@ const SLOTS: u64 = 60 / SLOT_SECONDS;
 const HOT_SHARES: f64 = 4.0;
 /// Share above which a range is hot, however few machines there are.
 const HOT_SHARE: f64 = 0.5;
-/// Minimum number of points written to a table, or of timelines read from it, in the last minute. Below this number of
-/// points, all shares of writes count as 0; below this number of timelines, all shares of reads.
+/// Minimum number of points written to a table, or of timelines read from it, in the last minute. With fewer points,
+/// all shares of writes count as 0; with fewer timelines, all shares of reads count as 0.
 const BUSY_MIN: u64 = 1_000;
 /// Maximum number of machines counted one by one in a busy bin.
 const MACHINES_TRACKED: usize = 8;
@@ -58,8 +58,8 @@ impl Engine {
     /// Returns the key ranges that were far busier than others in the last minute, in key order. The list is empty if
     /// the load is even or low.
     ///
-    /// The fair share is that of one machine under even load, or that of one range if there are more machines than
-    /// ranges.
+    /// The fair share is the share of one machine under even load, or the share of one range if there are more machines
+    /// than ranges.
     pub fn hot_ranges(&self, table: &Table) -> Vec<HotRange> {
         let machines = count_machines(table);
         let bins = table.activity.hot_ranges.bins(self.clock.monotonic());

@@ -1,7 +1,7 @@
-//! Growth of wide tables and their indexes: samples over time, and the date at which a mark is reached.
+//! Growth of wide tables and their indexes: samples over time, and the time at which a size is reached.
 //!
-//! Each survey of a table adds a sample of its rows and of the entries or documents of its indexes. Samples are kept in one
-//! file in the folder of the search index. The file is disposable: without it, forecasts begin again.
+//! Each survey of a table adds a sample of its rows and of the entries or documents of its indexes. Samples are kept in
+//! one file in the folder of the search index. The file is disposable: without it, forecasts begin again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::wide_table::WideTable;
 
 /// Name of the file.
 const FILE: &str = "growth.json";
-/// Maximum number of samples of a table or index. Every second one is dropped when there are more.
+/// Maximum number of samples of a table or index. If there are more, every second one is dropped.
 const SAMPLES_MAX: usize = 128;
-/// Length of the time from which growth is computed, in nanoseconds: 30 days.
+/// Period before the last sample from which growth is computed, in nanoseconds: 30 days.
 const WINDOW: i64 = 30 * NANOS_PER_DAY;
 /// Minimum time between the first and the last sample of a forecast, in nanoseconds: one hour.
 const SPAN_MIN: i64 = 3_600_000_000_000;
@@ -51,7 +51,7 @@ pub enum GrowingKind {
 pub struct Growing {
     /// Table or kind of the index.
     pub kind: GrowingKind,
-    /// Name of the index; that of the table for its rows.
+    /// Name of the index or table.
     pub name: String,
     /// Samples, oldest first.
     pub samples: Vec<GrowthSample>,
@@ -67,8 +67,8 @@ pub struct GrowthRate {
 }
 
 impl Growing {
-    /// Returns the growth per day: the slope of the line that fits the samples of the last 30 days best. `None` with less
-    /// than two samples or less than an hour between them.
+    /// Returns the growth per day: the slope of the least-squares line through the samples of the last 30 days. `None`
+    /// if these samples span less than an hour.
     pub fn rate(&self) -> Option<GrowthRate> {
         let last = self.samples.last()?;
         let recent: Vec<&GrowthSample> = self
@@ -99,8 +99,9 @@ impl Growing {
     }
 }
 
-/// Returns the time at which a size that grows by `per_day` reaches a mark, in nanoseconds since the epoch; `None` if it does
-/// not grow, or not within 100 years. A mark that is reached already gives the time of the sample.
+/// Returns the time at which a size that grows by `per_day` reaches `mark`, in nanoseconds since the epoch. `at` is the
+/// time at which the size was measured; it is returned if the size has already reached the mark. `None` if the mark is
+/// not reached within 100 years.
 pub fn reached(at: i64, size: u64, per_day: f64, mark: u64) -> Option<i64> {
     if size >= mark {
         return Some(at);
@@ -116,8 +117,8 @@ pub(crate) struct GrowthLog(Mutex<Option<Samples>>);
 type Samples = BTreeMap<u32, Vec<GrowthSample>>;
 
 impl GrowthLog {
-    /// Calls `change` with the samples, which are read from the file at the first call. Writes the file if `change` returns
-    /// true.
+    /// Calls `change` with the samples, which are read from the file at the first call. Writes the file if `change`
+    /// returns true.
     fn with<T>(&self, folder: &Path, change: impl FnOnce(&mut Samples) -> (T, bool)) -> T {
         let mut held = self.0.lock();
         let samples = held.get_or_insert_with(|| {
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_date_of_a_mark_is_found_on_synthetic_growth() {
-        // Ten million documents a day, with a daily wave of a million, for 60 days.
+        // Ten million documents a day for 60 days, plus a daily sine wave with an amplitude of a million.
         let size = |hour: i64| {
             let wave = 1_000_000.0 * (hour as f64 / 24.0 * std::f64::consts::TAU).sin();
             (hour as f64 * 10_000_000.0 / 24.0 + wave + 1e9) as u64

@@ -306,7 +306,7 @@ impl Engine {
     }
 }
 
-/// Refuses an index of one tier of a table that has no tiers.
+/// Refuses an index of one tier if the table has no tiers.
 pub(crate) fn check_tier(what: &str, name: &str, tier: TierScope, wide: &WideSpec) -> Result<()> {
     if tier.is_all() || wide.parts.is_some() {
         return Ok(());

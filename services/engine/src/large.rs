@@ -1,7 +1,7 @@
-//! Large values of wide tables: uploads, reads of any value as bytes, and removal of values that no row names.
+//! Large values of wide tables: uploads, reads of any value as bytes, and removal of values that no row refers to.
 //!
-//! The first large value of a table changes its settings: the pieces get an id of their own, and older builds refuse the
-//! table from then on.
+//! The first large value of a table changes its settings: the pieces of large values get a separate id. Older builds
+//! refuse the table from then on.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::{EngineError, Result};
 use crate::rows::CellValue;
 use crate::wide_table::WideTable;
 
-/// Number of times that a read begins again because the row was overwritten meanwhile.
+/// Number of attempts to read a value. A read is repeated if the row was overwritten meanwhile.
 const READ_ATTEMPTS_MAX: usize = 100;
 
 /// Version of a text or binary value, readable in ranges.
@@ -44,8 +44,8 @@ enum Content {
 }
 
 impl ValueBytes {
-    /// Returns bytes from `offset` on: at most [`PIECE_BYTES`] of a large value, and all of another value. Empty at the
-    /// end.
+    /// Returns bytes from `offset` on: at most [`PIECE_BYTES`] of a large value, all remaining bytes of another value.
+    /// Returns no bytes at the end of the value.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ pub fn checksum_of(value: &CellValue<'_>) -> Option<u64> {
     }
 }
 
-/// Returns the bytes of a value that is part of its row; `None` for values of other types.
+/// Returns the bytes of a text or binary value that is stored in its row; `None` for large values and values of other
+/// types.
 fn content_of<'v>(value: &'v CellValue<'_>) -> Option<&'v [u8]> {
     match value {
         CellValue::String(text) | CellValue::Json(text) => Some(text.as_bytes()),
@@ -81,7 +82,7 @@ fn content_of<'v>(value: &'v CellValue<'_>) -> Option<&'v [u8]> {
 /// Work of a removal of values so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LargeProgress {
-    /// Number of values that rows name.
+    /// Number of values that rows refer to.
     pub values: u64,
     /// Bytes of these values.
     pub bytes: u64,
@@ -92,8 +93,8 @@ pub struct LargeProgress {
 }
 
 impl Engine {
-    /// Begins an upload of a value of a column of a row. The caller writes the value to the row afterwards, and then ends
-    /// the upload.
+    /// Begins an upload of a value of a column of a row. The caller writes the value to the row afterwards, and then
+    /// ends the upload.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Engine {
                     content: Content::Pieces(reader),
                 }));
             }
-            // The row still names the value, so its pieces are lost.
+            // The row still refers to the same value, so its pieces are lost.
             if last == Some(large) {
                 return Err(WideError::LargeMissing(id).into());
             }
@@ -248,8 +249,8 @@ impl Engine {
         }
     }
 
-    /// Removes the large values of a table that no row names: overwritten, deleted, expired and abandoned ones. Calls
-    /// `proceed` after each step except the last. Returns `None` if `proceed` has ended the removal.
+    /// Removes the large values of a table that no row refers to: overwritten, deleted, expired and abandoned values.
+    /// Calls `proceed` after each step except the last. Returns `None` if `proceed` has ended the removal.
     ///
     /// # Errors
     ///

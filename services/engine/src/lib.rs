@@ -44,7 +44,7 @@
 //! | [`delete`] | deletion of points and timelines |
 //! | [`clean`] | removal of timelines that have no visible points, or no writes for too long |
 //! | [`watch`] | stream of writes after a cursor |
-//! | [`check`] | offline check of everything that a backend stores |
+//! | [`check`] | offline check of all data that a backend stores |
 //! | [`hot_ranges`], [`partitions`] | busy key ranges; machines with the most stored data |
 //! | `warm` | read-ahead after a start |
 //! | `activity` | running writers, growth, busy keys and use of columns of a table |

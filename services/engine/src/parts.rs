@@ -1,8 +1,7 @@
-//! Parts of wide tables: listed, moved between tiers, dropped on request, and dropped when they are older than they are
-//! kept.
+//! Parts of wide tables: lists of parts, moves between tiers, and drops on request or at the end of the retention time.
 //!
-//! A drop changes one number in the settings of the table. The rows of earlier parts are invisible at once, and their
-//! bytes are freed soon after, without reading the rows.
+//! A drop changes one number in the settings of the table. The rows of earlier parts become invisible immediately.
+//! Their bytes are freed soon after, without reading the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -29,7 +28,7 @@ pub struct TablePart {
     pub start: Timestamp,
     /// First time after the part.
     pub end: Timestamp,
-    /// True if reads cover the part. Otherwise it is older than parts are kept, and is dropped later.
+    /// True if reads cover the part. Otherwise its retention time has ended, and it is dropped later.
     pub is_visible: bool,
     /// True if rows of the part can be written.
     pub is_writable: bool,
@@ -66,17 +65,17 @@ pub struct DuePart {
     pub number: i32,
     /// Name of the part.
     pub name: String,
-    /// The other tier: cold or archive.
+    /// Tier to which the part is due to move: cold or archive.
     pub tier: Tier,
-    /// Age at which parts of the table move there, in nanoseconds.
+    /// Age at which parts of the table move to this tier, in nanoseconds.
     pub age: i64,
     /// Time at which the part became due, nanoseconds since the epoch.
     pub since: i64,
 }
 
 impl Engine {
-    /// Returns the parts of a table that have rows, oldest first; empty for a table that is not divided. Takes time linear
-    /// in the number of rows that are not flushed yet.
+    /// Returns the parts of a table that have rows, oldest first; empty for a table that is not divided. Takes time
+    /// linear in the number of rows that are not flushed yet.
     ///
     /// # Errors
     ///
@@ -94,8 +93,8 @@ impl Engine {
         Ok(parts.collect())
     }
 
-    /// Returns the names of the parts that a scan looks into, oldest first; `None` for a table that is not divided. The
-    /// names are those of the parts of the index if the path is an index.
+    /// Returns the names of the parts that a scan reads, oldest first; `None` for a table that is not divided. If the
+    /// path is an index, these are parts of the index.
     ///
     /// # Errors
     ///
@@ -158,14 +157,14 @@ impl Engine {
         Some(self.rows.part_count(table.points().id()))
     }
 
-    /// Drops the parts of a table that end at or before a time, and refuses later writes to them. With `is_preview`, drops
-    /// nothing. Returns the parts that are dropped, oldest first.
+    /// Drops the parts of a table that end at or before a time, and refuses later writes to them. With `is_preview`,
+    /// drops nothing. Returns the parts that are dropped, oldest first.
     ///
     /// # Errors
     ///
     /// Returns [`EngineError::Invalid`] for a table that is not divided into parts, and for a time in the future; and
-    /// the errors of [`alter_table`](Self::alter_table). While the clock is in doubt, the trusted time decides what is in
-    /// the future.
+    /// the errors of [`alter_table`](Self::alter_table). While the clock is in doubt, `before` is compared with the
+    /// trusted time.
     pub fn drop_parts(&self, table: &str, before: Timestamp, is_preview: bool) -> Result<Vec<TablePart>> {
         if before > self.now() {
             return Err(EngineError::Invalid(format!(
@@ -183,9 +182,9 @@ impl Engine {
         Ok(parts)
     }
 
-    /// Drops the parts of a table that are hidden for at least
-    /// [`Settings::purge_delay`](crate::engine::Settings::purge_delay). Returns their number. A table that does not exist
-    /// is not an error.
+    /// Drops the parts of a table that have been hidden for at least
+    /// [`Settings::purge_delay`](crate::engine::Settings::purge_delay). Returns their number. A table that does not
+    /// exist is not an error.
     ///
     /// # Errors
     ///
@@ -212,8 +211,9 @@ impl Engine {
         Ok(dropped as u64)
     }
 
-    /// Returns the parts that are old enough for the archive or for the cold tier, the oldest part of each table first. A part
-    /// is also due if only its entries in a secondary index of all tiers are in the hot tier. `now` is the trusted time.
+    /// Returns the parts that are old enough for the archive or for the cold tier, the oldest part of each table first.
+    /// A part is also due for the cold tier if only its column groups, or its entries in secondary indexes of all
+    /// tiers, are still in the hot tier. `now` is the trusted time.
     pub fn due_parts(&self, now: i64) -> Vec<DuePart> {
         let mut due = Vec::new();
         for table in self.tables() {
@@ -257,14 +257,15 @@ impl Engine {
         due
     }
 
-    /// Moves a part of a table into the archive that the settings of the table name. The entries of its rows in secondary
-    /// indexes stay where they are, but a table with an index of one tier moves the part to the cold tier first. Calls
+    /// Moves a part of a table into the archive that is set for the table. The entries of its rows in secondary indexes
+    /// stay where they are. If the table has an index of one tier, the part first moves to the cold tier. Calls
     /// `proceed` after each group of rows, with the work so far.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`] if the settings name no archive, [`EngineError::Forbidden`] if its target is not
-    /// allowed any more, and the errors of [`WideStore::archive_part`](tideline_wide_table::WideStore::archive_part).
+    /// Returns [`EngineError::Invalid`] if the settings have no archive, [`EngineError::Forbidden`] if its target is
+    /// not allowed any more, and the errors of
+    /// [`WideStore::archive_part`](tideline_wide_table::WideStore::archive_part).
     pub fn archive_table_part(
         &self,
         table: TableId,
@@ -311,14 +312,15 @@ impl Engine {
         })
     }
 
-    /// Restores parts of a table from the archive into the cold tier. They can be written, and are not archived again before
-    /// a time. Parts that are restored already are kept until this time, too. Calls `proceed` after each group of rows.
-    /// Returns the number of parts that were restored, and their work; `None` if `proceed` ended it.
+    /// Restores parts of a table from the archive into the cold tier. Restored parts can be written, and are not
+    /// archived again before `until`. This also applies to parts that are already restored. Calls `proceed` after each
+    /// group of rows. Returns the number of parts that were restored, and the total work; `None` if `proceed` ended the
+    /// restore.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`WideStore::restore_part`](tideline_wide_table::WideStore::restore_part). Some parts may have
-    /// been restored; a repeated call continues with the others.
+    /// Returns the errors of [`WideStore::restore_part`](tideline_wide_table::WideStore::restore_part). Some parts may
+    /// have been restored; a repeated call continues with the others.
     pub fn restore_parts(
         &self,
         table: &WideTable,
@@ -345,7 +347,7 @@ impl Engine {
         Ok(Some((count, done)))
     }
 
-    /// Returns true if parts of a table are in the archive, or move there.
+    /// Returns true if parts of a table are in the archive, or if an archive is set for the table.
     pub fn has_archived_parts(&self, table: &Table) -> bool {
         let spec = table.spec();
         let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
@@ -356,14 +358,14 @@ impl Engine {
         })
     }
 
-    /// Moves a part of a table, the columns of its groups, and the entries of its rows in secondary indexes, into the hot or
-    /// the cold tier. Indexes that cover only one of the tiers gain or lose the rows of the part. Reads and writes go on.
-    /// Calls `proceed` after each some megabytes, with the work of the move so far.
+    /// Moves a part of a table, the columns of its groups, and the entries of its rows in secondary indexes, into the
+    /// hot or the cold tier. Indexes that cover only one of the tiers gain or lose the rows of the part. Reads and
+    /// writes continue. Calls `proceed` after every few megabytes, with the work of the move so far.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`WideStore::move_table_part`](tideline_wide_table::WideStore::move_table_part). The table or
-    /// some of its indexes may have moved; a repeated move continues with the others.
+    /// Returns the errors of [`WideStore::move_table_part`](tideline_wide_table::WideStore::move_table_part). The table
+    /// or some of its indexes may have moved; a repeated move continues with the others.
     pub fn move_table_part(
         &self,
         table: TableId,
@@ -385,14 +387,14 @@ impl Engine {
         Ok(end)
     }
 
-    /// Returns true if a table exists whose rows or cells expire.
+    /// Returns true if the table exists and its rows or cells expire.
     pub fn has_row_ttl(&self, table: TableId) -> bool {
         let found = self.table_of(table);
         found.is_some_and(|found| found.spec().wide.as_ref().is_some_and(|wide| wide.ttl.is_some()))
     }
 
-    /// Returns the number of the first part that is not hidden for long; `None` while the clock is in doubt, and for parts
-    /// that are kept for ever.
+    /// Returns the number of the first part that has not been hidden for the purge delay yet; `None` while the clock is
+    /// in doubt, and if parts are kept forever.
     fn first_part_to_keep(&self, parts: &PartsSpec) -> Option<i32> {
         parts.keep?;
         let trusted = self.store.trusted_now();
@@ -402,14 +404,14 @@ impl Engine {
         Some(self.hidden_long_before(parts, trusted.now.nanos()))
     }
 
-    /// Returns the number of the first part that is not hidden for
-    /// [`Settings::purge_delay`](crate::engine::Settings::purge_delay) at a time. Earlier parts are dropped.
+    /// Returns the number of the first part that, at the time `now`, has not been hidden for
+    /// [`Settings::purge_delay`](crate::engine::Settings::purge_delay) yet. Earlier parts are dropped.
     pub(crate) fn hidden_long_before(&self, parts: &PartsSpec, now: i64) -> i32 {
         let delay = i64::try_from(self.settings.purge_delay.as_nanos()).unwrap_or(i64::MAX);
         parts.visible_from(now.saturating_sub(delay))
     }
 
-    /// Drops the parts before a number. The caller holds the guard of the settings.
+    /// Drops the parts with a number below `first`. The caller holds the guard of the settings.
     fn keep_parts_from(&self, table: &WideTable, first: i32) -> Result<()> {
         if divided(table)?.first >= first {
             return Ok(());
@@ -430,7 +432,7 @@ fn moved_with(wide: &WideSpec) -> impl Iterator<Item = TableId> {
     indexes.chain(groups).map(TableId)
 }
 
-/// Returns the division of a table.
+/// Returns the settings of the parts of a table; an error if the table is not divided.
 fn divided(table: &WideTable) -> Result<&PartsSpec> {
     let name = table.table().name();
     let parts = table.settings().parts.as_ref();

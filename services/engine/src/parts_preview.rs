@@ -1,4 +1,4 @@
-//! Preview of the ages of the parts of a wide table: their effects, without applying them.
+//! Preview of changed ages of the parts of a wide table: computes the effects without applying them.
 //!
 //! The effects follow from the settings and the list of the parts, so no row is read.
 
@@ -9,22 +9,22 @@ use crate::error::{EngineError, Result};
 use crate::parts::TablePart;
 use crate::wide_table::WideTable;
 
-/// Effects of ages from now on. A part may be in several lists.
+/// Effects of changed ages. A part may be in several lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsPreview {
     /// Trusted time from which ages are counted.
     pub now: Timestamp,
-    /// Previewed division.
+    /// Settings of the parts, with the changed ages.
     pub parts: PartsSpec,
     /// Parts that move from the hot to the cold tier.
     pub migrate: Vec<TablePart>,
-    /// Parts that move into files.
+    /// Parts that move into the archive.
     pub archive: Vec<TablePart>,
-    /// Parts whose rows can be written now, and could not be any more.
+    /// Parts whose rows can be written now, and could no longer be written.
     pub close: Vec<TablePart>,
-    /// Parts whose rows cannot be written now, and could be again.
+    /// Parts whose rows cannot be written now, and could be written again.
     pub open: Vec<TablePart>,
-    /// Parts that are visible now, and would be hidden at once.
+    /// Parts that are visible now, and would be hidden immediately.
     pub hide: Vec<TablePart>,
     /// Parts that are hidden now, and would be visible again.
     pub show: Vec<TablePart>,
@@ -49,8 +49,8 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`EngineError::Invalid`] or [`EngineError::Forbidden`] for settings that
-    /// [`alter_table`](Self::alter_table) would refuse, also for a table that is not divided into parts; and the errors of
-    /// [`table_parts`](Self::table_parts).
+    /// [`alter_table`](Self::alter_table) would refuse, [`EngineError::Invalid`] for a table that is not divided into
+    /// parts, and the errors of [`table_parts`](Self::table_parts).
     pub fn preview_parts(
         &self,
         table: &WideTable,

@@ -42,8 +42,8 @@ impl Engine {
 
 impl BatchResolver<'_> {
     /// Registers a timeline within the limits. If the table has its own limit, the new tags of each timeline are
-    /// recorded, so that a refusal names the fastest growing tag. Otherwise only timelines and bytes are counted until
-    /// a limit is reached.
+    /// recorded, so that a refusal contains the fastest growing tag. Otherwise only timelines and bytes are counted
+    /// until a limit is reached.
     fn register(&self, identity: &Identity, key: &[u8]) -> Result<Ordinal, RejectReason> {
         let catalog = &self.table.catalog;
         let growth = &self.table.activity.growth;

@@ -1,4 +1,4 @@
-//! Archives of wide tables: parts in files, and parts that wait to be archived.
+//! Archives of wide tables: archived parts, and parts that wait to be archived.
 
 use tideline_model::{PartPeriod, PartsArchive, TableId, TableName, Tier, Timestamp};
 pub use tideline_wide_table::ArchivedPart;
@@ -13,8 +13,8 @@ pub struct RowArchive {
     pub table: TableId,
     /// Name of the table.
     pub name: TableName,
-    /// Creation time of the table, or the time of the last change of its policy or its archive, in nanoseconds since the
-    /// epoch.
+    /// Creation time of the table, or the time of the last change of its policy or its archive, in nanoseconds since
+    /// the epoch.
     pub changed: i64,
     /// Archive in the settings of the table; `None` if no further parts are archived.
     pub settings: Option<PartsArchive>,
@@ -24,7 +24,7 @@ pub struct RowArchive {
     pub span: Option<(Timestamp, Timestamp)>,
     /// Number of parts that are old enough for the archive and not archived yet; 0 while the clock is in doubt.
     pub waiting: u64,
-    /// Time at which the first of them became old enough, in nanoseconds since the epoch; `None` if none waits.
+    /// Time at which the first waiting part became old enough, in nanoseconds since the epoch; `None` if no part waits.
     pub waiting_since: Option<i64>,
 }
 
@@ -36,8 +36,8 @@ impl RowArchive {
 }
 
 impl Engine {
-    /// Returns the archives of all wide tables that have parts in the archive, or whose parts move there, sorted by name.
-    /// The parts of a table are omitted, with a warning in the log, if the list of the files of one cannot be read.
+    /// Returns the archives of all wide tables that have archived parts or an archive in their settings, sorted by
+    /// name. If the file list of a part cannot be read, the parts of its table are omitted, with a warning in the log.
     pub fn row_archives(&self) -> Vec<RowArchive> {
         let mut tables = self.tables();
         tables.retain(|table| self.has_archived_parts(table));
@@ -70,8 +70,8 @@ impl Engine {
         tables.iter().map(archive_of).collect()
     }
 
-    /// Returns the archived parts of a table; none if a list of files cannot be read, so that damage hinders neither the
-    /// state of other tables nor a drop of the part. `tideline check` reports it.
+    /// Returns the archived parts of a table; an empty list if a file list cannot be read. Damage therefore prevents
+    /// neither the report on other tables nor a drop of the part. `tideline check` reports the damage.
     pub(crate) fn archived_parts(&self, table: TableId) -> Vec<ArchivedPart> {
         self.rows.archived_parts(table).unwrap_or_else(|error| {
             tracing::warn!(%error, "the sizes of archived parts are not known");

@@ -1,8 +1,8 @@
-//! Load of a wide table in the last minute: rows written and read, and the key ranges that have most of it.
+//! Load of a wide table in the last minute: rows written and read, and the key ranges with most of the load.
 //!
 //! Keys are sampled: a slot of 5 s keeps at most 128 keys of written rows and as many of rows read. A request costs one
-//! short lock, and a copy of a key only if it is sampled. The distance between two sampled rows is random with a mean that
-//! doubles when a slot is full, so that a regular order of keys does not bias the sample.
+//! short lock, and a copy of a key only if it is sampled. The distance between two sampled rows is random, so that a
+//! regular order of keys does not bias the sample. Its mean doubles when a slot is full.
 //!
 //! Memory is bounded: about 3,000 keys of at most 256 bytes per busy table.
 
@@ -24,15 +24,15 @@ const SAMPLES_MAX: usize = 128;
 const KEY_BYTES_MAX: usize = 256;
 /// Minimum number of rows in the last minute. Below it, no range is hot.
 const BUSY_MIN: u64 = 1_000;
-/// Minimum number of sampled keys of a hot range, so that chance makes none.
+/// Minimum number of sampled keys of a hot range, so that no range is hot by chance.
 const HOT_SAMPLES_MIN: usize = 16;
 /// Multiple of the fair share above which a partition is hot.
 const HOT_SHARES: f64 = 4.0;
-/// Share above which a partition is hot, however few there are.
+/// Share above which a partition is hot, however few partitions there are.
 const HOT_SHARE: f64 = 0.5;
-/// Minimum share of the keys of a slot that are above those of the slot before, if keys rise.
+/// Minimum share of the keys of a slot that must be above all keys of the previous slot, so that keys count as rising.
 const RISING_SHARE: f64 = 0.9;
-/// Minimum number of sampled keys of a slot that is compared with others.
+/// Minimum number of sampled keys of a slot. Slots with fewer keys are ignored in the test for rising keys.
 const RISING_SAMPLES_MIN: usize = 8;
 /// Largest number of partitions in a report.
 const PARTITIONS_MAX: usize = 20;
@@ -77,7 +77,7 @@ pub struct TableLoad {
     pub writes: AccessLoad,
     /// Reads.
     pub reads: AccessLoad,
-    /// True if each write has a higher key than those before.
+    /// True if keys rise: nearly every write has a higher key than all earlier writes.
     pub are_keys_rising: bool,
     /// Hot ranges, busiest first.
     pub hot: Vec<HotRows>,
@@ -91,8 +91,9 @@ impl TableLoad {
 }
 
 impl Engine {
-    /// Returns the load of a table in the last minute. The fair share of a partition is that under an even load of the
-    /// partitions of the last survey, or of the sampled ones.
+    /// Returns the load of a table in the last minute. The fair share of a partition is its share under an even load.
+    /// The number of partitions is the number in the last survey or the number of sampled partitions, whichever is
+    /// higher.
     pub fn row_load(&self, table: &WideTable) -> TableLoad {
         let survey = self.row_survey(table.table().points().id());
         let partitions = survey.map_or(0, |survey| survey.rows.partition_count);
@@ -176,7 +177,7 @@ impl Sample {
         }
     }
 
-    /// Drops each key with the probability one half, and doubles the distance.
+    /// Drops each key with a probability of one half, and doubles the mean distance.
     fn thin(&mut self) {
         let keys = std::mem::take(&mut self.keys);
         for key in keys {
@@ -322,8 +323,9 @@ fn weights<'s>(
     weights
 }
 
-/// Returns the first and last key of the newest slot if the keys of writes rise: in at least two pairs of neighbouring
-/// slots, nearly all keys of the later slot are above all keys of the earlier one.
+/// Returns the first and last key of the newest slot if the keys of writes rise. For this, at least three slots must
+/// have enough samples, and in each pair of neighbouring slots, nearly all keys of the later slot must be above all
+/// keys of the earlier slot.
 fn rising(slots: &VecDeque<Slot>) -> Option<(Vec<u8>, Vec<u8>)> {
     let keys: Vec<&Vec<Box<[u8]>>> = slots
         .iter()
@@ -346,7 +348,8 @@ fn rising(slots: &VecDeque<Slot>) -> Option<(Vec<u8>, Vec<u8>)> {
 mod tests {
     use super::*;
 
-    /// Writes of 60 seconds, a hundred rows a second, whose keys `key_of` returns by their number.
+    /// Returns the load of 60 seconds with a hundred written rows per second. `key_of` returns the key of a row by its
+    /// number.
     fn load_of(key_of: impl Fn(u64) -> Vec<u8>) -> TableLoad {
         let load = RowLoad::default();
         for number in 0..6_000_u64 {

@@ -1,8 +1,8 @@
 //! Search indexes over the rows of wide tables.
 //!
-//! An index is a part of the settings of its table, and has a folder of its own below the folder of the search index of
-//! timelines. An [`Indexer`](indexer) thread per index opens the folder and follows the changes of the table. The folder
-//! can always be deleted: the thread then reads all rows and builds the index again.
+//! An index is a part of the settings of its table, and has a separate folder below the folder of the search index of
+//! timelines. An [`Indexer`](indexer) thread per index opens the folder and follows the changes of the table. The
+//! folder can always be deleted: the thread then reads all rows and builds the index again.
 //!
 //! | module | holds |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `document` | a row as input of its document |
 //! | `trace` | state of one row in the indexes, for its diagnosis |
 //!
-//! This file has the searches, and the waits of writes and reads for the indexes.
+//! This file contains the searches, and the functions by which writes and reads wait for an index.
 
 mod document;
 mod indexer;
@@ -52,7 +52,7 @@ pub const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time that a search waits for an index that is being opened after a start.
 const OPENING_MAX: Duration = Duration::from_secs(10);
 
-/// Time after which a move that waits for the documents of a part tests whether it must end.
+/// Interval at which a move that waits for the documents of a part checks whether it must end.
 const PART_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Search index that serves searches.
@@ -176,7 +176,7 @@ struct IndexState {
 pub struct SearchUse {
     /// Number of searches and counts.
     pub searches: u64,
-    /// Number of searches and counts that tested, sorted by or counted by a column, by its name.
+    /// For each column, number of searches and counts that tested it, sorted by it or grouped by it.
     pub columns: BTreeMap<String, u64>,
 }
 
@@ -204,7 +204,7 @@ impl IndexState {
         self.status.lock().phase
     }
 
-    /// Waits for a phase that `is_awaited` accepts. Returns the phase at the deadline if none comes.
+    /// Waits for a phase that `is_awaited` accepts. At the deadline, returns the current phase.
     fn wait(&self, deadline: Instant, is_awaited: impl Fn(IndexPhase) -> bool) -> IndexPhase {
         let mut status = self.status.lock();
         while !is_awaited(status.phase) {
@@ -306,8 +306,8 @@ impl Engine {
         Some((state.status(), self.rows.search_backlog(id).unwrap_or_default()))
     }
 
-    /// Returns the number of documents of a search index and the bytes of its files, as of the last commit; `None` if it is
-    /// not open.
+    /// Returns the number of documents of a search index and the bytes of its files, as of the last commit; `None` if
+    /// it is not open.
     pub(crate) fn search_size(&self, id: TableId) -> Option<(u64, u64)> {
         let state = self.row_searches.state(id)?;
         let index = state.index.get()?;
@@ -343,7 +343,8 @@ impl Engine {
         deadline: Instant,
     ) -> bool {
         let specs = &table.settings().search_indexes;
-        // While an index is replaced, the first of its name serves searches. The second may serve the next one.
+        // While an index is replaced, two indexes have its name. The first one serves searches. The second one may
+        // serve the next search.
         let mut names = HashSet::new();
         let is_first = specs.iter().map(|spec| names.insert(spec.name.as_str()));
         let states = self.row_searches.states(specs);
@@ -371,8 +372,8 @@ impl Engine {
         })
     }
 
-    /// Returns the parts whose rows a search finds; `None` for all parts. A part that moves is in one of the tiers at every
-    /// moment, so each of its rows is found by the indexes of one tier.
+    /// Returns the parts whose rows a search finds; `None` for all parts. A part that moves is in one of the tiers at
+    /// every moment, so each of its rows is found by the indexes of one tier.
     fn parts_shown(&self, index: &IndexOfRows) -> Option<PartsShown> {
         let cold = || self.rows.cold_parts(index.state.table);
         match index.tier {
@@ -382,8 +383,8 @@ impl Engine {
         }
     }
 
-    /// Adds the documents of a part to a search index, and waits until they are committed. If the move that needs them
-    /// cannot go on, returns the end of the move.
+    /// Adds the documents of a part to a search index, and waits until they are committed. Returns the end of the move
+    /// that needs them if the move cannot continue; otherwise `None`.
     pub(crate) fn index_part(
         &self,
         search: TableId,
@@ -410,8 +411,8 @@ impl Engine {
         None
     }
 
-    /// Waits for search indexes of a table that are far behind, at most 10 seconds: writes must not be faster than the
-    /// index for long.
+    /// Waits, at most 10 seconds, for the search indexes of a table that are far behind. Writes are thus not faster
+    /// than the indexes for long.
     pub fn wait_for_searches(&self, table: &WideTable) {
         let deadline = Instant::now() + BACK_PRESSURE_MAX;
         for spec in &table.settings().search_indexes {
@@ -435,8 +436,8 @@ impl Engine {
         page.map_err(|error| self.damaged_search(table, index, &error))
     }
 
-    /// Passes the stored keys of all rows that a condition matches in an index to `take`, as of the last commit of the index.
-    /// Each key is passed once. Ends early if `take` returns false or `is_stopped` returns true.
+    /// Passes the stored keys of all rows that a condition matches in an index to `take`, as of the last commit of the
+    /// index. Each key is passed once. Ends early if `take` returns false or `is_stopped` returns true.
     ///
     /// # Errors
     ///
@@ -490,7 +491,7 @@ impl Engine {
     }
 }
 
-/// Returns the names of indexes. An index and its replacement, which follows it, have one.
+/// Returns the distinct names of indexes. An index and its replacement have the same name.
 fn names_of(specs: &[SearchIndexSpec]) -> Vec<String> {
     let mut names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     names.sort();

@@ -1,7 +1,8 @@
 //! Surveys of wide tables: sizes and delete markers of their stored rows, and packing of ranges with many markers.
 //!
-//! A survey reads the stored rows of a table and of its secondary indexes once, in the background. Requests return the result
-//! of the last survey, so their cost does not depend on the size of the table. A survey is lost when the process stops.
+//! A survey reads the stored rows of a table and of its secondary indexes once, in the background. Requests return the
+//! result of the last survey, so their cost does not depend on the size of the table. A survey is lost when the process
+//! stops.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,18 +21,18 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
 
-/// Share of delete markers in what a read of a range goes through, above which the range is packed. Flushes alone keep it
-/// below 0.2, because they pack a block when a quarter of its rows have changed.
+/// Share of delete markers among the rows and delete markers of a range, above which the range is packed. Flushes alone
+/// keep it below 0.2, because they pack a block when a quarter of its rows have changed.
 pub const MARKER_RATIO_MAX: f64 = 0.05;
-/// Minimum number of markers of a table or index whose ranges are packed.
+/// Minimum number of delete markers of a table or index. With fewer markers, no range is packed.
 pub const PACKED_MARKERS_MIN: u64 = 100;
-/// Size of a partition, in bytes, above which its table is warned of.
+/// Size of a partition, in bytes, above which a warning is given for its table.
 pub const PARTITION_BYTES_WARNED: u64 = 8 << 30;
 /// Minimum time between two surveys of a table that has changed.
 const SURVEY_EVERY_MIN: Duration = Duration::from_secs(600);
 /// Maximum time between two surveys of a table that has changed.
 const SURVEY_EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// Time between two surveys as a multiple of the time that one takes, so that surveys take a hundredth of a thread.
+/// Time between two surveys as a multiple of the duration of a survey, so that surveys take about 1 % of a thread.
 const SURVEY_EVERY_FACTOR: u32 = 100;
 
 /// Survey of the entries of a secondary index.
@@ -48,7 +49,7 @@ pub struct SurveyedIndex {
 pub struct SurveyedGroup {
     /// Name of the group.
     pub name: String,
-    /// Shares of rows that are stored in the group.
+    /// Columns of the rows that are stored in the group.
     pub rows: RowSurvey,
 }
 
@@ -59,7 +60,7 @@ pub struct TableSurvey {
     pub at: i64,
     /// Duration, including pauses.
     pub took: Duration,
-    /// Number of changes of the table since the start of the process, at the begin of the survey.
+    /// Number of changes of the table between the start of the process and the beginning of the survey.
     pub changes: u64,
     /// Rows of the table, without the columns of groups.
     pub rows: RowSurvey,
@@ -67,12 +68,12 @@ pub struct TableSurvey {
     pub groups: Vec<SurveyedGroup>,
     /// Entries of the secondary indexes.
     pub indexes: Vec<SurveyedIndex>,
-    /// Total of the delete markers of the table and of its indexes that were removed since the start of the process.
+    /// Number of delete markers of the table and its indexes that packing has removed since the start of the process.
     pub markers_packed: u64,
 }
 
 impl TableSurvey {
-    /// Returns the bytes of the rows with the columns of groups, as they are passed to the storage engine.
+    /// Returns the bytes of the rows, including the columns of groups, as they are passed to the storage engine.
     pub fn stored_bytes(&self) -> u64 {
         let groups = self.groups.iter().map(|group| &group.rows);
         groups.chain([&self.rows]).map(|survey| survey.stored_bytes).sum()
@@ -105,9 +106,9 @@ impl Engine {
         self.row_surveys.0.lock().get(&table).cloned()
     }
 
-    /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the table has not
-    /// changed since the last one. The first survey is due ten minutes after the start, so that it does not slow down a
-    /// start.
+    /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the table has
+    /// not changed since the last one. The first survey is due ten minutes after the start, so that it does not slow
+    /// down a start.
     pub fn next_row_survey(&self, table: TableId) -> Option<i64> {
         let Some(last) = self.row_survey(table) else {
             let left = SURVEY_EVERY_MIN.saturating_sub(self.clock.monotonic());
@@ -123,9 +124,9 @@ impl Engine {
         Some(last.at.saturating_add(every))
     }
 
-    /// Surveys the stored rows of a table, the columns of its groups and the entries of its indexes, and packs the ranges
-    /// whose share of delete markers is above [`MARKER_RATIO_MAX`]. Packed ranges are surveyed again. Calls `proceed` after each step. Returns `None` if
-    /// `proceed` has ended the survey.
+    /// Surveys the stored rows of a table, the columns of its groups and the entries of its indexes, and packs the
+    /// ranges whose share of delete markers is above [`MARKER_RATIO_MAX`]. A table or index with packed ranges is
+    /// surveyed again. Calls `proceed` after each step. Returns `None` if `proceed` has ended the survey.
     ///
     /// # Errors
     ///

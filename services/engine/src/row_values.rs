@@ -1,8 +1,9 @@
 //! Values of rows in the form in which conditions compare them.
 //!
 //! Timestamps are compared as nanoseconds, decimals and bytes as texts that sort like the values. A JSON document is
-//! compared by its scalars: itself, or each element of a list. An object with the members `lat` and `lon` is a geo
-//! point. Values of undeclared columns are compared if they are texts, numbers, booleans or JSON documents.
+//! compared by its scalar values: the document itself, or each element of a list. An object with the members `lat` and
+//! `lon` is a geo point. Values of undeclared columns are compared if they are texts, numbers, booleans or JSON
+//! documents.
 
 use serde_json::Value;
 use tideline_condition::ValueRef;
@@ -33,7 +34,7 @@ pub fn each_compared(
         CellValue::Timestamp(time) if declared.is_some() => take(ValueRef::Signed(time.nanos())),
         CellValue::Decimal(number) if declared.is_some() => take(ValueRef::Text(&decimal_text(*number))),
         CellValue::Binary(bytes) if declared.is_some() => take(ValueRef::Text(&hex(bytes))),
-        // Large values are read by their own requests only.
+        // Large values are read only by separate requests, so they are not compared.
         CellValue::Timestamp(_) | CellValue::Decimal(_) | CellValue::Binary(_) | CellValue::Large(_) => {
             take(ValueRef::Opaque)
         }
@@ -79,7 +80,7 @@ pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     text.len().is_multiple_of(2).then(|| pairs.map(byte).collect())?
 }
 
-/// Returns the decimal of a text that [`decimal_text`] has made; `None` for other texts.
+/// Returns the decimal of a text that [`decimal_text`] has returned; `None` for other texts.
 pub fn decimal_of_text(text: &str) -> Option<Decimal> {
     let key = bytes_of_hex(text)?;
     let schema = KeySchema::new([DECIMAL]).ok()?;
@@ -89,7 +90,7 @@ pub fn decimal_of_text(text: &str) -> Option<Decimal> {
     }
 }
 
-/// Key of one decimal.
+/// Key column of a key that consists of one decimal.
 const DECIMAL: KeyColumn = KeyColumn {
     kind: KeyKind::Decimal,
     order: ColumnOrder::Ascending,

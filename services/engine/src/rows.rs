@@ -29,11 +29,11 @@ use crate::row_load::RowAccess;
 use crate::wide_table::WideTable;
 use crate::write::{IdempotentRequest, RunningRequest};
 
-/// Maximum number of rows that a scan reads at once from a range.
+/// Maximum number of rows that a scan reads from a range in one page.
 const PAGE_ROWS: usize = 500;
 /// Bytes after which a page of a range ends.
 const PAGE_BYTES: usize = 1 << 20;
-/// Minimum number of rows that a merged scan reads at once from each bucket.
+/// Minimum number of rows that a merged scan reads from each bucket in one page.
 const BUCKET_ROWS_MIN: usize = 8;
 
 /// Result of starting a request with an idempotency key.
@@ -91,8 +91,8 @@ pub struct BegunRows<'w> {
 pub struct RowCommit(Submitted);
 
 impl RowCommit {
-    /// Waits for the commit. Returns the sequence of the journal entry, with the requested durability. Returns `None` if
-    /// the rows that the write depends on were changed meanwhile: nothing was written then, and the write must begin
+    /// Waits for the commit. Returns the sequence of the journal entry, with the requested durability. Returns `None`
+    /// if the rows that the write depends on were changed meanwhile: nothing was written then, and the write must begin
     /// again.
     ///
     /// # Errors
@@ -154,8 +154,8 @@ impl Engine {
     /// Writes rows. `make` builds them; each call of its argument returns an id for a generated key column. Rows of one
     /// partition are written all or not at all. Returns the rows and their outcomes.
     ///
-    /// `Ok` guarantees the requested durability. Call [`wait_for_searches`](Self::wait_for_searches) before each of many
-    /// writes.
+    /// `Ok` guarantees the requested durability. Call [`wait_for_searches`](Self::wait_for_searches) before each of
+    /// many writes.
     ///
     /// # Errors
     ///
@@ -199,13 +199,13 @@ impl Engine {
     }
 
     /// Begins one attempt of [`write_rows`](Self::write_rows), without waiting for the commit. Returns the rows, their
-    /// outcomes, and the commit that the outcomes depend on; `None` instead if nothing is written. Never waits for
-    /// other writes. Reads rows only if the table has indexes, or if a write depends on its row.
+    /// outcomes, and the commit that the outcomes depend on. The commit is `None` if nothing is written. Never waits
+    /// for other writes. Reads rows only if the table has indexes, or if a write depends on its row.
     ///
     /// # Errors
     ///
-    /// The errors of [`write_rows`](Self::write_rows), except those of the commit, and [`EngineError::Invalid`] if the key
-    /// of the table has a generated column: its rows must be numbered and sent under a lock.
+    /// The errors of [`write_rows`](Self::write_rows), except the errors of the commit, and [`EngineError::Invalid`] if
+    /// the key of the table has a generated column: its rows must be numbered and sent under a lock.
     pub fn begin_rows<'w>(
         &self,
         table: &WideTable,
@@ -271,7 +271,7 @@ impl Engine {
         self.row_of_groups(table, key, GroupSet::ALL)
     }
 
-    /// Returns a row like [`row`](Self::row), without the columns of other groups than the given ones.
+    /// Returns a row like [`row`](Self::row), without the columns of groups that are not in `groups`.
     ///
     /// # Errors
     ///
@@ -303,8 +303,8 @@ impl Engine {
         Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
-    /// Returns an error if a scan of an index concerns parts of which the index has no entries, because it does not cover
-    /// their tier. A part can still move before the scan.
+    /// Returns an error if a scan of an index would read parts for which the index has no entries, because it does not
+    /// cover their tier. A part can still move before the scan.
     ///
     /// # Errors
     ///
@@ -433,14 +433,14 @@ struct Cursor {
 }
 
 impl RowScan<'_> {
-    /// Limits the scan to a selection of parts. Other parts cost nothing.
+    /// Limits the scan to a selection of parts. Other parts are not read.
     pub fn in_parts(mut self, parts: PartSelection) -> Self {
         self.parts = parts;
         self
     }
 
-    /// Limits the scan to the columns outside of groups and those of the given ones. Other groups cost nothing. If the scan
-    /// reads the rows of index entries, the groups with columns of the index key must be among them.
+    /// Limits the scan to the columns that are in no group or in one of `groups`. Other groups are not read. If the
+    /// scan reads the rows of index entries, `groups` must include the groups with columns of the index key.
     pub fn with_groups(mut self, groups: GroupSet) -> Self {
         self.groups = groups;
         self

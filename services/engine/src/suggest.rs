@@ -34,7 +34,7 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
-    /// A field that the table has, but only in measurements other than those required by the condition.
+    /// A field that the table has, but not in the measurements that the condition requires.
     Field,
 }
 
@@ -161,10 +161,10 @@ impl Table {
     }
 
     /// Returns the names in a query that the table does not have: measurements, tags and attributes of `condition`, and
-    /// tags of `tags`. Also returns the `fields` that the table has only in measurements other than those required by
-    /// the condition.
+    /// tags of `tags`. Also returns the `fields` that the table has, but not in the measurements that the condition
+    /// requires.
     ///
-    /// Costs one look-up per name, and a comparison with at most 10,000 names of its kind for each unknown one.
+    /// Costs one look-up per name, and for each unknown name a comparison with at most 10,000 names of its kind.
     pub fn unknown_names(
         &self,
         condition: &Condition,
@@ -177,8 +177,8 @@ impl Table {
         unknown
     }
 
-    /// Returns the fields that the table has only in measurements other than those required by the condition. Returns
-    /// nothing if the condition requires no measurement or these measurements have no fields.
+    /// Returns the fields that the table has, but not in the measurements that the condition requires. Returns nothing
+    /// if the condition requires no measurement or these measurements have no fields.
     fn unknown_fields(&self, condition: &Condition, fields: &[String]) -> Vec<Suggestion> {
         let measurements = required_measurements(condition).unwrap_or_default();
         let schema = self.points().schema();

@@ -133,8 +133,8 @@ impl Engine {
         self.create_with(name, spec, None)
     }
 
-    /// Creates a wide table for rows of an archive: its columns keep the numbers by which these rows store them. The caller
-    /// has checked the target of the archive.
+    /// Creates a wide table for rows of an archive: its columns keep the numbers by which these rows store them. The
+    /// caller has checked the target of the archive.
     ///
     /// # Errors
     ///
@@ -193,7 +193,8 @@ impl Engine {
         let is_other_archive = archive(&table.spec()) != archive(&spec);
         let altered = self.joined(self.store.alter_table(name, spec)?);
         if is_other_archive {
-            // The parts that are still due are closed again when they are archived.
+            // Opens the parts that were closed for the previous archive. Parts that are still due are closed again when
+            // they are archived.
             self.rows.open_closed_parts(altered.points().id())?;
         }
         let analyzers = &altered.spec().attribute_analyzers;
@@ -204,8 +205,8 @@ impl Engine {
         Ok(altered)
     }
 
-    /// Checks the archive target of a policy if it differs from that of the previous policy. The target itself is not
-    /// accessed.
+    /// Checks the archive target of a policy if it differs from the target of the previous policy. The target itself is
+    /// not accessed.
     ///
     /// # Errors
     ///
@@ -236,8 +237,8 @@ impl Engine {
         })
     }
 
-    /// Returns the tables whose policy names an archive target that is not allowed, with the reason. These tables are
-    /// not archived. The list is empty if the archive is switched off.
+    /// Returns the tables whose policy has an archive target that is not allowed, with the reason. These tables are not
+    /// archived. The list is empty if the archive is switched off.
     pub fn tables_without_target(&self) -> Vec<(TableName, String)> {
         let Some(archive) = &self.settings.store.archive else {
             return Vec::new();
@@ -398,7 +399,7 @@ fn joined_span(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i6
     }
 }
 
-/// Refuses a contradictory policy and names the field. The scheduler checks the schedules.
+/// Refuses a contradictory policy; the error contains the name of the field. The scheduler checks the schedules.
 fn check_policy(policy: &Policy) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
     let ages = [

@@ -10,7 +10,7 @@
 //! edited. In both cases a timeline may be reported twice.
 //!
 //! A delete is reported with the ids of its timelines that match the condition. Timelines that are already removed
-//! cannot be matched any more, so their ids are reported as well.
+//! cannot be matched any more, so their ids are always reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -145,7 +145,7 @@ pub struct Watcher {
     cursor: WatchCursor,
     /// Timelines already checked against the condition.
     known: RoaringBitmap,
-    /// Timelines that match the condition; valid only for those in `known`.
+    /// Timelines that match the condition; valid only for timelines in `known`.
     matching: RoaringBitmap,
 }
 
@@ -336,7 +336,8 @@ impl Watcher {
     }
 
     /// Processes the next attribute edits, at most 500: clears the cached matches of the edited timelines and, if
-    /// timelines are requested, adds those that match the condition now. Returns true if no edits are left.
+    /// timelines are requested, adds the edited timelines that match the condition now. Returns true if no edits are
+    /// left.
     fn add_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
         let (edited, newest): (Vec<(u64, Ordinal)>, u64) = {
             let reader = table.catalog.reader();
@@ -419,7 +420,8 @@ impl Watcher {
                 return false;
             }
             let matching = self.matching(table, ids);
-            // The look-up follows the matching: a timeline removed in between is reported, not lost.
+            // The look-up of removed timelines follows the matching, so that a timeline that is removed in between is
+            // reported.
             let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
                 let pairs = matching.into_iter().zip(ids);

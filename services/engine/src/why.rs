@@ -1,4 +1,4 @@
-//! Diagnosis of one key of a wide table: what is stored for it, and why reads do not return it.
+//! Diagnosis of one key of a wide table: the data stored for it, and the reason why reads do not return it.
 
 use tideline_wide_table::StoredRow;
 pub use tideline_wide_table::why::{
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::wide_table::WideTable;
 
 impl Engine {
-    /// Returns everything that is stored for a key.
+    /// Returns all data that is stored for a key.
     ///
     /// # Errors
     ///
@@ -20,8 +20,8 @@ impl Engine {
         Ok(self.rows.trace(table.table().points().id(), key)?)
     }
 
-    /// Returns the entries of a row in the secondary indexes of its table. `row` is the visible row; `None` if reads do not
-    /// return it.
+    /// Returns the entries of a row in the secondary indexes of its table. `row` is the visible row; `None` if reads do
+    /// not return it.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use crate::tables::Table;
 pub const COLUMNS_MAX: usize = 10_000;
 /// Maximum length of a column name, in bytes.
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
-/// Maximum number of names and beginnings of names of a column group.
+/// Maximum number of column names and name prefixes of a column group.
 const GROUP_COLUMNS_MAX: usize = 1_000;
 /// Maximum number of versions that a table keeps per column.
 pub const VERSIONS_MAX: u32 = 1_000;
@@ -73,7 +73,7 @@ impl WideTable {
         &self.indexes
     }
 
-    /// Returns the column groups with a condition.
+    /// Returns the column groups for which `is_wanted` returns true.
     pub fn groups_where(&self, is_wanted: impl Fn(&ColumnGroupSpec) -> bool) -> GroupSet {
         let groups = self.settings().groups.iter().enumerate();
         let wanted = groups.filter(|(_, group)| is_wanted(group));
@@ -123,7 +123,8 @@ impl WideTable {
         self.columns.type_of(name)
     }
 
-    /// Returns the type of a column that the key, a declaration or a pattern gives it; `None` for other columns.
+    /// Returns the type of a key column, or of a column that is declared by name or by a pattern; `None` for other
+    /// columns.
     pub fn column_type(&self, name: &str) -> Option<ColumnType> {
         self.columns.column_type(name)
     }
@@ -254,7 +255,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Checks the archive target of the parts of a table if it differs from that before. The target itself is not accessed.
+    /// Checks the archive target of the parts of a table if it differs from the previous target. The target itself is
+    /// not accessed.
     fn check_parts_archive(&self, wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
         let target = |spec: &WideSpec| Some(spec.parts.as_ref()?.archive.as_ref()?.target.clone());
         let Some(named) = target(wide).filter(|_| before.and_then(target) != target(wide)) else {
@@ -267,9 +269,9 @@ impl Engine {
     }
 }
 
-/// Checks the time-to-live. While the table has indexes, also refuses a change between a time-to-live of cells and any
-/// other setting: an index entry expires with its row, or, if cells expire, with the oldest value in its key, and a search
-/// index holds the times of cells only if they expire.
+/// Checks the time-to-live. While the table has indexes, also refuses a change to or from a time-to-live of cells: if
+/// cells expire, an index entry expires with the oldest value in its key, otherwise with its row. A search index holds
+/// the times of cells only if cells expire.
 fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     if wide.ttl.is_some_and(|ttl| ttl.after <= 0) {
         return Err(EngineError::Invalid(
@@ -290,7 +292,7 @@ fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     }
 }
 
-/// Checks the division into parts, which is fixed except for the time of keeping.
+/// Checks the settings of the parts. The column and the period of the division are fixed when the table is created.
 fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
     let fixed = |spec: &WideSpec| spec.parts.as_ref().map(|parts| (parts.by.clone(), parts.every));
@@ -404,7 +406,8 @@ fn check_groups(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
                     .into(),
             );
         }
-        // Stored rows name it by a number, whose group would be unknown.
+        // Stored rows refer to a declared column by its number. Without the declaration, the group of the number is
+        // unknown.
         let is_left = |column: &&ColumnSpec| wide.columns.iter().all(|kept| kept.name != column.name);
         let mut grouped = before.columns.iter().filter(|column| column.number > 0);
         return match grouped.find(|column| is_left(column) && before.group_of(&column.name).is_some()) {

@@ -52,8 +52,9 @@ pub struct PlannedTable {
     pub(super) segments: Vec<Segment>,
     /// Sequence number above all sequence numbers of the segments.
     pub(super) sequences_end: SequenceNumber,
-    /// Settings of the table: the newest settings written next to its files, otherwise those of the newest segment
-    /// that has settings. `source_tags` is always taken from the newest segment that has settings, if there is one.
+    /// Settings of the table: the newest settings written next to its files, otherwise the settings of the newest
+    /// segment that has settings. `source_tags` is always taken from the newest segment that has settings, if there is
+    /// one.
     pub(super) spec: Option<TableSpec>,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
@@ -61,7 +62,7 @@ pub struct PlannedTable {
     pub(super) is_whole: bool,
 }
 
-/// Part of a description that the plan needs.
+/// Content of a description that the plan needs.
 struct Found {
     key: String,
     origin: String,
@@ -280,8 +281,8 @@ impl Engine {
     }
 }
 
-/// Reads descriptions with several threads, because a distant target has a high latency per request. Returns them in the
-/// order of their names.
+/// Reads descriptions with several threads, because a distant target has a high latency per request. Returns them in
+/// the order of their names.
 pub(super) fn read_all<T: Send>(
     keys: Vec<String>,
     read_one: impl Fn(&str) -> tideline_archive::Result<T> + Sync,
@@ -309,7 +310,8 @@ pub(super) fn note(plan: &mut AttachPlan, broken: &mut BTreeSet<String>, key: &s
     plan.problems.push(problem);
 }
 
-/// Extracts the part of a description that the plan needs; on error, the reason why the description is invalid.
+/// Extracts the content of a description that the plan needs. On error, returns the reason why the description is
+/// invalid.
 fn found(key: &str, description: Description) -> std::result::Result<(TableName, Found), String> {
     let (origin, id) = origin_of(key).ok_or_else(|| format!("{key}: the name contains no origin"))?;
     let segment = Segment::described(&description.segment).map_err(|error| format!("{key}: {error}"))?;
@@ -335,8 +337,8 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Checks that the requested origin has written a segment or a part; otherwise the error lists the origins that have written
-/// one.
+/// Checks that the requested origin has written a segment or a part. Otherwise the error lists the origins of the
+/// archive.
 fn check_origin(request: &AttachRequest, have: &BTreeSet<String>) -> Result<()> {
     let Some(origin) = &request.origin else {
         return Ok(());
@@ -405,9 +407,9 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Returns true if a later segment of a database holds the points of an earlier one. This is the case if its window
-/// and writes include those of the earlier segment. It is also the case if the ranges of both segments overlap and
-/// their writes interleave, which valid segments never do.
+/// Returns true if a later segment of a database holds the points of an earlier one. This is the case if its window and
+/// writes include the window and writes of the earlier segment. It is also the case if the ranges of both segments
+/// overlap and their writes interleave, which valid segments never do.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

@@ -1,7 +1,7 @@
 //! Plan of the attachment of archived parts of wide tables.
 //!
-//! Only the newest description of a part counts, per origin: a part that was restored and archived again has new files, and the
-//! old ones are removed later.
+//! For each origin, only the newest description of a part counts. A part that was restored and archived again has new
+//! files; its old files are removed later.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -22,7 +22,7 @@ pub struct PlannedRows {
     pub name: TableName,
     /// Parts, oldest first.
     pub parts: Vec<PlannedPart>,
-    /// Settings of the table: those of the newest part.
+    /// Settings of the table, taken from the newest part.
     pub(super) spec: TableSpec,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
@@ -39,11 +39,11 @@ pub struct PlannedPart {
     pub key: String,
 }
 
-/// Part of a description that the plan needs.
+/// Content of a description that the plan needs.
 pub(super) struct FoundPart {
     key: String,
     origin: String,
-    /// Number of the copy of the part, which rises in its database.
+    /// Number of the copy of the part. Within an origin, a newer copy has a higher number.
     copy: u64,
     number: i32,
     name: String,
@@ -169,7 +169,8 @@ impl Engine {
     }
 }
 
-/// Extracts the part of a description that the plan needs; on error, the reason why the description is invalid.
+/// Extracts the content of a description that the plan needs. On error, returns the reason why the description is
+/// invalid.
 fn found(key: &str, described: RowsDescription) -> std::result::Result<(TableName, FoundPart), String> {
     let object = named(key).ok_or_else(|| format!("{key}: the name contains no origin"))?;
     let settings = described.spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
@@ -204,8 +205,8 @@ fn check_parts<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Foun
     }
 }
 
-/// Keeps the newest copy of each part of each origin, without the parts that the settings of their origin record as dropped.
-/// Returns them in the order of their numbers.
+/// Keeps the newest copy of each part of each origin. Removes the parts of `origin` that `spec`, the newest settings of
+/// this origin, records as dropped. Returns the parts in the order of their numbers.
 fn newest_copies(mut found: Vec<FoundPart>, spec: &TableSpec, origin: &str) -> Vec<FoundPart> {
     let settings = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
     let first = settings.map_or(i32::MIN, |parts| parts.first);
@@ -218,7 +219,7 @@ fn newest_copies(mut found: Vec<FoundPart>, spec: &TableSpec, origin: &str) -> V
     found
 }
 
-/// Removes the parts that several origins have, because the order of their writes is not known.
+/// Removes the parts that several origins have, because the order of the writes of different origins is not known.
 fn take_conflicts(parts: &mut Vec<FoundPart>, described: &TableName, problems: &mut Vec<String>) {
     let mut conflicts = BTreeSet::new();
     for pair in parts.windows(2) {

@@ -1,9 +1,9 @@
 //! Attaching of archived parts of wide tables, part by part.
 //!
 //! Each part becomes visible with one manifest edit, after its files were verified. Attached rows have no entries in
-//! secondary indexes and search indexes, so all indexes of the table are created anew before the first part is attached, and
-//! are built after the last one. A crash leaves indexes that are being built. A request that attaches nothing leaves them as
-//! they are.
+//! secondary indexes and search indexes, so all indexes of the table are created anew before the first part is
+//! attached, and are built after the last one. After a crash, the new indexes still have the state `Building`, so they
+//! are built after the restart. A request that attaches nothing does not change the indexes.
 
 use tideline_archive::rows::RowsDescription;
 use tideline_model::wide::IndexState;
@@ -23,7 +23,7 @@ struct TargetTable {
     has_new_indexes: bool,
 }
 
-/// Keeps the indexes of a table from being built, until the value is dropped.
+/// Guard that prevents the build of the indexes of a table until it is dropped.
 struct UnbuiltIndexes<'e> {
     engine: &'e Engine,
     name: TableName,
@@ -76,7 +76,8 @@ impl Engine {
                 return Err(AttachStop::Unwanted);
             }
         }
-        // Garbage collection deletes adopted files without a part, so files are adopted only after all parts are attached.
+        // Garbage collection deletes adopted files without a part, so files are adopted only after all parts are
+        // attached.
         if plan.own && problems == progress.problem_count && planned.is_whole {
             self.store.adopt(&target.table.points, &planned.adopted)?;
         }
@@ -122,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Reads the files of a part and compares them with their checksums, or without `verify` only compares their sizes.
+    /// Reads the files of a part and compares them with their checksums. Without `verify`, only compares their sizes.
     fn verify_part(
         &self,
         plan: &AttachPlan,
@@ -181,7 +182,7 @@ impl Engine {
         })
     }
 
-    /// Replaces the indexes of a table by new ones without entries.
+    /// Replaces the indexes of a table with new ones without entries.
     fn renew_indexes(&self, name: &str) -> crate::error::Result<()> {
         let _settings = self.lock_settings();
         let table = self.wide_table(name)?;
@@ -195,13 +196,13 @@ impl Engine {
     }
 }
 
-/// Changes settings so that their indexes are new, and have no entries.
+/// Replaces the indexes in the settings with new ones without entries.
 fn unbuilt(wide: &mut WideSpec) {
     for index in &mut wide.indexes {
         index.id = 0;
         index.state = IndexState::Building { next: String::new() };
     }
-    // An index that is being rebuilt has a successor of the same name.
+    // An index that is being rebuilt has a successor of the same name. Only the successor is kept.
     let names: Vec<String> = wide
         .search_indexes
         .iter()
@@ -222,7 +223,7 @@ fn attached_settings(spec: &TableSpec, target: &str) -> TableSpec {
         unbuilt(wide);
         // The pieces of large values stayed in the database that wrote them.
         wide.large_values = None;
-        // The ids of the other database belong to other tables here.
+        // In this database, the ids of the other database belong to other tables.
         wide.groups.iter_mut().for_each(|group| group.id = 0);
         if let Some(archive) = wide.parts.as_mut().and_then(|parts| parts.archive.as_mut()) {
             target.clone_into(&mut archive.target);

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::tables::Table;
 use crate::write::introduced;
 
-/// Number of timelines registered at once.
+/// Number of timelines registered in one batch.
 const BATCH: usize = 1_000;
 /// Number of salts tried per timeline id. Up to this number of identities of a table may have equal hashes.
 const SALTS: u32 = 4;

@@ -18,10 +18,10 @@ use crate::wide_table::WideTable;
 pub(super) struct Sources {
     table: Arc<WideTable>,
     columns: Vec<Source>,
-    /// Number of the logical key column that decides the part of a row, and the length of the parts; `None` if the table
-    /// is not divided into parts.
+    /// Number of the logical key column that decides the part of a row, and the length of the parts; `None` if the
+    /// table is not divided into parts.
     parts: Option<(usize, PartPeriod)>,
-    /// True if the cells of a row expire one by one.
+    /// True if the cells of a row expire individually.
     cells_expire: bool,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct Sources {
 struct Source {
     origin: Origin,
     declared: Option<ColumnType>,
-    /// True if the values are decimals that are indexed as doubles, for metrics. Conditions compare decimals exactly, as
-    /// keywords.
+    /// True if the values are decimals that are indexed as doubles, for metrics. Conditions compare decimals exactly,
+    /// as keywords.
     is_rounded: bool,
 }
 

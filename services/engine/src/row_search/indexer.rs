@@ -2,8 +2,8 @@
 //!
 //! The thread takes changes from the queue of the index, reads the current rows, and writes their documents. While the
 //! index is being built, it also reads all rows in key order, a page at a time between the changes. A document always
-//! reflects a row that was read after the change, so the order of changes and pages does not matter. A commit stores the
-//! position in the journal and the position of the build, so that a restart continues there.
+//! reflects a row that was read after the change, so the order of changes and pages does not matter. A commit stores
+//! the position in the journal and the position of the build, so that a restart continues there.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(super) const HEAP_BYTES: usize = 20_000_000;
 const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
 const COMMIT_CHANGES: usize = 100_000;
-/// Number of changes that are taken at once.
+/// Maximum number of changes that are taken from the queue in one call.
 const TAKEN_MAX: usize = 1_000;
 /// Time without changes after which merged segments become visible without a commit.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ struct Indexer {
     left: BTreeSet<i32>,
     /// Parts whose documents are being built, with the key at which the next page begins.
     parts: VecDeque<(i32, KeyRange)>,
-    /// True if the index must be built from no document.
+    /// True if the build must begin with an empty index.
     is_fresh: bool,
     /// Position of the changes that were taken, and of the build.
     position: RowPosition,
@@ -103,7 +103,7 @@ enum Failure {
 }
 
 impl Indexer {
-    /// Opens the index and its queue. Returns nothing if the queue was closed meanwhile.
+    /// Opens the index and its queue. Returns `None` if the queue was closed meanwhile.
     fn open(task: Task) -> Result<Option<Self>, Failure> {
         let Task { rows, state, .. } = task;
         let (index, position) =
@@ -149,7 +149,8 @@ impl Indexer {
     /// Follows the changes until the queue is closed or the index fails.
     fn follow(&mut self) -> Result<(), Failure> {
         if self.is_fresh {
-            // A part that is being published without the index must be seen in its new tier.
+            // Waits for a move of a part that began without this index, so that the build sees the part in its new
+            // tier.
             self.rows.wait_ending();
             self.index.clear()?;
             self.commit()?;
@@ -187,8 +188,8 @@ impl Indexer {
                 self.commit()?;
             }
         }
-        // The changes that the queue still holds are in the journal, and are taken after the next start. A flush that
-        // runs now does not wait, so everything up to here must be committed.
+        // Later changes are in the journal, and are taken after the next start. A flush no longer waits for a closed
+        // index, so all changes that are in the queue now must be committed.
         while self.take()? > 0 {}
         if self.count > 0 {
             self.commit()?;
@@ -203,7 +204,7 @@ impl Indexer {
         for change in &taken.changes {
             match change {
                 SearchChange::Row(key) => drop(keys.insert(key.clone())),
-                // Rows of the range that were written again since are changes of their own.
+                // Rows of the range that were written again later have separate changes.
                 SearchChange::Range(range) => {
                     self.index_rows(std::mem::take(&mut keys))?;
                     self.index.delete_range(range)?;
@@ -211,7 +212,7 @@ impl Indexer {
                 SearchChange::Part(number) => {
                     self.index_rows(std::mem::take(&mut keys))?;
                     self.index.delete_part(*number)?;
-                    // Replaces a request whose move has ended.
+                    // Replaces an earlier request for this part, whose move has ended.
                     self.parts.retain(|(other, _)| other != number);
                     self.parts.push_back((*number, KeyRange::ALL));
                 }
@@ -230,7 +231,7 @@ impl Indexer {
         self.count += more;
     }
 
-    /// Replaces the documents of rows by those of their current state.
+    /// Replaces the documents of rows with documents of their current state.
     fn index_rows(&self, keys: HashSet<Bytes>) -> Result<(), Failure> {
         let mut documents = Vec::with_capacity(keys.len());
         for key in &keys {
@@ -328,8 +329,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// Removes the documents of rows that have expired long ago, of dropped parts, and of parts that have moved to a tier
-    /// that the index does not cover. They are hidden from searches already.
+    /// Removes the documents of rows that expired at least the purge delay ago, of dropped parts, and of parts that
+    /// have moved to a tier that the index does not cover. Searches do not find these documents any more.
     fn remove_expired(&mut self) -> Result<(), Failure> {
         let left = match self.state.tier {
             TierScope::All => BTreeSet::new(),

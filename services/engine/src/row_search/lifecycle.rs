@@ -1,7 +1,8 @@
 //! Creation, removal and rebuild of search indexes over rows; start and end of their indexers.
 //!
-//! The settings say which indexes exist. [`Engine::follow_searches`] makes the running indexers those of the settings; it
-//! is called after each change, and by the scheduler, which so starts a failed index again.
+//! The settings list the existing indexes. [`Engine::follow_searches`] starts and ends indexers so that they match the
+//! settings. It is called after each change of settings. The scheduler calls it too, so that failed indexes are started
+//! again.
 //!
 //! A rebuild with other columns adds a second index with the same name. Searches use the first until the second is
 //! built; then the first is dropped.
@@ -82,7 +83,7 @@ impl RowSearches {
         running.indexes.get(&id).map(|index| Arc::clone(&index.state))
     }
 
-    /// Returns the states of indexes, in their order.
+    /// Returns the states of indexes, in the order of `specs`; `None` for an index without an indexer.
     pub(super) fn states<'s>(
         &self,
         specs: impl IntoIterator<Item = &'s SearchIndexSpec>,
@@ -117,7 +118,7 @@ impl Engine {
             });
         }
         self.change_searches(&wide, |indexes| {
-            // A replacement that is still being built is replaced itself.
+            // A replacement that is still being built is itself replaced.
             let mut of_name = 0;
             indexes.retain(|known| {
                 of_name += usize::from(known.name == index.name);
@@ -153,8 +154,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the running indexers those of the settings: starts new ones, ends those of dropped indexes and deletes their
-    /// files. Also replaces each index whose rebuild has ended. Called after each change of settings, and by the
+    /// Starts the indexers of new indexes, ends the indexers of dropped indexes and deletes the files of dropped
+    /// indexes. Also drops each index whose replacement is built. Called after each change of settings, and by the
     /// scheduler.
     pub fn follow_searches(&self) {
         self.swap_rebuilt();
@@ -179,7 +180,7 @@ impl Engine {
                 let Entry::Vacant(vacant) = running.indexes.entry(id) else {
                     continue;
                 };
-                // From now on flushes wait for the index, also if it cannot be started yet.
+                // From now on, flushes wait for the index, even if it cannot be started yet.
                 self.rows.expect_search(id);
                 let last_error = failed.get(&id).cloned().flatten();
                 match self.start_search_index(&table, spec, last_error) {
@@ -200,7 +201,7 @@ impl Engine {
             true => self.folders_except(&kept),
             false => Vec::new(),
         };
-        // The last commit of a dropped index takes a while, in which searches of other indexes must not wait.
+        // The last commit of a dropped index takes a while. Searches of other indexes must not wait for it.
         drop(running);
         for index in dropped {
             let id = index.state.id;
@@ -274,7 +275,7 @@ impl Engine {
         })
     }
 
-    /// Drops each index that a built one of the same name replaces.
+    /// Drops each index whose replacement is built.
     fn swap_rebuilt(&self) {
         for table in self.wide_tables() {
             if self.replaced(table.settings()).is_empty() {
@@ -294,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// Returns the ids of the indexes that a later one of the same name replaces.
+    /// Returns the ids of the indexes whose replacement, a later index of the same name, is built.
     fn replaced(&self, wide: &WideSpec) -> Vec<u32> {
         let specs = &wide.search_indexes;
         let is_built = |spec: &SearchIndexSpec| {

@@ -1,6 +1,6 @@
 //! Settings of search indexes over rows: their checks, and the forms of the indexed columns.
 //!
-//! The form of a column in the index follows from its declared type and from the form that the settings ask for.
+//! The form of a column in the index follows from its declared type and from the form in the settings.
 
 use hashbrown::HashSet;
 use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, WideSpec};
@@ -84,7 +84,8 @@ fn check_analyzer_of(column: &SearchColumnSpec) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns [`EngineError::Invalid`] for a column without a declared type, or whose type does not have the form.
+/// Returns [`EngineError::Invalid`] for a column without a declared type, or with a type that cannot have the form in
+/// the settings.
 pub(super) fn columns_of(known: &DeclaredColumns, columns: &[SearchColumnSpec]) -> Result<Vec<RowColumn>> {
     let mut compiled = Vec::with_capacity(columns.len());
     for column in columns {
@@ -109,7 +110,7 @@ pub(super) fn columns_of(known: &DeclaredColumns, columns: &[SearchColumnSpec]) 
     Ok(compiled)
 }
 
-/// Returns the form of the values of a type; `None` if the type does not have this form.
+/// Returns the form of the values of a type in the index; `None` if the type cannot have the form in the settings.
 fn form_of(declared: ColumnType, column: &SearchColumnSpec) -> Option<RowForm> {
     use ColumnType as Type;
     Some(match (column.form, declared) {

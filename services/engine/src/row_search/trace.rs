@@ -1,6 +1,8 @@
-//! Trace of a row in the search indexes of its table: whether an index holds its current state, and which of its values.
+//! Trace of a row in the search indexes of its table: shows whether each index holds the current state of the row, and
+//! which values it omits.
 //!
-//! A document has the time of its row, so an older document is one that the index has not replaced yet.
+//! A document stores the time of its row. If this time is older than the row, the index has not replaced the document
+//! yet.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use crate::wide_table::WideTable;
 /// State of a row in a search index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchTrace {
-    /// Name of the index. An index and its replacement have one name.
+    /// Name of the index. An index and its replacement have the same name.
     pub index: String,
     /// Phase of the index.
     pub phase: IndexPhase,
@@ -26,7 +28,8 @@ pub struct SearchTrace {
     pub backlog: SearchBacklog,
     /// Time of the row in its document as of the last commit; `None` without a document, or if the index is not open.
     pub document: Option<i64>,
-    /// Tier of the row, and the tiers that the index covers, if it does not cover this one; `None` otherwise.
+    /// Tier of the row, and the tiers that the index covers, if the tier of the row is not among them; `None`
+    /// otherwise.
     pub other_tier: Option<(Tier, TierScope)>,
     /// Indexed columns with a value that the index does not hold.
     pub left_out: Vec<LeftOut>,
@@ -49,8 +52,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns a store error if the row is damaged, and [`EngineError::SearchNotReady`](crate::EngineError::SearchNotReady)
-    /// if an index is damaged; it is then built again.
+    /// Returns a store error if the row is damaged, and
+    /// [`EngineError::SearchNotReady`](crate::EngineError::SearchNotReady) if an index is damaged; it is then built
+    /// again.
     pub fn trace_searches(
         &self,
         table: &Arc<WideTable>,

@@ -1,7 +1,7 @@
 //! Tests of the clean-up of the catalog.
 //!
-//! The clean-up removes timelines that have neither visible points nor attributes, and those that are silent for too
-//! long.
+//! The clean-up removes timelines that have neither visible points nor attributes, and timelines that are silent for
+//! too long.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Tests of deletes of points and timelines.
 //!
-//! Deleted data is invisible at once and stays invisible; later writes are visible.
+//! Deleted data is invisible immediately and stays invisible; later writes are visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

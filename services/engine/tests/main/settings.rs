@@ -1,6 +1,6 @@
 //! Tests of policies and statistics.
 //!
-//! A policy takes effect at once or is refused; a table reports the statistics of its tiers.
+//! A policy takes effect immediately or is refused. A table reports the statistics of its tiers.
 
 use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
