@@ -15,12 +15,12 @@ const META_FILE: &str = "meta.json";
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
-/// Opens the index of a folder, and decodes the payload of its last commit: `None` if the index was closed before its
-/// first commit.
+/// Opens the index of a folder and decodes the payload of its last commit. The payload is `None` if the index has no
+/// commit yet.
 ///
 /// # Errors
 ///
-/// An error of the file system, and a message if the schema differs, a checksum is wrong or the payload cannot be
+/// An error of the file system, or a message if the schema differs, a checksum is wrong or the payload cannot be
 /// decoded.
 pub(crate) fn open<P>(
     folder: &Path,

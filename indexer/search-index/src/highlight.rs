@@ -1,6 +1,7 @@
 //! Highlights: the texts of a timeline or row that a condition matched, and the positions of the matches.
 //!
-//! Only the timelines or rows of a page are highlighted, so their texts are read and split again.
+//! The texts are read and split again, which is cheap enough because only the timelines or rows of a page are
+//! highlighted.
 
 use std::ops::Range;
 
@@ -98,7 +99,7 @@ fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
     found.into_iter().filter(|span| !span.is_empty()).collect()
 }
 
-/// Sorts ranges and joins those that overlap or touch.
+/// Sorts ranges, and joins ranges that overlap or touch.
 fn apart(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut apart: Vec<Range<usize>> = Vec::new();

@@ -236,7 +236,7 @@ impl Indexer {
     fn give_up(&mut self) {
         self.remake = true;
         self.replacing = self.shared.snapshot.read().is_some();
-        // Dropping a broken writer may panic as well.
+        // Dropping a broken writer may panic, too.
         let open = self.open.take();
         if catch_unwind(AssertUnwindSafe(|| drop(open))).is_err() {
             tracing::warn!("panic while dropping the index writer");

@@ -1,23 +1,23 @@
 //! Search index over the rows of a wide table.
 //!
-//! An index has a folder of its own with one document per row. A document holds the values of the indexed columns, the
+//! Each index has a dedicated folder, and one document per row. A document holds the values of the indexed columns, the
 //! stored key of the row, and the time of the row. The index is disposable: a damaged or missing folder is built again
-//! from the rows. Unlike the index of timelines, it answers with the rows of its last commit; a caller that needs newer
-//! rows waits for the next commit.
+//! from the rows. Unlike the index of timelines, it returns the rows of its last commit; a caller that needs newer rows
+//! waits for the next commit.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
-//! | `expiry` | times of cells that expire one by one |
+//! | `expiry` | times of cells that expire individually |
 //! | `geo` | geo points of a column |
 //! | `keys` | look-up and removal of documents by their keys |
 //! | `matching` | keys of all rows that match |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |
 //!
-//! The evaluation of a tree is exact: every test has a field that decides it. [`RowIndex::check`] refuses a tree with a
-//! test that the indexed forms of its column cannot decide.
+//! The evaluation of a tree is exact. [`RowIndex::check`] rejects a tree with a test that the indexed forms of its
+//! column cannot decide.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -56,7 +56,7 @@ pub use page::{RowHit, RowMark, RowPage, RowQuery, RowSort, RowSortBy, SortValue
 use schema::Fields;
 pub use schema::KEYWORD_BYTES_MAX;
 
-/// Failure of an index: of the file system, or damage. The index must be built again.
+/// Failure of an index: an error of the file system, or damage. The index must be built again.
 #[derive(Debug, thiserror::Error)]
 #[error("search index of rows: {0}")]
 pub struct RowIndexError(#[from] TantivyError);
@@ -80,7 +80,7 @@ pub enum RowForm {
     Keyword,
     /// Words of texts, split by an analyzer, with their positions.
     Text(SearchAnalyzer),
-    /// Signed integers; also times, in nanoseconds since 1970-01-01T00:00:00Z.
+    /// Signed integers, and times in nanoseconds since 1970-01-01T00:00:00Z.
     Signed,
     /// Unsigned integers.
     Unsigned,
@@ -118,14 +118,14 @@ pub trait RowDocument {
     /// Returns the stored key.
     fn key(&self) -> &[u8];
 
-    /// Returns the time of the row, in nanoseconds since 1970-01-01T00:00:00Z.
+    /// Returns the time from which the age of the row is measured, in nanoseconds since 1970-01-01T00:00:00Z.
     fn time(&self) -> i64;
 
     /// Returns the number of the part of the row; only used if the table is divided into parts.
     fn part(&self) -> i32;
 
-    /// Returns the time of the value of a column, in nanoseconds since 1970-01-01T00:00:00Z; `None` if the column has no
-    /// value, or a value that expires with the row. Only used if cells expire one by one.
+    /// Returns the time of the value of a column, in nanoseconds since 1970-01-01T00:00:00Z; `None` if the column has
+    /// no value, or a value that expires with the row. Only used if cells expire individually.
     fn cell_time(&self, column: usize) -> Option<i64>;
 
     /// Calls `take` with each value of a column; `column` is its index in the list of indexed columns.
@@ -137,7 +137,7 @@ pub trait RowDocument {
 pub enum PartsShown {
     /// The parts with these numbers.
     Only(BTreeSet<i32>),
-    /// All parts except those with these numbers.
+    /// All parts except the parts with these numbers.
     Except(BTreeSet<i32>),
 }
 
@@ -154,8 +154,8 @@ impl PartsShown {
 /// Rows that searches can find.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowsShown<'p> {
-    /// Rows whose time is at or before this one have expired, and so have the cells of an index with times of cells; `None`
-    /// if rows do not expire.
+    /// Rows whose time is at or before this time have expired. If cells expire individually, the same applies to the
+    /// time of each cell. `None` if rows do not expire.
     pub expired_at: Option<i64>,
     /// Rows of parts with a lower number are hidden; `None` if the table is not divided into parts.
     pub first_part: Option<i32>,
@@ -168,7 +168,7 @@ pub struct RowsShown<'p> {
 pub struct RowTraits {
     /// True if the table is divided into parts.
     pub has_parts: bool,
-    /// True if the cells of a row expire one by one.
+    /// True if the cells of a row expire individually.
     pub cells_expire: bool,
 }
 
@@ -179,9 +179,9 @@ pub struct Document(TantivyDocument);
 /// Progress of an index, stored with each commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowPosition {
-    /// All changes below this sequence of the journal are in the index.
+    /// The index contains all changes of the journal with a lower sequence number.
     pub end: u64,
-    /// Stored key, in hexadecimal, at which the build continues; `None` if every row has its document.
+    /// Stored key, in hexadecimal, at which the build continues; `None` if the build is complete.
     pub build: Option<String>,
 }
 
@@ -204,13 +204,13 @@ impl std::fmt::Debug for RowIndex {
     }
 }
 
-/// Minimum number of segments of similar size that are merged into one. Rows change more often than timelines, so fewer of
-/// them are rewritten.
+/// Minimum number of segments of similar size that are merged into one. Higher than for timelines: rows change more
+/// often, and each merge rewrites documents.
 const MERGED_SEGMENTS: usize = 8;
 
 impl RowIndex {
-    /// Opens the index in a folder. Creates an empty index if the folder has none, one with other columns or traits, or a
-    /// damaged one. Returns the position of the index; `None` if it is empty.
+    /// Opens the index in a folder. Creates an empty index if the folder has no index, or one that is damaged or has
+    /// other columns or traits. Returns the position of the index; `None` if it is empty.
     ///
     /// # Errors
     ///
@@ -290,8 +290,8 @@ impl RowIndex {
         Document(self.fields.document(row))
     }
 
-    /// Removes the documents with these keys, and adds documents. The keys of the added documents must be among them, and
-    /// no two documents may have the same key.
+    /// Removes the documents with these keys, and adds documents. `keys` must include the keys of the added documents.
+    /// No two documents may have the same key.
     ///
     /// # Errors
     ///
@@ -344,7 +344,8 @@ impl RowIndex {
         })
     }
 
-    /// Removes the documents of all rows of parts with a lower number. Does nothing if the table is not divided into parts.
+    /// Removes the documents of all parts with a number below `first`. Does nothing if the table is not divided into
+    /// parts.
     ///
     /// # Errors
     ///
@@ -361,7 +362,7 @@ impl RowIndex {
         })
     }
 
-    /// Removes the documents of all rows of a part. Does nothing if the table is not divided into parts.
+    /// Removes the documents of a part. Does nothing if the table is not divided into parts.
     ///
     /// # Errors
     ///
@@ -428,16 +429,17 @@ impl RowIndex {
         })
     }
 
-    /// Returns an error message if the index cannot decide a test of the tree.
+    /// Checks that the index can decide every test of the tree.
     ///
     /// # Errors
     ///
-    /// A message that names the column and the forms in which it is indexed.
+    /// A message with the column and the missing form, or with the indexed columns if the column is not indexed.
     pub fn check(&self, root: &Node) -> std::result::Result<(), String> {
         evaluate::check(&self.columns, root)
     }
 
-    /// Finds the documents of each segment that match a condition and are shown. The documents are incomplete if the search is stopped.
+    /// Finds the documents of each segment that match a condition and are shown. The documents are incomplete if the
+    /// search is stopped.
     fn each_segment<'a>(
         &'a self,
         searcher: &'a Searcher,
@@ -459,7 +461,7 @@ impl RowIndex {
         };
         let changed = change(writer);
         if changed.is_err() {
-            // A writer that has failed once fails for ever.
+            // A writer that has failed once always fails.
             *held = None;
         }
         Ok(changed?)

@@ -6,7 +6,7 @@
 //!    position) and which have been removed.
 //! 3. Compute an upper bound of the hits from the index, without the edited and removed timelines. If the bound is not
 //!    exact and is large, also compute a lower bound.
-//! 4. Verify the timelines between the bounds, and all fresh ones, against the catalog entries.
+//! 4. Verify the timelines between the bounds, and all fresh timelines, against the catalog entries.
 //!
 //! If a condition requires certain ids, only the timelines with these ids are verified. All timelines are verified if
 //! the index is not open yet, fails, or was built with other analyzers.

@@ -207,8 +207,8 @@ impl<'a> SegmentView<'a> {
         Ok(all)
     }
 
-    /// Estimates the number of documents in the posting lists of a node. For a node without an estimate, returns a
-    /// number above that of all documents. Only the evaluation order of an `And` depends on the result.
+    /// Estimates the number of documents in the posting lists of a node. For a node without an estimate, returns more
+    /// than the number of all documents. Only the evaluation order of an `And` depends on the result.
     fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         Ok(match node {

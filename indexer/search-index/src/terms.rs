@@ -1,7 +1,7 @@
 //! Terms of a field in one segment: lookups, scans of the term dictionary, and the documents in posting lists.
 //!
-//! The evaluations over timelines and over rows share this module. The terms of timelines have one field, and begin with
-//! a prefix of their property; the terms of rows have a field per column. Both evaluations select terms, and then
+//! The evaluations over timelines and over rows share this module. The terms of timelines have one field, and begin
+//! with a prefix of their property; the terms of rows have a field per column. Both evaluations select terms, and then
 //! collect the documents of all selected terms.
 
 use std::ops::Bound;
@@ -53,7 +53,7 @@ impl<'a> Terms<'a> {
         Ok(self.index.terms().get(term)?)
     }
 
-    /// Looks up several terms; skips those that are not in the dictionary.
+    /// Looks up several terms; skips terms that are not in the dictionary.
     pub(crate) fn known<T: AsRef<[u8]>>(
         &self,
         terms: impl IntoIterator<Item = T>,
@@ -80,7 +80,7 @@ impl<'a> Terms<'a> {
         Ok(range.into_stream()?)
     }
 
-    /// Tests each term of a range, and returns those that pass. The result is incomplete if the search is stopped.
+    /// Tests each term of a range, and returns the terms that pass. The result is incomplete if the search is stopped.
     pub(crate) fn in_range(
         &self,
         range: TermRange<'_>,

@@ -33,7 +33,7 @@ struct Share {
     gone: Vec<Ordinal>,
     edits: u64,
     edits_settled: u64,
-    /// Current analyzers of the table, which become those of its position if the table has no documents yet.
+    /// Current analyzers of the table. The position of a table without documents takes them over.
     analyzers: Arc<Analyzers>,
 }
 

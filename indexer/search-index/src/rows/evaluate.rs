@@ -23,12 +23,12 @@ use super::{RowColumn, RowForm, RowsShown};
 use crate::documents::{Bits, all_in, every};
 use crate::terms::Terms;
 
-/// Cost of reading the value of one document, by that of scanning one document of a column.
+/// Cost of reading the value of one document, relative to the cost of scanning one document of a column.
 const READ_COST: u64 = 8;
 /// Number of documents that one step of a scan over a column covers.
 const SCAN_STEP: u32 = 1 << 16;
 
-/// Test of a condition, as the forms of a column decide it.
+/// Class of a test. It determines which form of the column can decide the test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needed {
     Keyword,
@@ -40,7 +40,8 @@ enum Needed {
 }
 
 impl Needed {
-    /// Returns the tested column and what the test needs; `None` for inner nodes, and for tests that columns do not have.
+    /// Returns the tested column and the class of the test; `None` for inner nodes, and for tests that do not apply to
+    /// columns.
     fn of(node: &Node) -> Option<(&Subject, Self)> {
         Some(match node {
             Node::Text(subject, TextTest::Words(_) | TextTest::Phrase(_)) => (subject, Self::Text),
@@ -60,8 +61,8 @@ impl Needed {
                 };
                 (subject, needed)
             }
-            // No test of a column compiles to one of the last five: `not_equals` becomes a `Not`, and lists and ranges of
-            // values become intervals.
+            // No test of a column compiles to one of the last five: `not_equals` becomes a `Not`, and lists and ranges
+            // of values become intervals.
             Node::All
             | Node::And(_)
             | Node::Or(_)
@@ -156,8 +157,8 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Returns the documents that match a tree, are not deleted, and are shown. The result is incomplete if the search is
-    /// stopped.
+    /// Returns the documents that match a tree, are not deleted, and are shown. The result is incomplete if the search
+    /// is stopped.
     pub(super) fn matching(&self, root: &Node) -> tantivy::Result<RoaringBitmap> {
         let mut found = self.evaluate(root)?;
         if let Some(alive) = self.reader.alive_bitset() {
@@ -195,7 +196,7 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// Returns all documents, including those that are deleted or have expired.
+    /// Returns all documents, including deleted and expired documents.
     fn every(&self) -> RoaringBitmap {
         every(self.reader.max_doc())
     }
@@ -205,9 +206,9 @@ impl<'a> Segment<'a> {
         documents.len() * READ_COST < u64::from(self.reader.max_doc())
     }
 
-    /// Returns the documents that match a tree, including those that are deleted or have expired: whether a document
-    /// matches depends on its values only, so these are removed once, from the result. A value that has expired by itself
-    /// is not a value of its document.
+    /// Returns the documents that match a tree, including deleted and expired documents, which
+    /// [`matching`](Self::matching) removes from the final result. A value that has expired individually counts as
+    /// missing.
     fn evaluate(&self, node: &Node) -> tantivy::Result<RoaringBitmap> {
         if (self.is_stopped)() {
             return Ok(RoaringBitmap::new());
@@ -243,8 +244,8 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Returns the intersection. Evaluates tests of terms first; once few documents are left, the values of a number are
-    /// read document by document instead of scanning its column.
+    /// Returns the intersection. Evaluates tests of terms first. Once few documents are left, numbers are read document
+    /// by document instead of by a scan of the column.
     fn all_of(&self, nodes: &[Node]) -> tantivy::Result<RoaringBitmap> {
         let is_scan = |node: &&Node| match node {
             Node::Intervals { intervals, .. } => intervals.kind() != Some(ValueKind::String),
@@ -269,7 +270,7 @@ impl<'a> Segment<'a> {
         Ok(all)
     }
 
-    /// Returns the documents of a set with a number in one of the intervals. Reads only the values of these documents.
+    /// Returns those documents of a set that have a number in one of the intervals. Reads only the values of the set.
     fn within(
         &self,
         documents: &RoaringBitmap,
@@ -450,7 +451,7 @@ impl<'a> Segment<'a> {
         values: &Column<T>,
         range: RangeInclusive<T>,
     ) -> RoaringBitmap {
-        // A scan for values outside the range of the column would find others.
+        // A scan for values outside the range of the column would return wrong documents.
         let (min, max) = (values.min_value(), values.max_value());
         let low = if *range.start() < min { min } else { *range.start() };
         let high = if *range.end() > max { max } else { *range.end() };
@@ -472,7 +473,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Returns the documents of a set with a value that passes. Reads the values document by document.
+/// Returns those documents of a set that have a value that passes. Reads the values document by document.
 fn with_value<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
     documents: &RoaringBitmap,
     values: &Column<T>,
@@ -488,7 +489,7 @@ fn phrase(
     words: &[Vec<TermInfo>],
     candidates: &RoaringBitmap,
 ) -> tantivy::Result<RoaringBitmap> {
-    // Positions after the words that were found so far, by document.
+    // For each document, the positions after each match of the words so far.
     let mut ends: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut positions = Vec::new();
     for (number, word) in words.iter().enumerate() {

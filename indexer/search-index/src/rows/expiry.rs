@@ -1,7 +1,7 @@
-//! Times of cells that expire one by one.
+//! Times of cells that expire individually.
 //!
-//! A document keeps the values of expired cells until its row changes. Whether a value has expired is decided when it is
-//! read, by the same moment for all tests, sort keys and metrics of a search.
+//! A document keeps the values of expired cells until its row changes. The search decides which values have expired
+//! when it reads them. All tests, sort keys and metrics of a search use the same time.
 
 use tantivy::SegmentReader;
 use tantivy::columnar::Column;
@@ -16,7 +16,7 @@ pub(super) struct CellExpiry {
 }
 
 impl CellExpiry {
-    /// Returns nothing if the values of the column do not expire, or expire with their rows.
+    /// Opens the times of a column; `None` if its values do not expire, or expire with their rows.
     pub(super) fn open(
         reader: &SegmentReader,
         column: &ColumnFields,

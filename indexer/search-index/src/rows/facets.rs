@@ -1,8 +1,8 @@
 //! Counts and metrics of the rows that a search finds, grouped by up to four keys.
 //!
-//! Each segment counts its rows by codes: numbers of the dictionary for texts, bits for numbers. The codes are then
-//! resolved to values and added up over the segments. A row with several values of a key is counted in each of their
-//! groups, and once in the group above them, so every level is counted by itself.
+//! The rows of each segment are counted by codes: ordinals in the dictionary for texts, bits for numbers. The codes are
+//! then resolved to values, and the counts are added up over the segments. A row with several values of a key is
+//! counted in the group of each value, but only once in the parent group. Each level is therefore counted separately.
 
 use std::cmp::Reverse;
 
@@ -37,7 +37,7 @@ const COUNTED_TEXTS_MAX: usize = 1 << 22;
 /// Number of rows that are counted between two checks of the stop signal.
 const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
 
-/// Counts of rows.
+/// Request for counts of rows.
 pub struct RowFacetQuery<'q> {
     /// Compiled condition; [`RowIndex::check`] has accepted it.
     pub root: &'q Node,
@@ -47,7 +47,7 @@ pub struct RowFacetQuery<'q> {
     pub metrics: &'q [RowMetric],
     /// Maximum number of groups in one list, 1 to [`FACET_GROUPS_MAX`].
     pub limit: usize,
-    /// True to order groups by value; otherwise those with the most rows come first.
+    /// True to order groups by value; otherwise groups with the most rows come first.
     pub is_by_value: bool,
     /// Returns true if the count should stop. Once true, it must stay true.
     pub is_stopped: &'q dyn Fn() -> bool,
@@ -58,15 +58,16 @@ pub struct RowFacetQuery<'q> {
 pub enum RowFacetKey {
     /// Values of a keyword, number, time or boolean.
     Value(usize),
-    /// Intervals of a signed or unsigned number or a time: the start of the interval, a multiple of the width.
+    /// Intervals of an integer or a time, with this width. The value of a group is the start of its interval, a
+    /// multiple of the width.
     Interval(usize, i64),
-    /// Intervals of a double.
+    /// Intervals of a double, with this width.
     FloatInterval(usize, f64),
-    /// Rings around a point: the index of the first radius in meters, in increasing order, that reaches the nearest geo
-    /// point of the row; the number of radii if none does.
+    /// Rings around a point, with radii in meters in increasing order. The value of a group is the index of the first
+    /// radius that reaches the nearest geo point of the row, or the number of radii if none does.
     Rings(usize, GeoPoint, Vec<f64>),
-    /// Cells of this many degrees: the numbers of the cell from the south pole and from 180° west, in the upper and lower
-    /// 32 bits.
+    /// Cells with this width and height in degrees. The value of a group holds the number of its cell counted from the
+    /// south pole in the upper 32 bits, and counted from 180° west in the lower 32 bits.
     Grid(usize, f64),
 }
 
@@ -184,7 +185,7 @@ impl Counted {
 
 /// Code of a value within a segment; `None` for a missing value.
 type Code = Option<u64>;
-/// Codes of the keys of a group; those of deeper levels are `None`.
+/// Codes of the keys of a group; the codes of deeper levels are `None`.
 type Codes = [Code; FACET_KEYS_MAX];
 
 impl RowIndex {
@@ -193,8 +194,8 @@ impl RowIndex {
     /// # Errors
     ///
     /// [`SearchError::OverLimit`] for too many keys or groups, [`SearchError::EmptyFacet`] for a limit of 0,
-    /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and must
-    /// be built again.
+    /// [`SearchError::Stopped`] if the count was stopped, and [`SearchError::Rows`] if the index cannot be read and
+    /// must be built again.
     pub fn facets(&self, query: &RowFacetQuery<'_>, shown: RowsShown<'_>) -> crate::Result<RowFacets> {
         limit("number of keys", FACET_KEYS_MAX, query.by.len())?;
         limit("number of groups in a list", FACET_GROUPS_MAX, query.limit)?;

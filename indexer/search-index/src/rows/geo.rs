@@ -1,6 +1,6 @@
 //! Geo points of a column in a segment.
 //!
-//! The index holds the coordinates of a point in two fields, in the order of the points of a row.
+//! One field holds the latitudes of the points of a row, another field the longitudes, in the same order.
 
 use tantivy::SegmentReader;
 use tantivy::columnar::Column;

@@ -1,7 +1,7 @@
-//! Documents by their keys: look-up of one, removal of many at a time.
+//! Look-up of one document by its key, and removal of many documents by their keys.
 //!
-//! A removal per key would cost tantivy an operation with a query of its own. One query with all keys of a batch looks them
-//! up in the dictionary of each segment.
+//! A removal per key would need a separate query per key. Instead, one query looks up all keys of a batch in the
+//! dictionary of each segment.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Stored keys of all rows that match a condition, one after the other.
+//! Visits the stored keys of all rows that match a condition.
 //!
-//! The keys of a segment come in their order, so the caller reads neighbouring rows one after the other. Memory is that of
-//! one segment: a set of documents, and a number per document.
+//! The keys of a segment are visited in key order, so the caller reads neighbouring rows one after the other. Only one
+//! segment is in memory at a time: a set of matching documents, and a number per matching document.
 
 use tantivy::TantivyError;
 use tideline_condition::Node;
@@ -9,12 +9,12 @@ use tideline_condition::Node;
 use super::schema::KEY;
 use super::{RowIndex, RowsShown};
 
-/// Number of keys that are decoded at once.
+/// Number of keys that are decoded in one pass over the dictionary.
 const KEYS_AT_ONCE: usize = 4_096;
 
 impl RowIndex {
-    /// Passes the stored key of each row that matches a condition to `take`, as of the last commit. Ends early if `take`
-    /// returns false or `is_stopped` returns true.
+    /// Passes the stored key of each row that matches a condition to `take`, as of the last commit. Ends early if
+    /// `take` returns false or `is_stopped` returns true.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Order and paging of the rows that a search finds.
 //!
-//! Each segment yields its first rows in the order of the search; the pages of the segments are merged. Within a segment
-//! texts and keys are compared by their numbers in the dictionary of their column. A page continues after a mark, which
-//! holds the sort values and the key of the last row, so it needs no state of the server.
+//! Each segment yields its first rows in the order of the search; the pages of the segments are merged. Within a
+//! segment, texts and keys are compared by their ordinals in the dictionary of the column. A page begins after a mark,
+//! which holds the sort values and the key of the last row of the previous page. Paging is therefore stateless.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -46,8 +46,8 @@ pub struct RowSort {
 /// Property by which rows are sorted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RowSortBy {
-    /// Values of an indexed column, by its index in the list of columns. Of several values, the one that comes first
-    /// counts.
+    /// Value of an indexed column, given by its index in the list of columns. If a row has several values, the one that
+    /// comes first in the sort order counts.
     Column(usize),
     /// Distance from a point to the nearest geo point of an indexed column.
     Distance(usize, GeoPoint),
@@ -78,7 +78,8 @@ pub enum SortValue {
 pub struct RowHit {
     /// Position of the row, with its key.
     pub mark: RowMark,
-    /// Distances in meters, for sort keys by distance, in their order; `None` for a row without a geo point.
+    /// Distance in meters for each sort key by distance, in the order of these keys; `None` for a row without a geo
+    /// point.
     pub distances: Vec<Option<f64>>,
 }
 
@@ -195,7 +196,7 @@ impl RowIndex {
 /// Position of a document in the order of a search, comparable within its segment.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Values of the sort keys; true for a missing value.
+    /// For each sort key, true if the value is missing, and the value as bits that sort in the direction of the key.
     values: SmallVec<[(bool, u64); 2]>,
     key: u64,
 }
@@ -215,7 +216,8 @@ enum Values {
     Nothing,
 }
 
-/// Returns the rank of a text or key that is in the dictionary. Ranks of texts that are not lie between these.
+/// Returns the rank of a text or key from its ordinal in the dictionary. These ranks are odd; a text that is not in the
+/// dictionary has an even rank between them.
 fn exact(number: u64) -> u64 {
     number * 2 + 1
 }
@@ -251,7 +253,8 @@ impl Source {
         })
     }
 
-    /// Returns the value that comes first; numbers of the dictionary for texts.
+    /// Returns the value of a document that comes first in the sort order, for texts as ordinal in the dictionary;
+    /// `None` if the value is missing or has expired.
     fn bits(&self, document: u32) -> Option<u64> {
         if self
             .expiry
@@ -297,7 +300,7 @@ impl Source {
             (SortValue::Text(text), Values::Text(column)) => {
                 Some(rank_in_dictionary(column.dictionary(), text)?)
             }
-            // No document of the segment has a value, so all of them come after the text.
+            // No document of the segment has a value, so all documents come after the text.
             (SortValue::Text(_), _) => Some(0),
         };
         Ok(self.directed(bits))
@@ -321,7 +324,7 @@ fn rank_in(keys: &BytesColumn, key: &[u8]) -> tantivy::Result<u64> {
     rank_in_dictionary(keys.dictionary(), key)
 }
 
-/// Returns the rank of a text among those of a dictionary.
+/// Returns the rank of a text relative to the texts of a dictionary.
 fn rank_in_dictionary(dictionary: &Dictionary, text: &[u8]) -> tantivy::Result<u64> {
     let hit = dictionary.term_ord_or_next(text)?;
     Ok(match hit {

@@ -2,16 +2,16 @@
 //!
 //! | field | holds |
 //! |---|---|
-//! | `key` | stored key: a term, to remove the document, and a column, to read it |
+//! | `key` | stored key, as a term for removing the document, and as a column for reading the key |
 //! | `time` | time of the row, for the time-to-live |
 //! | `part` | number of the part of the row, if the table is divided into parts |
 //! | `shape` | a term that lists the columns that have a value; the rows of a table have few shapes |
-//! | `c0`, `c1`, … | values of an indexed column: terms and a column for keywords, terms with positions for texts, only a column otherwise |
-//! | `c0_at` | time of the value of a column, if cells expire one by one; columns that are listed twice share it |
+//! | `c0`, `c1`, … | values of a column: terms and a column (keyword), terms with positions (text), a column (others) |
+//! | `c0_at` | time of the value of a column, if cells expire individually; equal column names share the field |
 //! | `c0_lat`, `c0_lon` | coordinates of geo points, whose field `c0` holds their cells |
 //!
-//! Columns are scanned in the order of the documents, at about a nanosecond per document. That is faster than the lists
-//! of many distinct numbers, and smaller.
+//! Numbers have no terms. A scan of their column takes about a nanosecond per document, which is faster than reading
+//! the posting lists of many distinct numbers. The column also needs less space than the lists.
 
 use tantivy::columnar::Column;
 use tantivy::schema::{
@@ -49,7 +49,7 @@ pub(super) struct ColumnFields {
     pub(super) values: Field,
     /// Latitude and longitude of geo points.
     pub(super) degrees: Option<(Field, Field)>,
-    /// Times of the values, if cells expire one by one.
+    /// Times of the values, if cells expire individually.
     pub(super) times: Option<CellTimes>,
 }
 
@@ -215,13 +215,13 @@ impl ColumnFields {
     }
 }
 
-/// Returns the name of the tokenizer of an analyzer. The schema of an index holds it, so an index with another analyzer is
-/// built again.
+/// Returns the name of the tokenizer of an analyzer. The schema of an index holds it, so an index with another analyzer
+/// is built again.
 pub(super) fn tokenizer_name(analyzer: SearchAnalyzer) -> String {
     format!("{analyzer:?}")
 }
 
-/// Returns the tokenizer that splits texts as the conditions on words do.
+/// Returns the tokenizer that splits texts in the same way as conditions on words.
 pub(super) fn tokenizer(analyzer: SearchAnalyzer) -> TextAnalyzer {
     TextAnalyzer::from(WordTokenizer(analyzer))
 }

@@ -14,8 +14,8 @@ use super::{Bound, Bounded, SegmentView, with_value};
 use crate::documents::all_in;
 use crate::mapping::{Keyed, Token, first_name};
 
-/// Maximum number of documents with all words of a phrase up to which the word order is verified document by document.
-/// If there are more, every distinct value of the property is tested instead.
+/// Maximum number of documents whose word order is verified document by document. If more documents contain all words
+/// of a phrase, every distinct value of the property is tested instead.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
 /// Term prefixes of a property whose values can contain words.
@@ -24,7 +24,7 @@ struct Prefixes {
     words: Token,
     /// Prefix of the terms of values.
     values: Token,
-    /// True if a value that is a single lower-case word has no other term.
+    /// True if a value that is a single lower-case word has only the term of the value, and no term of the word.
     are_values_words: bool,
 }
 

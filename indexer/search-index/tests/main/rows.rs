@@ -1,4 +1,5 @@
-//! Tests of the index over rows: results equal those of the condition matcher, and pages equal a sorted list.
+//! Tests of the index over rows: searches find the rows that the condition matcher accepts, and pages equal a sorted
+//! list.
 //!
 //! Random changes, commits and reopenings precede the searches; the condition matcher is tested by its own crate.
 
@@ -92,7 +93,7 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the time of the values of a column; `None` if they expire with the row only.
+    /// Returns the time of the values of a column; `None` if they expire only with the row.
     fn time_of(&self, column: usize) -> Option<i64> {
         let age = (self.key.last().copied().map_or(0, i64::from) + column as i64 * 13) % 60;
         (column > 0 && !self.cells[column].is_empty()).then_some(self.time - age)
@@ -385,7 +386,7 @@ fn sorted_by(row: &Row, sort: &RowSort) -> Option<Sorted> {
         (Cell::Boolean(value), _) => Sorted::Integer((*value).into()),
         (Cell::Point(..), None) => unreachable!("points are sorted by distance"),
     });
-    // Of several values the first in the order counts; of several points the nearest.
+    // If a row has several values, the first in the sort order counts; of several points, the nearest counts.
     let is_highest = sort.is_descending && from.is_none();
     values.reduce(|one, other| match (one < other) == is_highest {
         true => other,
