@@ -1,6 +1,6 @@
 //! The catalog of one table: assigns ids and ordinals to timelines and controls their visibility.
 //!
-//! This module implements registration, announcement, adoption from the journal, and removal. Attributes, rows and
+//! This module implements registration, visibility, adoption from the journal, and removal. Attributes, rows and
 //! lookups are in other modules.
 
 use std::collections::BTreeMap;
@@ -281,14 +281,14 @@ impl Catalog {
     /// Removes timelines like [`remove`](Self::remove), for a removal that is replayed from the journal at the start.
     ///
     /// Attributes from earlier journal entries are dropped. Attributes that only a loaded row holds are kept if a later
-    /// journal entry announces the timeline again: older rows are deleted before a removal is acknowledged, so the row
-    /// was written after the removal. [`replayed`](Self::replayed) removes the attributes of all other removed
+    /// journal entry makes the timeline visible again: older rows are deleted before a removal is acknowledged, so the
+    /// row was written after the removal. [`replayed`](Self::replayed) removes the attributes of all other removed
     /// timelines, whose rows may be older than the removal.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }
 
-    /// Ends the replay of the journal: timelines that are removed and were not announced again lose their attributes.
+    /// Ends the replay of the journal. Removed timelines that did not become visible again lose their attributes.
     pub fn replayed(&self) {
         let mut state = self.state.write();
         state.edits.loaded();

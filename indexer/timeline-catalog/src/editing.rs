@@ -40,7 +40,7 @@ pub(crate) struct Edit {
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// Outcomes of the leading edits of the call: both those in the batch and the rejected ones.
+    /// Outcomes of the leading edits of the call, both of edits in the batch and of rejected edits.
     outcomes: Vec<Result<Attributes>>,
 }
 
@@ -77,8 +77,8 @@ impl<'a> GivenTypes<'a> {
 }
 
 impl Catalog {
-    /// Changes attributes of a visible timeline and returns all its attributes after the change; durable and visible
-    /// on return.
+    /// Changes attributes of a visible timeline and returns all its attributes after the change. The change is durable
+    /// and visible on return.
     ///
     /// Keys that are not in `changes` keep their values.
     ///
@@ -196,8 +196,7 @@ impl Catalog {
         batch
     }
 
-    /// Returns true if all timelines are visible and their newest edits are still those that the given edits
-    /// are based on.
+    /// Returns true if all timelines are visible, and none of them was edited after the given edits were prepared.
     pub(crate) fn are_current(&self, edits: &[Edit]) -> bool {
         let state = self.state.read();
         edits.iter().all(|edit| {

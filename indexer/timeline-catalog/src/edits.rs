@@ -140,8 +140,8 @@ impl Edits {
         self.sets.remove(std::mem::replace(&mut self.has[at], set));
     }
 
-    /// Removes all attributes of a removed timeline. This counts as an edit, so that the index reads the
-    /// timeline again when it is announced again. Has no effect on a timeline that was never edited.
+    /// Removes all attributes of a removed timeline. This counts as an edit, so that the index reads the timeline again
+    /// when it becomes visible again. Has no effect on a timeline that was never edited.
     pub(crate) fn withdraw(&mut self, ordinal: Ordinal) {
         if self.of(ordinal).is_some() {
             let edited = Edited {

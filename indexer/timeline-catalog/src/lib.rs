@@ -11,7 +11,7 @@
 //! | [`catalog`] | [`Catalog`]: register, announce, adopt and remove timelines |
 //! | [`reader`] | [`CatalogReader`] and [`Entry`]: many lookups under one lock |
 //! | [`names`] | distinct measurements, tag keys and tag values with their timeline counts |
-//! | [`cardinality`] | number of distinct names and the most frequent ones |
+//! | [`cardinality`] | number of distinct names and the most frequent names |
 //! | [`attributes`] | [`AttributeValue`], its types and limits |
 //! | [`types`] | value type of each attribute key |
 //! | [`value`] | encoding of an attribute value, and [`AttributeRef`], a borrowed value |
@@ -33,7 +33,7 @@
 //!    and lists.
 //! 4. [`Catalog::write_rows`] writes its row before the journal discards that delta.
 //! 5. [`Catalog::remove`] is called after a delete is committed. The timeline returns to the state of step 1, without
-//!    attributes; a later delta may announce it again. [`Catalog::save_removals`] deletes the row before the delete
+//!    attributes; a later delta may make it visible again. [`Catalog::save_removals`] deletes the row before the delete
 //!    is acknowledged, and [`Catalog::write_rows`] does so at the latest before the journal discards the delete.
 //!
 //! After a crash, [`Catalog::load`] reads the rows. [`Catalog::adopt`], [`Catalog::remove_replayed`] and

@@ -389,8 +389,8 @@ impl MetadataOfMetrics {
 }
 
 impl Catalog {
-    /// Stores metadata of metrics; durable and visible on return. Returns how many items were dropped because of
-    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`], [`METRIC_NAME_BYTES_MAX`] or an empty name.
+    /// Stores metadata of metrics. The metadata is durable and visible on return. Returns the number of items that were
+    /// dropped because of [`METRICS_MAX`], [`METADATA_BYTES_MAX`], [`METRIC_NAME_BYTES_MAX`] or an empty name.
     ///
     /// Known metadata costs a lookup. An unknown type and empty texts never replace a value. A different value does, at
     /// most once a minute per metric, because senders may contradict each other. This limit also applies to several

@@ -68,7 +68,7 @@ struct NameOrder {
     new: Vec<Symbol>,
 }
 
-/// Slack of two thresholds. All names are sorted again, instead of merged, if the new names outnumber the sorted ones
+/// Slack of two thresholds. All names are sorted again, instead of merged, if the new names outnumber the sorted names
 /// by more than this number, or if the number of sorted names exceeds twice the number of names with timelines by more
 /// than this number.
 const NEW_NAMES_MAX: usize = 1_024;
@@ -246,7 +246,7 @@ fn merged(symbols: &SymbolTable, sorted: &[Symbol], new: &[Symbol]) -> Vec<Symbo
 
 /// Returns the selected names in byte order.
 ///
-/// Compares every name and sorts those that match, so `counts` should be small.
+/// Compares every name and sorts the matching names, so `counts` should be small.
 pub(crate) fn select(
     symbols: &SymbolTable,
     counts: impl Iterator<Item = (Symbol, u32)>,

@@ -46,12 +46,12 @@ impl CatalogReader<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the ordinal is above all assigned ones. The id of an unused ordinal below them has no meaning.
+    /// Panics if the ordinal is above all assigned ordinals. The id of an unused ordinal below them has no meaning.
     pub fn id(&self, ordinal: Ordinal) -> TimelineId {
         self.state.id(ordinal)
     }
 
-    /// Returns the visible timeline with this id; `None` without one.
+    /// Returns the visible timeline with this id; `None` if no visible timeline has it.
     pub fn by_id(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
         self.state.visible.contains(ordinal.0).then_some(ordinal)
@@ -63,7 +63,7 @@ impl CatalogReader<'_> {
         self.state.stage(ordinal) == Stage::Registered
     }
 
-    /// Returns the timeline with this id if a delta that uses it must carry its identity.
+    /// Returns the timeline with this id if a delta that uses it must carry its identity; otherwise `None`.
     pub fn unannounced(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
         self.needs_announcement(ordinal).then_some(ordinal)
@@ -73,7 +73,8 @@ impl CatalogReader<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the ordinal is above all assigned ones. The identity of an unused ordinal below them has no meaning.
+    /// Panics if the ordinal is above all assigned ordinals. The identity of an unused ordinal below them has no
+    /// meaning.
     pub fn encode_identity(&self, ordinal: Ordinal, out: &mut Vec<u8>) {
         let mut put = |text: &str| {
             // The length fits 32 bits, because registration limits it.
@@ -91,7 +92,7 @@ impl CatalogReader<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the ordinal is above all assigned ones. The tags of an unused ordinal below them have no meaning.
+    /// Panics if the ordinal is above all assigned ordinals. The tags of an unused ordinal below them have no meaning.
     pub fn tag(&self, ordinal: Ordinal, key: &str) -> Option<&str> {
         self.state.tag(ordinal, key)
     }

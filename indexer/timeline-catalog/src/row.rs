@@ -17,8 +17,8 @@ const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 /// Length of the checksum at the end of a row, in bytes.
 const CHECKSUM_BYTES: usize = 4;
-/// Maximum edit counter of a row; a row with a higher one is damaged. No table reaches it, and later edits cannot
-/// overflow the counter.
+/// Maximum edit counter of a row; a row with a higher one is damaged. No table reaches this value. The limit ensures
+/// that later edits cannot overflow the counter.
 const EDIT_MAX: u64 = u64::MAX >> 1;
 
 /// Row with a borrowed measurement and borrowed tags; the attributes are owned.

@@ -122,7 +122,7 @@ impl SavedSearches {
 }
 
 impl Catalog {
-    /// Saves a search under a name and replaces an existing one; durable and visible on return.
+    /// Saves a search under a name and replaces an existing one. The change is durable and visible on return.
     ///
     /// A name has 1 to [`SEARCH_NAME_BYTES_MAX`] ASCII letters, digits, dots, dashes and underscores.
     ///

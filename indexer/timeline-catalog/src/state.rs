@@ -39,9 +39,9 @@ pub(crate) struct State {
     values: Vec<Symbol>,
     by_id: HashTable<Ordinal>,
     pub(crate) raw_keys: RawKeyCache,
-    /// Announced ordinals.
+    /// Ordinals of the visible timelines.
     pub(crate) visible: RoaringBitmap,
-    /// Announced ordinals whose row may differ from memory.
+    /// Ordinals of the visible timelines whose row may differ from memory.
     pub(crate) unsaved: RoaringBitmap,
     /// Ordinals whose stored row may be older than the last removal of the timeline.
     pub(crate) outdated: RoaringBitmap,
@@ -74,7 +74,7 @@ struct Slot {
 /// Lifecycle stage of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Unused ordinal: its timeline was registered and never committed, or removed, before the last restart.
+    /// Unused ordinal. Before the last restart, it may have belonged to a timeline that was removed or never committed.
     Absent,
     /// Visible to the write path only: new, or removed.
     Registered,
@@ -118,7 +118,7 @@ impl State {
         Ordinal(self.free_from as u32)
     }
 
-    /// Returns true if the catalog has no timelines, not even removed or unannounced ones.
+    /// Returns true if the catalog has no timelines, not even removed or invisible ones.
     pub(crate) fn is_untouched(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -130,7 +130,7 @@ impl State {
         found.copied()
     }
 
-    /// Returns the id of a timeline. Panics if the ordinal is above all assigned ones.
+    /// Returns the id of a timeline. Panics if the ordinal is above all assigned ordinals.
     pub(crate) fn id(&self, ordinal: Ordinal) -> TimelineId {
         self.ids[ordinal.0 as usize]
     }
@@ -256,7 +256,8 @@ impl State {
         was_visible
     }
 
-    /// Makes a timeline visible whose row was loaded, with the attributes of edit number `edit`; 0 = never edited.
+    /// Makes a timeline visible after its row is loaded. `attributes` is the result of edit number `edit`, which is 0
+    /// if the timeline was never edited.
     pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: &Attributes) -> Result<()> {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {

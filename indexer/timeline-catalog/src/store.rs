@@ -1,7 +1,7 @@
 //! The catalog's rows in the backend: loading, writing and removing.
 //!
-//! A flush writes rows without a sync; its caller syncs them. Bitmaps in the state track which rows differ from
-//! memory, also for changes during a write.
+//! A flush writes rows without a sync; the caller of the flush syncs them. Bitmaps in `State` record which rows may
+//! differ from memory. A timeline that changes while its row is being written stays recorded.
 
 use std::collections::BTreeSet;
 
@@ -53,9 +53,9 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Writes the rows of all announced timelines and committed changes that are not durable yet, and deletes the
-    /// rows of removed timelines. The writes are not synced: call [`rows_synced`](Self::rows_synced) after a
-    /// sync.
+    /// Writes the rows that may differ from memory: rows of visible timelines, saved searches and metadata of metrics.
+    /// Deletes the rows of removed timelines. The writes are not synced: call [`rows_synced`](Self::rows_synced) after
+    /// a sync.
     ///
     /// Must be completed and synced before the journal discards the entries that carried the changes. Without
     /// `rows_synced`, the next call writes the same rows again.
@@ -91,11 +91,12 @@ impl Catalog {
         self.metadata.rows_synced(&metrics);
     }
 
-    /// Deletes the rows of removed timelines, or overwrites them if the timelines were announced again; durable on
-    /// return.
+    /// Deletes the rows of removed timelines. If a timeline has become visible again, its row is overwritten instead.
+    /// The changes are durable on return.
     ///
-    /// Must be completed before a removal is acknowledged. If the journal still contains an acknowledged removal of a
-    /// timeline, a row of the timeline is then certainly newer than the removal.
+    /// Must be completed before a removal is acknowledged. If the journal contains an acknowledged removal of a
+    /// timeline that also has a row, the row was therefore written after the removal.
+    /// [`remove_replayed`](Self::remove_replayed) relies on this.
     ///
     /// # Errors
     ///
@@ -109,7 +110,8 @@ impl Catalog {
         let is_removed = |state: &State| state.outdated.clone();
         let written = self.write_timelines(backend, stamp, Durability::Synced, is_removed)?;
         self.timelines_synced(&written);
-        // These rows are newer than those that a concurrent flush has written.
+        // A flush that is not synced yet may have written older rows of these timelines. `rows_synced` must not mark
+        // those older rows as durable.
         writing.timelines.forget(&written);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Rows of named objects (searches, metrics) that changed in memory and are written by the next flush.
 //!
-//! Names are added while values change and flushes run. A name stays until a row with its newest value is durable.
+//! Values may change while a flush runs. A name stays in the set until a row with its newest value is durable.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ impl UnsavedRows {
         Ok(written)
     }
 
-    /// Removes names whose rows are written and synced, except those that changed since.
+    /// Removes names whose rows are written and synced, except names that changed since.
     pub(crate) fn synced(&self, written: &BTreeSet<Box<str>>) {
         let mut unsaved = self.names.lock();
         let Names { all, changed_since } = &mut *unsaved;

@@ -366,7 +366,8 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
             let reader = catalog.reader();
             (reader.edit_counter(), reader.settled_edits())
         };
-        // The edit with unknown outcome took number 2; its failure renumbered the visible edit of the timeline from 1 to 3.
+        // The edit with unknown outcome took number 2; its failure renumbered the visible edit of the timeline from 1
+        // to 3.
         assert_eq!(counters(&database.catalog), (3, 1));
         assert_eq!(
             owner(&database.catalog, ordinal),
