@@ -1,8 +1,8 @@
-//! Analyzers: the ways in which a text is split into the words that a search compares.
+//! Analyzers, which split texts into the words that a search compares.
 //!
-//! A search and the texts that it is applied to are split by the same analyzer. The analyzer of a language reduces each
-//! word to its stem by an algorithm of Snowball. The library that implements the algorithms is pinned, because an index
-//! on disk holds stems.
+//! The same analyzer splits the searched text and the texts that are searched. The analyzer of a language reduces each
+//! word to its stem with a Snowball algorithm. The version of the library is pinned, because an index on disk holds
+//! stems.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -57,7 +57,7 @@ pub fn analyzed(analyzer: SearchAnalyzer, text: &str) -> Vec<WordAt<'_>> {
     }
 }
 
-/// Appends each part of a word that has `length` characters. The parts overlap. A shorter word is appended whole.
+/// Appends all substrings of a word that have `length` characters (n-grams). A shorter word is appended whole.
 fn push_grams<'t>(text: &'t str, word: Range<usize>, length: usize, grams: &mut Vec<WordAt<'t>>) {
     let starts = text[word.clone()].char_indices().map(|(at, _)| word.start + at);
     let mut ends: Vec<usize> = starts.collect();

@@ -8,7 +8,7 @@
 //! | `host=~web-[12]` | the whole tag matches the regular expression; `host!~…` negates it |
 //! | `measurement=cpu`, `source=web-1`, `id=3f2a…` | properties of every timeline |
 //! | `last_seen>=now-1h`, `first_seen<2026-01-01T00:00:00Z` | time properties of every timeline |
-//! | `@owner=team-a` | the attribute `owner`; `7`, `true` and `false` are a number and booleans, not texts |
+//! | `@owner=team-a` | the attribute `owner`; values such as `7` and `true` are parsed as a number or a boolean |
 //! | `tag:source=x` | the tag `source`; the prefix is needed because a property has the same name |
 //! | `usage>90`, `>=`, `<`, `<=`, `=`, `!=` | conditions on values: the field `usage` |
 //! | `total>5`, `note^=re`, `note=~r.*`, and all other symbols | conditions on rows: the column `total` or `note` |
@@ -81,7 +81,7 @@ pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
     })
 }
 
-/// Returns the text that [`parse`] parses as the condition: the short form if possible, otherwise JSON.
+/// Writes a condition so that [`parse`] returns it again: in the short form if possible, otherwise in JSON.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ impl Domain {
         self == Self::Timelines
     }
 
-    /// Returns the JSON members that name a subject.
+    /// Returns the names of the JSON members that hold a subject.
     pub fn subject_members(self) -> &'static [&'static str] {
         match self {
             Self::Timelines => &["tag", "attribute", "property"],
@@ -28,7 +28,7 @@ impl Domain {
         }
     }
 
-    /// Returns the current name of a JSON member. Earlier clients name the column of a row `field`.
+    /// Returns the current name of a JSON member. Earlier clients use the name `field` for the column of a row.
     pub(crate) fn current_name(self, name: &str) -> &str {
         match (self, name) {
             (Self::Rows, "field") => "column",
@@ -36,7 +36,7 @@ impl Domain {
         }
     }
 
-    /// Returns the subject that a command-line key names.
+    /// Returns the subject of a command-line key.
     pub(crate) fn typed_subject(self, key: &str) -> Subject {
         match self {
             Self::Timelines => {}

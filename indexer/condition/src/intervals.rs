@@ -28,7 +28,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Creates the intervals of several single values, or of one pair of open or closed bounds.
+    /// Creates intervals from a list of single values, or from one pair of bounds.
     ///
     /// # Errors
     ///

@@ -85,7 +85,7 @@ impl Literal {
         }
     }
 
-    /// Replaces a time relative to `now` with an absolute one.
+    /// Replaces a time relative to `now` with an absolute time.
     pub(crate) fn resolve(&mut self, now: Timestamp) {
         if let Self::Time { time } = self {
             *time = TimeExpression::At(time.resolve(now));
@@ -147,7 +147,7 @@ impl TimeSpan {
         })
     }
 
-    /// Replaces bounds relative to `now` with absolute ones.
+    /// Replaces bounds relative to `now` with absolute times.
     pub(crate) fn resolve(&mut self, now: Timestamp) {
         let ends = [&mut self.start, &mut self.end];
         ends.into_iter()

@@ -61,7 +61,7 @@ pub enum Node {
     /// Matches if the node does not match.
     Not(Box<Node>),
     /// Matches if one of the texts passes; a test for words matches if all texts together contain the words. A missing
-    /// subject is the empty text, except a column, which never passes.
+    /// subject counts as the empty text; a missing column never passes.
     Text(Subject, TextTest),
     /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),

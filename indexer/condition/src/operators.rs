@@ -1,7 +1,8 @@
 //! The operators: one file each, registered by one line in the list below.
 //!
 //! To add an operator, write its file with [`Operator`] and tests, and add its line to the list. Parsers, the OpenAPI
-//! document, limits, page tokens and messages are derived from the list. The order is that of the OpenAPI document.
+//! document, limits, page tokens and messages are derived from the list. The OpenAPI document lists the operators in
+//! the same order.
 
 use std::fmt;
 

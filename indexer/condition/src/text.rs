@@ -117,7 +117,8 @@ pub struct WordAt<'a> {
     pub at: Range<usize>,
 }
 
-/// Test for an edit distance to a text. An edit inserts, removes or replaces a character, or swaps two adjacent ones.
+/// Test for an edit distance to a text. An edit inserts, removes or replaces a character, or swaps two adjacent
+/// characters.
 #[derive(Clone)]
 pub struct Close {
     automaton: Arc<DFA>,

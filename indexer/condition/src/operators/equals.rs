@@ -1,4 +1,4 @@
-//! `equals`: the subject is a value, or a list that contains it.
+//! `equals`: the subject is a given value, or a list that contains it.
 //!
 //! Also compiles the equality tests of `not_equals` and `in`.
 

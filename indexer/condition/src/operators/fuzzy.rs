@@ -9,7 +9,7 @@ use crate::stable::StableBytes;
 use crate::text::{Close, TextTest};
 
 /// Test that the subject is not empty and within an edit distance of `text`. An edit inserts, removes or replaces a
-/// character, or swaps two adjacent ones.
+/// character, or swaps two adjacent characters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fuzzy {
     /// Text that the subject is compared with.

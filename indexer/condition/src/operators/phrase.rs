@@ -1,6 +1,6 @@
 //! `phrase`: the subject contains the words of a text in order, without other words between them.
 //!
-//! Words are split and compared like those of `text`.
+//! Words are split and compared as in the operator `text`.
 
 use super::Operator;
 use crate::Result;

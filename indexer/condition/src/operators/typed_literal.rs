@@ -27,7 +27,7 @@ pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
     }
 }
 
-/// Returns the text that [`parse`] parses as the value; `None` if there is no such text.
+/// Writes a value so that [`parse`] returns it again; `None` if no text does.
 pub(super) fn write(subject: &Subject, literal: &Literal) -> Option<String> {
     if let Literal::Text(text) = literal
         && parse(subject, text) == *literal

@@ -1,3 +1,3 @@
-//! Tests of conditions through the public interface, as properties against a simple model.
+//! Property tests of conditions through the public interface.
 
 mod properties;
