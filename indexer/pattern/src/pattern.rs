@@ -21,7 +21,8 @@ const FRAME_DEPTH: u32 = 2;
 /// Size of the lazy DFA cache per matching direction, in bytes. Matching is slower if an expression needs a larger
 /// cache.
 const STATES_BYTES_MAX: usize = 64 << 10;
-/// Memory per capture group is the automaton size divided by this number: a group takes two slots per state.
+/// Divisor of the automaton size that bounds the memory per capture group: a matcher stores two offsets per group for
+/// each automaton state.
 const GROUP_SHARE: u64 = 2;
 
 /// Limits of one expression.
@@ -79,7 +80,7 @@ impl Pattern {
                 actual: cost.bytes,
             });
         }
-        // This step resolves class names, so it must follow the size check.
+        // This step expands class names such as `\pL` into ranges of characters, so it must follow the size check.
         let hir = ParserBuilder::new()
             .nest_limit(DEPTH_MAX)
             .utf8(false)
@@ -101,8 +102,8 @@ impl Pattern {
         &self.expression
     }
 
-    /// Returns an upper bound of the memory for matching, in bytes: both automata and their caches, or the expanded
-    /// texts.
+    /// Returns an upper bound of the memory for matching, in bytes: the forward and the reverse automaton with their
+    /// caches, or the list of texts if the expression was expanded into texts.
     pub fn bytes(&self) -> u64 {
         match &self.texts {
             Some(texts) => texts.iter().map(|text| text.len() as u64 + 32).sum(),
