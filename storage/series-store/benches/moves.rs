@@ -34,7 +34,7 @@ const ROWS_A_DELTA: i64 = 10;
 const START: i64 = 1_767_225_600 * NANOS_PER_SECOND;
 const VALUES: u64 = TIMELINES * FIELDS as u64 * ROWS as u64;
 
-/// Points of the random backfill.
+/// Number of points of the random backfill.
 const BACKFILL: u64 = 30_000_000;
 const BACKFILL_TIMELINES: u64 = 100;
 const BACKFILL_DELTA: u64 = 50_000;

@@ -4,12 +4,12 @@
 //! The attachment has three steps:
 //!
 //! 1. *raise*: later writes get higher sequences than all attached points, so the later writes win.
-//! 2. *load*: the extents, which locate rows in the files, are loaded as a segment that is not visible yet.
+//! 2. *load*: the extents, which locate rows in the files, are written as a segment that is not visible yet.
 //! 3. *edit*: one manifest edit adds the segment.
 //!
 //! The caller commits the timelines to the journal first; step 2 makes the fields durable. A failure before step 3
-//! leaves an orphaned segment, which is reclaimed at once or by the next start. Repeating the attach is safe. The files
-//! are not changed.
+//! leaves an orphaned segment, which is reclaimed immediately or by the next start. Repeating the attach is safe. The
+//! files are not changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -125,8 +125,8 @@ impl SeriesStore {
     /// Attaches a described segment to a table. Returns `None` if the files of the segment are already attached or
     /// `slots` is empty.
     ///
-    /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to
-    /// the segment. Blocks until the load is done.
+    /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to the
+    /// segment. Blocks until the segment is published.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl SeriesStore {
     }
 }
 
-/// Counts of the loaded rows.
+/// Counts of the written rows.
 struct Loaded {
     totals: SegmentTotals,
     timeline: Option<TimelineId>,

@@ -15,11 +15,11 @@ pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
     u8::try_from(bits).unwrap_or(u8::MAX).min(BUCKET_BITS_MAX)
 }
 
-/// Loads a segment bucket by bucket from rows in key order.
+/// Writes a segment bucket by bucket from rows in key order.
 ///
 /// # Errors
 ///
-/// The errors of the backend and of `rows`. The load is incomplete then, and the caller must discard the segment.
+/// The errors of the backend and of `rows`. The segment is then incomplete, and the caller must discard it.
 pub(crate) fn load_buckets(
     backend: &dyn Backend,
     place: SegmentRef,
@@ -33,7 +33,7 @@ pub(crate) fn load_buckets(
             Some(Ok(row)) => bucket_of(row),
             _ => 0,
         };
-        // An error counts as a row of the current bucket and ends the load of that bucket.
+        // An error counts as a row of the current bucket and ends the write of that bucket.
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));

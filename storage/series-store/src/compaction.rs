@@ -6,13 +6,13 @@
 //! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments (chunks or file rows) of each
 //!    timeline in time order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs,
 //!    the encoded fragments of one timeline, and one decoded time slice of these fragments.
-//! 2. Load: stream the chunks into a new segment that is not visible yet.
+//! 2. Load: write the chunks as a stream into a new segment that is not visible yet.
 //! 3. Edit: one manifest edit adds the output and removes the inputs; both changes become visible at the same moment.
 //! 4. Drop: reclaim the inputs when the last reader of the old manifest is done.
 //!
-//! A failure before step 3 leaves an orphaned segment, which is reclaimed at once or by the next start. Files already
-//! written to a target are removed at once or by a later garbage collection. After step 3 only space remains to be
-//! freed. Repeating a rewrite is safe.
+//! A failure before step 3 leaves an orphaned segment, which is reclaimed immediately or by the next start. Files
+//! already written to a target are removed immediately or by a later garbage collection. After step 3 only space
+//! remains to be freed. Repeating a rewrite is safe.
 //!
 //! | file | holds |
 //! |---|---|
@@ -165,8 +165,8 @@ impl RewriteCause {
     }
 }
 
-/// Input of a load: the segments, oldest write first, their deletes, and a function that builds the output segment
-/// from its totals.
+/// Input of step 2 (load): the segments, oldest write first, their deletes, and a function that builds the output
+/// segment from its totals.
 struct Load<'a> {
     rewrite: &'a Rewrite,
     inputs: &'a [Arc<Segment>],
@@ -196,12 +196,12 @@ impl Throttle for PartThrottle<'_> {
     }
 }
 
-/// Load that no manifest references yet.
+/// Result of step 2 (load). No manifest references the segment yet.
 struct Loaded {
     /// Segment to publish; `None` if no point was left.
     output: Option<Segment>,
     cost: RewriteCost,
-    /// Objects that the load has written to a target.
+    /// Objects that step 2 has written to a target.
     objects: Option<ObjectsToRemove>,
 }
 
@@ -344,7 +344,8 @@ impl Shared {
         place
     }
 
-    /// Loads one part and describes it for the manifest, if a point is left. Leaves nothing behind on failure.
+    /// Writes one part as a segment. The result has the manifest row of the segment, if a point is left. On failure,
+    /// frees everything that was written.
     fn load_part(
         &self,
         rewrite: &Rewrite,
@@ -409,14 +410,14 @@ impl Shared {
         }
     }
 
-    /// Frees loads that no manifest references.
+    /// Frees segments, and objects at targets, that no manifest references.
     fn give_up_all(&self, loads: Vec<InDoubt>) {
         for InDoubt { place, objects } in loads {
             self.give_up(place, objects);
         }
     }
 
-    /// Loads the merged inputs as chunks. The result has no output if no point is left.
+    /// Writes the merged inputs as chunks of a new segment. The result has no output if no point is left.
     fn load_chunks(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
@@ -544,7 +545,7 @@ impl Shared {
         }))
     }
 
-    /// Frees a load and its objects.
+    /// Frees a segment that no manifest references, and its objects at a target.
     fn give_up(&self, place: SegmentRef, objects: Option<ObjectsToRemove>) {
         if let Some(objects) = objects {
             self.files_to_remove.add(objects);
@@ -553,7 +554,7 @@ impl Shared {
         self.reclaim_abandoned(place);
     }
 
-    /// Resolves edits with unknown outcome, and frees loads that the manifest does not reference.
+    /// Resolves edits with unknown outcome, and frees their output segments if the manifest does not reference them.
     ///
     /// An edit contains the manifest version that it is based on. Once a later edit has succeeded, an earlier edit
     /// can no longer be applied, and the manifest in memory equals the stored one.
@@ -599,7 +600,7 @@ impl Shared {
         Ok(names)
     }
 
-    /// Frees a load that no manifest references.
+    /// Frees a segment that no manifest references.
     pub(crate) fn reclaim_abandoned(&self, place: SegmentRef) {
         if let Err(error) = self.backend.reclaim(place) {
             tracing::warn!(%error, ?place, "failed to reclaim an abandoned load; the next start reclaims it");

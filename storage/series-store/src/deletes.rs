@@ -1,7 +1,7 @@
 //! Pending deletes: deletes that are not yet applied to all older segments and heads.
 //!
 //! A delete is a journal entry with timelines, a time range, and a sequence. It hides the points of these timelines in
-//! this range that have a lower sequence. The committer removes these points from the active head at once. Frozen
+//! this range that have a lower sequence. The committer removes these points from the active head immediately. Frozen
 //! heads and segments are immutable, so readers mask the points, and compactions omit them. A segment stores the
 //! sequence below which all deletes are applied to it. A delete is removed when it is applied to every older segment
 //! and head.

@@ -26,7 +26,7 @@ pub enum StoreError {
     /// An operation on this segment needs the archive, but no archive is configured.
     #[error("segment {0} needs the archive, which is switched off")]
     NoArchive(SegmentId),
-    /// The objects at targets that other models use are not known, so no object is removed.
+    /// It is not known which objects at targets other models use, so no object is removed.
     #[error("the archived rows of wide tables cannot be listed: {0}")]
     OtherObjects(String),
     /// The policy of the table has no archive target.
@@ -109,7 +109,7 @@ pub enum StoreError {
     /// rewrite would change which write wins.
     #[error("segment {segment} overlaps the segments to be rewritten and was written between them")]
     Interleaved {
-        /// The segment in between.
+        /// Segment that was written in between.
         segment: SegmentId,
     },
     /// The time of a cut is not the boundary of a cold window inside the window of the segments.

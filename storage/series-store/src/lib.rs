@@ -7,7 +7,7 @@
 //!    [`head`] and to the [`latest`] values, and acknowledges it.
 //! 2. When the head (the memtable) reaches its size budget or its maximum age, the log freezes it. A new generation
 //!    begins in memory and in the journal.
-//! 3. The log [seals](seal) (flushes) the frozen head: it is encoded as chunks and loaded as one segment per
+//! 3. The log [seals](seal) (flushes) the frozen head: it is encoded as chunks and written as one segment per
 //!    [`window`]. The log publishes the segments with one edit of the [`manifest`] that also advances the journal
 //!    cursor, and removes the journal of that generation.
 //!

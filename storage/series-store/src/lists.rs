@@ -1,7 +1,7 @@
 //! Lists of a segment that are too long for its manifest row: its files, and the descriptions that it replaces.
 //!
 //! The size of a manifest row is limited, but a segment may have any number of files. A short list is stored in the
-//! row. A long list is loaded with the segment, in a separate bucket, and the row stores its length and checksum. A
+//! row. A long list is written with the segment, in a separate bucket, and the row stores its length and checksum. A
 //! long file list is read on demand and cached.
 
 use std::sync::Arc;
@@ -139,8 +139,8 @@ pub(crate) fn files(
 }
 
 impl Shared {
-    /// Loads the lists of a segment that are too long for its row. Returns the segment as stored in the manifest.
-    /// `files` are the files of an archive segment and the time at which they were written.
+    /// Writes the lists of a segment that are too long for its row. Returns the segment as it is stored in the
+    /// manifest. `files` are the files of an archive segment and the time at which they were written.
     pub(crate) fn load_lists(&self, segment: Segment, files: Option<(ArchiveCopy, i64)>) -> Result<Segment> {
         let mut segment = segment;
         let mut loaded = Vec::new();

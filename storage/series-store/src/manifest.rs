@@ -182,7 +182,7 @@ impl Segment {
         }
     }
 
-    /// Returns the segment with its chunks in buckets by `bucket_bits` leading id bits.
+    /// Returns the segment with its chunks in buckets that are selected by `bucket_bits` leading id bits.
     #[must_use]
     pub fn in_buckets(self, bucket_bits: u8) -> Self {
         Self { bucket_bits, ..self }

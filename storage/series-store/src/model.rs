@@ -100,7 +100,7 @@ impl LogModel for SeriesModel {
     }
 
     fn abandon(&self, loads: &[SegmentRef]) {
-        // Files of the load are left to garbage collection, because another attempt may write files with the same
+        // Files of these segments are left to garbage collection, because another attempt may write files with the same
         // names.
         let gone = |place: &SegmentRef| RetiredSegment {
             place: *place,

@@ -6,8 +6,8 @@
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
 //! 5. The threads are started, and the default table is created if it is missing. Segments that the manifest did not
-//!    reference in step 2 are freed. These segments remain after a crash during a load, or after a crash before
-//!    removed segments were freed.
+//!    reference in step 2 are freed. Such segments are left by a crash while a segment was written, or by a crash
+//!    before a removed segment was freed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Recovery {
         let log = Opening::begin(backend, clock, settings.log.clone())?;
         let backend = log.backend().as_ref();
         let manifest = ManifestState::of(log.manifest().clone(), log.rows())?;
-        // Orphans are collected before any load starts, because a running load must not be mistaken for an orphan.
+        // Orphans are collected before any segment is written, because a segment that is being written must not be
+        // mistaken for an orphan.
         let segments = manifest.segments.values().flat_map(BTreeMap::values);
         let named: HashSet<SegmentId> = segments
             .flat_map(|segment| segment.parts())
@@ -251,8 +252,8 @@ impl Guard {
         self.lose(row.id, remaining, error)
     }
 
-    /// Checks the timelines of the catalog. Up to `removed` timelines may have lost their rows since they were
-    /// counted.
+    /// Checks the timelines of the catalog. The rows of up to `removed` timelines may have been deleted since the
+    /// timelines were counted.
     fn check_timelines(
         &mut self,
         row: &TableRow,

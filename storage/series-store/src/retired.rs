@@ -11,8 +11,8 @@ use tideline_backend::SegmentRef;
 
 use crate::manifest::{Segment, SegmentFiles};
 
-/// Files of removed segments and of abandoned loads that still have to be removed at their targets. No reader uses
-/// these files.
+/// Files of removed segments, and of segments that were never published, that still have to be removed at their
+/// targets. No reader uses these files.
 #[derive(Debug, Default)]
 pub(crate) struct FilesToRemove(Mutex<Removal>);
 
@@ -35,12 +35,12 @@ impl ObjectsToRemove {
     }
 }
 
-/// Load whose edit had an unknown outcome. A later edit shows whether the manifest references it.
+/// Written segment whose edit had an unknown outcome. A later edit shows whether the manifest references the segment.
 #[derive(Debug)]
 pub(crate) struct InDoubt {
-    /// Location of the load.
+    /// Location of the segment in the backend.
     pub(crate) place: SegmentRef,
-    /// Objects that were written for the load.
+    /// Objects that were written for the segment.
     pub(crate) objects: Option<ObjectsToRemove>,
 }
 

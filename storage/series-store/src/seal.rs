@@ -3,7 +3,7 @@
 //! 1. For each table, choose the windows for the points ([`crate::window::choose_tiers`]).
 //! 2. Iterate over the timelines of the table in id order, merge the blocks and open rows of each timeline, cut the run
 //!    at window boundaries, and encode chunks.
-//! 3. Load one segment per window.
+//! 3. Write one segment per window.
 //! 4. Write schema and delete rows, because the journal that carries them is about to be removed. The log syncs
 //!    them.
 //! 5. The log publishes the segments: one manifest edit adds them and advances the journal cursor. Once the edit is
@@ -35,8 +35,8 @@ use crate::shared::{Shared, group_window};
 use crate::tables::Table;
 use crate::window::{Window, choose_tiers, cold_boundary};
 
-/// Segment size used to choose the group. A segment from one head is always treated as small, because its load is
-/// short.
+/// Segment size used to choose the group. A segment from one head is always treated as small, because it is written
+/// quickly.
 const SMALL: u64 = 0;
 /// Maximum number of tables whose counts are stored in one edit. The number is limited because a table row may take up
 /// to 64 KiB.
@@ -98,7 +98,7 @@ impl Flushed for Sealed {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // The segment of a table dropped since the load stays behind as an orphan until the next start.
+        // The segment of a table that was dropped in the meantime stays behind as an orphan until the next start.
         let is_alive = |segment: &Segment| manifest.tables.contains_key(&segment.table);
         self.segments.retain(is_alive);
         let mut draft = ManifestState::clone(&self.shared.state.read().manifest);

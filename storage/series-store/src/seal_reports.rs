@@ -19,7 +19,7 @@ pub struct SealReport {
     pub started: i64,
     /// Duration of the seal.
     pub duration: Duration,
-    /// Loaded segments.
+    /// Number of segments that the seal added.
     pub segments: u64,
     /// Distinct windows of these segments.
     pub windows: u64,

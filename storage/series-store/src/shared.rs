@@ -42,9 +42,9 @@ const fn group_level(tier: Tier) -> u8 {
     }
 }
 
-/// Returns the size in bytes from which a segment has its own group. Loads of one group are serialized, and a seal
-/// should not wait for a long move. The threshold of the cold tier is higher because that tier keeps its data for years
-/// and should have few groups.
+/// Returns the size in bytes from which a segment has its own group. Segments of one group are written one after
+/// another, and a seal should not wait for a long move. The threshold of the cold tier is higher because that tier
+/// keeps its data for years and should have few groups.
 const fn bytes_alone(tier: Tier) -> u64 {
     match tier {
         Tier::Hot => 64 << 20,
@@ -67,9 +67,10 @@ pub(crate) struct Shared {
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     /// Segments that were removed from the manifest and may still be read.
     pub(crate) retired: Retired<ManifestState, RetiredSegment>,
-    /// Files of reclaimed segments and of abandoned loads. They are removed on threads that may wait for the target.
+    /// Files of reclaimed segments, and of segments that were never published. They are removed on threads that may
+    /// wait for the target.
     pub(crate) files_to_remove: FilesToRemove,
-    /// Loads whose edit has an unknown outcome. A later edit resolves the outcome.
+    /// Written segments whose edit has an unknown outcome. A later edit resolves the outcome.
     pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
     /// Function that returns the objects at targets that other models use.
     pub(crate) other_objects: OnceLock<OtherObjectsOf>,
@@ -101,9 +102,9 @@ pub(crate) struct Tables {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) seals: AtomicU64,
-    /// Bytes loaded by seals, per tier.
+    /// Bytes of segments written by seals, per tier.
     pub(crate) sealed_bytes: [AtomicU64; 3],
-    /// Bytes loaded by rewrites, per tier.
+    /// Bytes of segments written by rewrites, per tier.
     pub(crate) rewritten_bytes: [AtomicU64; 3],
 }
 
@@ -142,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Counts bytes loaded by a seal or a rewrite.
+    /// Counts bytes of segments written by a seal or a rewrite.
     pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 3], table: TableId, tier: Tier, bytes: u64) {
         counters[tier as usize].fetch_add(bytes, Ordering::Relaxed);
         if let Some(table) = self.tables.read().by_id.get(&table) {

@@ -130,9 +130,9 @@ pub struct StoreStats {
     pub segment_values: u64,
     /// Bytes of published segments: keys and chunks, or archive files.
     pub segment_bytes: u64,
-    /// Bytes loaded by seals since the start, per tier.
+    /// Bytes of segments written by seals since the start, per tier.
     pub sealed_bytes: [u64; 3],
-    /// Bytes loaded by rewrites since the start, per tier.
+    /// Bytes of segments written by rewrites since the start, per tier.
     pub rewritten_bytes: [u64; 3],
     /// Log entries of all models committed since the start.
     pub commits: u64,
@@ -216,7 +216,7 @@ impl SeriesStore {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
         }
         // A policy change is stamped with the trusted time: a wrong time could keep hidden points for ever, or free
-        // them at once.
+        // them immediately.
         let mut row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
             let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
@@ -238,7 +238,7 @@ impl SeriesStore {
         Ok(table)
     }
 
-    /// Drops a table with all its points. The points become invisible at once; their bytes are freed when the last
+    /// Drops a table with all its points. The points become invisible immediately; their bytes are freed when the last
     /// reader is done.
     ///
     /// The caller removes catalog rows and index entries.
@@ -408,10 +408,10 @@ impl SeriesStore {
         Ok(format!("{:016x}", self.shared.origin()?))
     }
 
-    /// Sets the function that returns the objects at targets which other models of the database use. The function must
-    /// be set before the first search or removal of unreferenced objects; each of these calls the function.
+    /// Sets the function that lists the objects that other models of the database use at targets. The function must be
+    /// set before the first search or removal of unreferenced objects; each of these calls the function.
     pub fn set_other_objects(&self, objects: OtherObjectsOf) {
-        // Only the first call has an effect; the engine makes one.
+        // The engine calls this method once. A further call would have no effect.
         let _ = self.shared.other_objects.set(objects);
     }
 
@@ -454,7 +454,7 @@ impl SeriesStore {
             .collect()
     }
 
-    /// Adds, changes and removes rows about jobs in one edit. Durable on return.
+    /// Adds, changes and removes rows about jobs in one edit. The edit is durable on return.
     ///
     /// # Errors
     ///

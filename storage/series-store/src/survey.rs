@@ -35,7 +35,7 @@ pub struct TableSurvey {
     pub segments: Vec<SegmentSurvey>,
     /// Unsealed points.
     pub head: HeadSurvey,
-    /// Bytes that seals and rewrites of the table have loaded since the start.
+    /// Bytes of segments that seals and rewrites of the table have written since the start.
     pub loaded_bytes: u64,
     /// Deletes that are not yet applied to all segments and frozen heads.
     pub deletes: usize,

@@ -65,7 +65,8 @@ impl Table {
         Arc::clone(&self.spec.read())
     }
 
-    /// Returns the time of the last change of the policy, or of the archive of parts, in nanoseconds since the epoch.
+    /// Returns the time of the last change of the policy, or of the archive settings of the parts of a wide table, in
+    /// nanoseconds since the epoch.
     pub fn policy_changed(&self) -> i64 {
         self.policy_changed.load(Ordering::Relaxed)
     }
@@ -85,12 +86,12 @@ impl Table {
         self.is_in_doubt.store(is_in_doubt, Ordering::Release);
     }
 
-    /// Returns the bytes that seals and rewrites have loaded since the start.
+    /// Returns the bytes of segments that seals and rewrites have written since the start.
     pub fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds to the loaded bytes.
+    /// Counts bytes of a written segment.
     pub(crate) fn loaded(&self, bytes: u64) {
         self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -115,8 +116,8 @@ impl Table {
         *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy changes, or the
-    /// archive of the parts of a wide table.
+    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy or the
+    /// archive settings of the parts of a wide table change.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
         fn ages(spec: &TableSpec) -> (&Policy, Option<&PartsArchive>) {
             let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());

@@ -9,7 +9,7 @@ use tideline_model::TimelineId;
 
 use crate::sharding::hash_of;
 
-/// Predecessor of slot 0, for a timeline without a previous one: [`TimelineSlots::of`] then guesses slot 0.
+/// Value of `before` in [`TimelineSlots::of`] if there is no previous timeline; the first guess is then slot 0.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Approximate bytes per timeline. On average, the hash table is half full and the list three-quarters full.

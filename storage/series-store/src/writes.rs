@@ -188,8 +188,8 @@ impl LogEntry for PointWrite {
         head.apply(&sharded, sequence, shared.settings.head);
         shared.note_stored(&self.delta);
         self.table.latest().apply(&sharded, sequence, true);
-        // Announces the timelines before the acknowledgement and before this head can be sealed, because the journal of
-        // the head carries the identities.
+        // The directory must record these timelines before the write is acknowledged and before this head is sealed.
+        // The seal removes the journal, which carries the identities.
         shared
             .directory
             .announced(self.table.id(), &self.delta.new_timelines);
@@ -215,7 +215,7 @@ impl LogEntry for Delete {
     }
 
     /// Returns true if the delete removes timelines. Later writes that assume these timelines to exist must then be
-    /// refused, so they must not be in the same group.
+    /// refused, so they must not be in the same group commit.
     fn ends_group(&self) -> bool {
         self.record.removes_timelines
     }

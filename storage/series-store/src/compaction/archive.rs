@@ -1,8 +1,8 @@
-//! Loads archive segments: files at a target, and their extents in the backend. Also removes files that are no longer
+//! Writes archive segments: files at a target, and their extents in the backend. Also removes files that are no longer
 //! needed.
 //!
 //! 1. *write*: files are written; each is read back and compared.
-//! 2. *load*: the extents and the list of files are loaded as a segment that no manifest references.
+//! 2. *load*: the extents and the list of files are written as a segment that no manifest references.
 //! 3. *describe*: a complete description is written next to the files, so that they can be read without this
 //!    database.
 //!
@@ -91,8 +91,8 @@ impl FilesOutput<'_> {
 }
 
 impl Shared {
-    /// Writes the points of the inputs into files, and loads their extents. The result has no output if no point is
-    /// left.
+    /// Writes the points of the inputs into files, and their extents into the backend. The result has no output if no
+    /// point is left.
     pub(super) fn load_files(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
@@ -262,9 +262,9 @@ impl Shared {
         Ok(origin)
     }
 
-    /// Removes files of segments without readers and of abandoned loads. If a target cannot be reached, the removal of
-    /// all remaining files is postponed, so that a caller never waits for several failing targets. Does nothing while
-    /// the backend is read-only.
+    /// Removes files of removed segments without readers, and of segments that were never published. If a target cannot
+    /// be reached, the removal of all remaining files is postponed, so that a caller never waits for several failing
+    /// targets. Does nothing while the backend is read-only.
     pub(crate) fn remove_files(&self) {
         if self.check_not_read_only().is_err() {
             return;

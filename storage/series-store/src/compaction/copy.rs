@@ -33,7 +33,7 @@ pub struct Evicted {
 }
 
 impl Load<'_> {
-    /// Returns the segment to publish for a load; `None` if the load has no points.
+    /// Returns the segment to publish for a written segment; `None` if no point was left.
     pub(super) fn published(&self, loaded: Option<Segment>) -> Result<Option<Segment>> {
         let Some(loaded) = loaded else { return Ok(None) };
         match (self.rewrite.cause, self.inputs) {

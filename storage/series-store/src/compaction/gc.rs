@@ -123,7 +123,7 @@ pub(super) struct NamedObjects {
     /// Number and checksum of each object. The pair is unique across objects, so it is sufficient even if two targets
     /// are the same location or nested.
     names: HashSet<(u64, u128)>,
-    /// Segments whose files may currently be written.
+    /// Segments whose files are being written, and segments whose edit has an unknown outcome.
     writing: HashSet<SegmentId>,
     /// Targets of the objects in `names`.
     targets: HashSet<String>,
@@ -141,7 +141,7 @@ impl NamedObjects {
         self.names.extend(named(key).and_then(|object| object.identity()));
     }
 
-    /// Returns true if an object is referenced or may soon be referenced. Objects with unknown names count as
+    /// Returns true if an object is referenced or may soon be referenced. Objects whose names cannot be parsed count as
     /// referenced.
     pub(super) fn hold(&self, key: &str) -> bool {
         let Some((object, identity)) = named(key).and_then(|object| Some((object, object.identity()?)))

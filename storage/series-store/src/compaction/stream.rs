@@ -76,7 +76,7 @@ pub(super) enum Output<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Creates the stream from a load to `output`.
+    /// Creates the stream from the inputs of a load to `output`.
     pub(super) fn new(
         shared: &'a Shared,
         load: &Load<'a>,

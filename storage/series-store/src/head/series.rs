@@ -207,7 +207,7 @@ impl SeriesHead {
     }
 }
 
-/// Creates the further state of a timeline if needed, and returns it.
+/// Returns the further state of a timeline. Creates it if it does not exist.
 fn more<'a>(more: &'a mut Option<Box<More>>, growth: &mut Growth) -> &'a mut More {
     more.get_or_insert_with(|| {
         growth.blocks += size_of::<More>();

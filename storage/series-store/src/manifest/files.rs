@@ -27,7 +27,7 @@ pub struct FilesList {
 }
 
 impl SegmentFiles {
-    /// Creates files that are all stored in the row.
+    /// Creates the files of a segment whose list is stored in the row.
     pub fn in_row(copy: ArchiveCopy) -> Self {
         Self {
             copy: Arc::new(copy),
@@ -35,7 +35,7 @@ impl SegmentFiles {
         }
     }
 
-    /// Creates files whose list is stored separately.
+    /// Creates the files of a segment whose list is stored separately.
     pub fn listed(copy: ArchiveCopy, pages: PagedList) -> Self {
         let bytes = copy.files.iter().map(|file| file.bytes);
         let bytes = bytes.fold(0, u64::saturating_add);

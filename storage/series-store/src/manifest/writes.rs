@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Position of a write among all writes of a table. The write with the higher rank wins.
 ///
-/// Sequences order seals. Segments of format 1 have sequence 0 and are ordered by their ids. A rewrite keeps the
-/// ranks of its inputs.
+/// Seals are ordered by sequence. Segments of format 1 have sequence 0 and are ordered by their ids. A rewrite keeps
+/// the ranks of its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct WriteRank {
     /// Highest sequence of the sealed head.

@@ -43,7 +43,7 @@ pub(super) struct OverlapGroupReader {
     zone_filter_reader: ZoneFilterReader,
     /// Summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
-    /// True for each fragment of the overlap group from which something was read.
+    /// True for each fragment of the overlap group from which rows or summaries were read.
     taken: Vec<bool>,
     pub(super) cost: ReadCost,
 }

@@ -88,7 +88,8 @@ impl SummaryPushDown {
         self.at_hand = 0;
     }
 
-    /// Collects the buckets of a fragment whose summaries may replace rows. Returns true if there is one.
+    /// Collects the buckets of a fragment whose summaries may replace rows. Returns true if there is at least one such
+    /// bucket.
     pub(super) fn offer(
         &mut self,
         fragments: &[Fragment],
@@ -208,7 +209,7 @@ impl SummaryPushDown {
     }
 }
 
-/// Returns true if no fragment but the one at index `at` overlaps a time range.
+/// Returns true if no fragment other than the one at index `at` overlaps a time range.
 fn is_alone(fragments: &[Fragment], at: usize, range: TimeRange) -> bool {
     let mut others = fragments.iter().enumerate().filter(|(other, _)| *other != at);
     others.all(|(_, fragment)| !fragment.range().overlaps(&range))

@@ -129,7 +129,7 @@ fn chunk(run: &Run, rank: u64, tier: Tier) -> Fragment {
     chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
 }
 
-/// Runs that are not in memory, by the rank of their fragments, and the number of reads.
+/// Runs that simulate rows in files, by the rank of their fragments, and the number of reads.
 #[derive(Default)]
 struct Far(BTreeMap<u64, Run>, usize);
 

@@ -28,7 +28,7 @@ fn bits(store: &SeriesStore) -> Vec<u8> {
     segments.map(|have| have.segment.bucket_bits).collect()
 }
 
-/// Reads all timelines at once, a few of them, and a single one.
+/// Reads all timelines, then a few of them, then a single one.
 fn reads(store: &SeriesStore, table: &Table) -> Vec<Vec<Rows>> {
     let read = |ids: &[TimelineId]| read(store, table, ids, TimeRange::ALL, None, Order::Ascending);
     let one = &ids(1)[150..151];

@@ -19,7 +19,7 @@ use tideline_series_store::{
     HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
 };
 
-/// Location of a store, so that it can be opened again.
+/// Backend on which a store can be opened several times.
 pub(crate) enum TestBackend {
     /// Memory backend that behaves like an embedded or a distributed backend.
     Memory(Arc<MemoryDisk>),

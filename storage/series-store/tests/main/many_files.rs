@@ -22,7 +22,7 @@ use crate::fixture::{
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
-/// More days than the number of files that fit into a manifest row.
+/// Number of days. A manifest row cannot hold so many files.
 const DAYS: i64 = 220;
 /// Number of points per day for which a day gets its own file; see [`archive`].
 const A_DAY: i64 = 50;

@@ -26,7 +26,7 @@ fn a_sparse_read_has_many_requests_under_way() {
     let expected: Vec<_> = (0..SEGMENTS)
         .map(|at| (at, vec![(field, Value::Signed(at))]))
         .collect();
-    // One timeline takes one round trip. 100 timelines take 600 requests, at most 32 of them at once.
+    // One timeline takes one round trip. 100 timelines take 600 requests, at most 32 of them in parallel.
     for (timelines, most) in [(1, 1), (100, 40)] {
         let wanted: Vec<TimelineId> = all.iter().step_by(all.len() / timelines).copied().collect();
         let before = disk.round_trips();

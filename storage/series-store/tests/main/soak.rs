@@ -23,7 +23,7 @@ const MOVES_SLOW: usize = 10_000;
 /// Number of moves after which resource usage is expected to be stable in a regular run. The slow form waits for ten
 /// times as many.
 const WARM_UP: u64 = 50;
-/// Distance between the points of two moves: a group of cold segments (2^8 windows of 1,000 ns).
+/// Distance between the points of two moves: the width of a group of cold segments (2^8 windows of 1,000 ns).
 const SPACING: i64 = 256_000;
 /// Number of cold segments that stay. Older segments are dropped.
 const KEPT: usize = 3;
