@@ -40,7 +40,7 @@ pub struct ArchiveFile {
     pub sha256: String,
     /// Offset of the page indexes and footer, which readers fetch first.
     pub index_from: u64,
-    /// SHA-256 of the bytes from `index_from` on, in hexadecimal; empty in descriptions of earlier builds.
+    /// SHA-256 of the bytes from `index_from` on, in hexadecimal; empty in descriptions that earlier builds wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub index_sha256: String,
     /// Number of rows.

@@ -1,6 +1,6 @@
 //! Description of a segment, stored with its files. It has all data that another database needs to attach the segment.
 //!
-//! Members added in later builds are optional, so that descriptions of earlier builds can be read.
+//! Members added in later builds are optional, so that descriptions that earlier builds wrote can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +30,11 @@ pub struct Description {
     pub format: u32,
     /// Table of the segment.
     pub table: TableName,
-    /// Settings of the table when the files were written. Missing in descriptions of earlier builds.
+    /// Settings of the table when the files were written. Missing if an earlier build wrote the description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<TableSpec>,
-    /// Fields of the measurements. Missing in descriptions of earlier builds; then they are read from the files.
+    /// Fields of the measurements. Missing if an earlier build wrote the description; they are then read from the
+    /// files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<DescribedFields>,
     /// Segment record of the store, serialized as JSON.

@@ -34,7 +34,8 @@ pub struct Extent {
     pub file: u32,
     /// First row in the file.
     pub row: u64,
-    /// Number of rows in the file: one per point. In a shared file: one per value, and one per point without values.
+    /// Number of rows of the run in the file: one per point. In a shared file: one per value, and one per point without
+    /// values.
     pub rows: u32,
     /// First timestamp, nanoseconds since the epoch.
     pub first: i64,
@@ -134,7 +135,7 @@ impl Extent {
     }
 }
 
-/// Returns true if the summaries are valid and dense, so that earlier builds can read them.
+/// Returns true if the summaries are valid and dense. Earlier builds can read such summaries.
 pub(crate) fn is_dense(summaries: &[u8]) -> bool {
     LoneSummaries::open(summaries).is_ok_and(|lone| lone.is_dense())
 }

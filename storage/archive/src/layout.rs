@@ -13,8 +13,8 @@ use crate::file::columns::NOTE_FORMAT;
 
 /// Characters that are percent-encoded in paths.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// Maximum length of an encoded measurement in a path, in bytes. File names are limited to 255 bytes, also by some
-/// object stores.
+/// Maximum length of an encoded measurement in a path, in bytes. File systems and some object stores limit file names
+/// to 255 bytes.
 const MEASUREMENT_MAX: usize = 160;
 /// Number of hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
@@ -30,7 +30,7 @@ const SHARED: &str = "_shared";
 const SETTINGS: &str = "_settings";
 /// Folder of descriptions of parts of wide tables.
 const PARTS: &str = "_parts";
-/// First letters of the folder of the files of a part of a wide table.
+/// Prefix of the folder name of the files of a part of a wide table.
 const PART: &str = "part=";
 
 /// Segment to be written, and its target.
@@ -179,7 +179,8 @@ pub enum ObjectContent {
 }
 
 impl ObjectContent {
-    /// Returns true for the description of a segment or a part. Without it, no database uses its other objects.
+    /// Returns true for the description of a segment or a part. Without the description, no database uses the other
+    /// objects of the segment or part.
     pub fn is_description(self) -> bool {
         matches!(self, Self::Description | Self::PartDescription)
     }

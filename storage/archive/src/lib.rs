@@ -94,7 +94,7 @@ pub struct ArchiveSettings {
     /// Directory of files that are built before they are sent, and of foreign files while they are read. Opening the
     /// archive removes built files that an earlier process left there.
     pub temporary: PathBuf,
-    /// Directory of footers on disk, and its maximum size in bytes; `None` disables this cache.
+    /// Directory of the footer cache on disk, and the maximum size of the cache in bytes; `None` disables this cache.
     pub disk_cache: Option<(PathBuf, u64)>,
     /// Maximum bytes of decoded footers in memory. A single larger footer is kept.
     pub footers_bytes_max: usize,

@@ -1,8 +1,8 @@
 //! Archived rows of wide tables: one part of a table as Parquet files, whose row groups are read one by one.
 //!
-//! The rows of a part are in the order of their stored keys, over all files. The database stores the [location](GroupPlace)
-//! of each row group under its last key, so a read needs one request per group and no footer. Every group is verified with
-//! its checksum before it is decoded.
+//! The rows of a part are in the order of their stored keys, across all files. The database stores the
+//! [location](GroupPlace) of each row group under its last key, so a read needs one request per group and no footer.
+//! Every group is verified with its checksum before it is decoded.
 //!
 //! | module | holds |
 //! |---|---|
@@ -154,8 +154,8 @@ impl Archive {
         }
     }
 
-    /// Returns the sorted object names of the descriptions of parts at a target: of one table, or of all tables if `table`
-    /// is `None`. Costs one listing.
+    /// Returns the sorted object names of the descriptions of parts at a target: of one table, or of all tables if
+    /// `table` is `None`. Costs one listing.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Archive {
         Ok(keys)
     }
 
-    /// Returns the name of the first of the files that is missing, or whose size differs from the recorded size; `None` if
-    /// all files exist with the right size. Reads no content.
+    /// Returns the name of the first of the files that is missing, or whose size differs from the recorded size; `None`
+    /// if all files exist with the right size. Reads no content.
     ///
     /// # Errors
     ///
@@ -182,8 +182,8 @@ impl Archive {
         )
     }
 
-    /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions. Needs no
-    /// database. The entry of a damaged description is an error.
+    /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions.
+    /// Needs no database. The entry of a damaged description is an error.
     ///
     /// # Errors
     ///
@@ -201,15 +201,15 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`] if the file is not the one that was
-    /// written.
+    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`] if the file is not the one that
+    /// was written.
     pub fn verify_rows_file(&self, target: &str, file: &crate::ArchiveFile) -> Result<()> {
         crate::send::verify_file(&*self.target(target)?, file)
     }
 
     /// Reads every file of a part and compares it with its recorded size, checksum and number of rows. Compares the
-    /// description with the checksum in its name. Ends after the first error that a retry may fix; the remaining objects
-    /// count as unread.
+    /// description with the checksum in its name. Ends after the first error that a retry may fix; the remaining
+    /// objects count as unread.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Sending of files, and verification at the target before a file is used.
 //!
-//! A file is read back completely after the put, so that it counts only if the target has stored it correctly.
+//! A file is read back completely after the put, and it is used only if the target has stored it correctly.
 
 use bytes::Bytes;
 use parquet::file::metadata::ParquetMetaDataReader;
@@ -41,7 +41,8 @@ pub(crate) fn send(
     Ok(sent)
 }
 
-/// Sends a file that is in memory under a name derived from its content, and compares what the target returns with it.
+/// Sends a file from memory under a name derived from its content. Reads the object back and compares it with the sent
+/// bytes.
 pub(crate) fn send_content(
     target: &Target,
     content: &Bytes,
@@ -56,7 +57,7 @@ pub(crate) fn send_content(
     }
 }
 
-/// Figures of a file that is sent.
+/// Metadata of a file to be sent.
 pub(crate) struct ContentOfFile {
     /// Offset of the page indexes and footer.
     pub(crate) index_from: u64,

@@ -6,7 +6,7 @@
 //! become thousands of files of one row. Buffered rows and row groups of open files have memory limits. If the limit of
 //! buffered rows is exceeded, the largest measurement gets its own file, or all buffered rows are written to shared
 //! files. If the limit of row groups is exceeded, the largest row groups are written early. A complete file is sent
-//! under a name derived from its content, then read back and verified before it counts.
+//! under a name derived from its content. It is then read back and verified before it becomes part of the segment.
 
 mod slots;
 

@@ -157,7 +157,8 @@ impl Columns {
 pub(crate) struct Names(std::collections::HashSet<String>);
 
 impl Names {
-    /// Returns the name, or with the prefix `instead` and a number if it is empty or in use.
+    /// Returns `name`. If it is empty or in use, returns it with the prefix `instead`, and if necessary with a number
+    /// as suffix.
     pub(crate) fn take(&mut self, name: &str, instead: &str) -> String {
         let mut candidate = name.to_owned();
         let mut number = 1;

@@ -1,6 +1,6 @@
 //! Fields of a segment, read from its files.
 //!
-//! Used for descriptions of earlier builds, which have no list of fields.
+//! Used if a description (sidecar) was written by an earlier build and therefore has no list of fields.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS, VALUES_LEAF};
 use crate::target::Target;
 
-/// Columns of a shared file.
+/// Columns of a shared file, which holds the values of several small measurements, one per row.
 const SHARED: [&str; SHARED_LEAVES] = [
     "time",
     "timeline",

@@ -94,7 +94,7 @@ pub(crate) struct Opened {
     pub(crate) rows: Option<Bytes>,
 }
 
-/// Last part of a file, and the bytes before it if the same request fetched them.
+/// Last part of a file (page indexes and footer), and the bytes before it if the same request fetched them.
 struct Tail {
     bytes: Bytes,
     before: Option<Bytes>,

@@ -1,7 +1,7 @@
 //! Reader of the file of timelines of a segment: identities of its timelines, and locations of their rows.
 //!
-//! Every run is checked against the file list of the segment, so that a damaged or foreign file cannot reference other
-//! rows.
+//! Every run is checked against the file list of the segment, so that a damaged or foreign file cannot refer to rows
+//! outside the segment.
 
 use std::fs::File;
 use std::path::Path;

@@ -40,7 +40,7 @@ pub struct RowsDescription {
 pub struct DescribedGroup {
     /// Last key of the group, in base64.
     pub last: String,
-    /// Location.
+    /// Location of the group.
     #[serde(flatten)]
     pub place: GroupPlace,
 }

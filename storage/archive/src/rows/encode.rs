@@ -1,20 +1,21 @@
 //! Encoding of the columns of a group as Parquet column chunks of one page each.
 //!
-//! The writer of the `parquet` crate makes an object per text, a compressor per column chunk, and a dictionary of every
-//! text before it compares the sizes. This took most of the time of an archiving. This encoder writes whole columns, with
-//! encodings that DuckDB and Arrow support:
+//! The writer of the `parquet` crate allocates an object for each text, creates a compressor for each column chunk, and
+//! builds a dictionary for each column of texts before it compares the sizes. This took most of the time for archiving
+//! a part. This encoder writes whole columns, with encodings that DuckDB and Arrow support:
 //!
 //! | values | encoding |
 //! |---|---|
 //! | few distinct texts or doubles | `RLE_DICTIONARY` |
 //! | other texts and bytes | `DELTA_LENGTH_BYTE_ARRAY`: the lengths, then the content without gaps |
-//! | sorted bytes | `DELTA_BYTE_ARRAY`: the length of the prefix shared with the value before, and the rest |
+//! | sorted bytes | `DELTA_BYTE_ARRAY`: the length of the prefix shared with the previous value, and the rest |
 //! | integers and times | `DELTA_BINARY_PACKED` |
 //! | other doubles | `BYTE_STREAM_SPLIT` |
-//! | booleans | `PLAIN`, a bit each |
+//! | booleans | `PLAIN`, one bit each |
 //!
-//! Columns of integers and sorted bytes, and dictionaries, have a smallest and a largest value in the footer, with which
-//! other tools skip row groups. Computing them for other columns would cost more than their encoding.
+//! For columns of integers, times, sorted bytes and dictionary-encoded texts, the footer has the smallest and the
+//! largest value, with which other tools skip row groups. For other columns, computing these values would cost more
+//! than the encoding.
 
 mod dictionary;
 mod packed;
@@ -40,20 +41,21 @@ const ZSTD: i32 = 1;
 /// Maximum length of a text in the statistics of a column, in bytes.
 const STATISTICS_BYTES_MAX: usize = 64;
 
-/// Column chunk, and its description for the footer, with offsets from its start.
+/// Encoded column chunk, and its metadata for the footer. Offsets in the metadata are relative to the start of the
+/// chunk.
 pub(super) struct EncodedColumn {
     pub(super) bytes: Bytes,
     pub(super) close: ColumnCloseResult,
 }
 
-/// Encodes columns one after the other, and keeps its memory between them.
+/// Encoder of column chunks with reusable buffers.
 pub(super) struct ColumnEncoder {
     compressor: Compressor<'static>,
     /// Page that is being built.
     page: Vec<u8>,
 }
 
-/// Encoded values of a page.
+/// Encoding of the values of a page, with dictionary and statistics.
 struct Values {
     encoding: Encoding,
     /// Encoded dictionary, and its number of values.
@@ -207,7 +209,7 @@ fn statistics_of_bytes((least, greatest): (&[u8], &[u8]), nulls: u64) -> Option<
     fits.then(|| Statistics::byte_array(bound(least), bound(greatest), None, Some(nulls), false))
 }
 
-/// Appends sorted values, each as the difference to the one before.
+/// Appends sorted values, each without the prefix that it shares with the previous value.
 fn put_sorted(values: &JoinedBytes, page: &mut Vec<u8>) {
     let mut before: &[u8] = &[];
     let (mut shared, mut lengths) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));

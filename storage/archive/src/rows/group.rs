@@ -1,10 +1,10 @@
 //! Rows of a group, column by column.
 //!
-//! Writing and reading use the same form, which allocates nothing for a single value.
+//! Writing and reading use the same form. It needs no separate allocation per value.
 
 use super::schema::{RowColumnKind, RowSchema};
 
-/// Texts or bytes, one after the other.
+/// Concatenated texts or byte strings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JoinedBytes {
     data: Vec<u8>,
@@ -23,7 +23,8 @@ impl JoinedBytes {
         self.ends.clear();
     }
 
-    /// Appends values that follow each other in `data`, by the end of each. The last end is the end of `data`.
+    /// Appends the values that are concatenated in `data`. `ends` holds the end offset of each value; the last offset
+    /// is the length of `data`.
     pub fn push_joined(&mut self, data: &[u8], ends: &[usize]) {
         let start = self.data.len();
         self.data.extend_from_slice(data);
@@ -68,7 +69,7 @@ pub enum GroupValues {
     Bytes(JoinedBytes),
     /// Doubles.
     Floats(Vec<f64>),
-    /// Integers, unsigned ones by their bits, or times.
+    /// Integers or times. Unsigned integers are stored by their bits.
     Integers(Vec<i64>),
     /// Booleans.
     Booleans(Vec<bool>),
@@ -79,7 +80,7 @@ pub enum GroupValues {
 pub struct GroupColumn {
     /// Definition level of each row: 1 if the row has a value, otherwise 0. `None` if every row has a value.
     pub levels: Option<Vec<i16>>,
-    /// Values.
+    /// Values of the rows that have a value.
     pub values: GroupValues,
 }
 
@@ -120,8 +121,8 @@ impl GroupColumn {
         self.note(1);
     }
 
-    /// Appends rows by their definition levels; a level of 1 is that of a row with a value, which the caller appends to the
-    /// values. Returns the number of these rows.
+    /// Appends the definition levels of rows. A row with level 1 has a value, which the caller must append to the
+    /// values. Returns the number of rows with a value.
     pub fn push_levels(&mut self, levels: impl ExactSizeIterator<Item = i16>) -> usize {
         let rows = levels.len();
         let Some(all) = &mut self.levels else {
@@ -144,7 +145,7 @@ impl GroupColumn {
     }
 }
 
-/// Rows, column by column.
+/// Rows of a group, stored column by column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowGroup {
     /// Columns in the order of the schema.
@@ -176,7 +177,7 @@ impl RowGroup {
         }
     }
 
-    /// Removes the rows, and keeps the memory.
+    /// Removes all rows, but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.rows = 0;
         for column in &mut self.columns {

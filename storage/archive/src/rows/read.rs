@@ -1,6 +1,6 @@
 //! Reading of single row groups, by their recorded locations.
 //!
-//! The location has everything that the decoder needs of the footer, so one request reads a group.
+//! The location contains all data that the decoder would otherwise need from the footer, so one request reads a group.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::Archive;
 use crate::copy::ArchiveFile;
 use crate::error::{Result, guarded};
 
-/// Maximum number of attempts to fetch a group whose checksum differs. The first difference may be a transmission error.
+/// Maximum number of attempts to fetch a group whose checksum differs. The first difference may be a transmission
+/// error.
 const TRIES: usize = 2;
 
 impl Archive {
@@ -28,8 +29,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`](crate::ArchiveError::Damaged) if the
-    /// bytes are not those that were written.
+    /// Fails if the target is not valid or cannot be reached. [`ArchiveError::Damaged`](crate::ArchiveError::Damaged)
+    /// if the bytes differ from the written bytes.
     pub fn row_group(
         &self,
         target: &str,
@@ -76,7 +77,7 @@ fn decoded(bytes: &Bytes, schema: &RowSchema, place: &GroupPlace) -> ParquetResu
     Ok(group)
 }
 
-/// Returns what the footer of the file records about a column, with offsets from the start of the group.
+/// Returns the metadata of a column as in the footer of the file, but with offsets from the start of the group.
 fn chunk_of(
     schema: &RowSchema,
     number: usize,

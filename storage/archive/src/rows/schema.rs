@@ -24,7 +24,7 @@ pub enum RowColumnKind {
     Json,
     /// Bytes.
     Bytes,
-    /// Bytes that are sorted, so that each is stored as its difference to the one before.
+    /// Sorted byte strings. Each is stored without the prefix that it shares with the previous one.
     Sorted,
     /// Double.
     Float,

@@ -1,8 +1,8 @@
 //! Writing of row groups to files.
 //!
 //! A file is built in memory, sent when it is large enough, and read back before the next one begins. Each of its bytes
-//! is therefore processed a few times only: when it is encoded, for the checksums, and for the comparison with what the
-//! target returns.
+//! is therefore processed only a few times: for encoding, for the checksums, and for the comparison with the bytes that
+//! the target returns.
 
 use std::sync::Arc;
 
@@ -22,9 +22,10 @@ use crate::send::{ContentOfFile, send_content};
 use crate::target::Target;
 use crate::write::SentObjects;
 
-/// Size at which a file is completed, in bytes. The file and a copy that was read back are in memory.
+/// Size at which a file is completed, in bytes. The file and the copy that is read back are in memory at the same time.
 const FILE_BYTES_MAX: usize = 32 << 20;
-/// Memory of a file beyond [`FILE_BYTES_MAX`], in bytes: a group and the footer. More is allocated if it does not suffice.
+/// Memory reserved for a file in addition to [`FILE_BYTES_MAX`], in bytes: for a group and the footer. More is
+/// allocated if this is not enough.
 const FILE_BYTES_SPARE: usize = 2 << 20;
 
 /// Files of a part, all verified.
@@ -75,8 +76,8 @@ impl RowsWriter {
         self.sent.clone()
     }
 
-    /// Writes a group. Its keys must be above those of earlier groups, and its columns must be those of the schema. A file
-    /// that is large enough is sent and verified.
+    /// Writes a group. Its keys must be above those of earlier groups, and its columns must be those of the schema. If
+    /// the file is then large enough, it is sent and verified.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl RowsWriter {
         let about = ContentOfFile {
             index_from: sums.end(),
             rows: open.rows,
-            // Rows have no range of times that the statistics could be compared with.
+            // Files of rows have no recorded time range. The widest range disables the comparison with the statistics.
             times: (i64::MIN, i64::MAX),
             shared: false,
         };

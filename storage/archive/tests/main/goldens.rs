@@ -56,7 +56,7 @@ pub(crate) fn story() -> (Known, Points) {
     (known, points)
 }
 
-/// Copies the golden files. Their build wrote no block checksums.
+/// Copies the golden files. The build that wrote them did not write block checksums.
 pub(crate) fn unpack(to: &Path) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/histograms-v1");
     copy_tree(&golden, to);

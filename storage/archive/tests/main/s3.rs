@@ -423,7 +423,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
     assert!(stored.read().is_ok());
 }
 
-/// A read from a target without responses fails after about ten seconds, and at once if the archive is stopped.
+/// A read from a target without responses fails after about ten seconds, and immediately if the archive is stopped.
 #[test]
 fn a_silent_target_blocks_no_request_for_long() {
     let stored = stored();

@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use super::packed;
 
-/// A dictionary is given up when it has more distinct values than this number and one in [`SEEN_PER_VALUE`] of the
-/// values seen. So a column of distinct values costs little.
+/// A dictionary is abandoned when it has more distinct values than this number plus one for every [`SEEN_PER_VALUE`]
+/// values read so far. A column of distinct values therefore costs little.
 const DISTINCT_MIN: usize = 256;
 const SEEN_PER_VALUE: usize = 8;
 
@@ -40,7 +40,8 @@ impl<V: Copy + Eq + Hash> Dictionary<V> {
             of.indexes.push(index);
             last = Some((value, index));
         }
-        // A dictionary of values that are all used once only adds their indexes.
+        // The dictionary is used only if it has a single entry or if each entry is used at least twice on average.
+        // Otherwise the indexes would cost more than the dictionary saves.
         (of.values.len() * 2 <= of.indexes.len().max(2)).then_some(of)
     }
 

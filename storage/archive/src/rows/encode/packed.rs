@@ -1,8 +1,8 @@
-//! Integers in as few bits as they need: the encodings `DELTA_BINARY_PACKED` and `RLE` of Parquet.
+//! Bit-packed integers: the encodings `DELTA_BINARY_PACKED` and `RLE` of Parquet.
 
 use tideline_wire::varint::{self, zigzag};
 
-/// Number of differences in a block, and in each of its parts with a width of their own.
+/// Number of differences in a block. A block is divided into miniblocks, each with its own bit width.
 const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
 
@@ -59,7 +59,7 @@ fn put_block(differences: &[i64], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends numbers as one run of packed bits of the hybrid `RLE`.
+/// Appends numbers as one bit-packed run of the hybrid encoding `RLE`.
 pub(super) fn put_packed(numbers: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     let groups = numbers.len().div_ceil(8);
     varint::put((groups as u64) << 1 | 1, out);
@@ -67,7 +67,7 @@ pub(super) fn put_packed(numbers: impl ExactSizeIterator<Item = u64>, width: u32
     put_bits(numbers.chain(padding), width, out);
 }
 
-/// Appends one number of at most 8 bits, repeated `count` times, as a run of the hybrid `RLE`.
+/// Appends one number of at most 8 bits, repeated `count` times, as a run of the hybrid encoding `RLE`.
 pub(super) fn put_run(number: u8, count: usize, out: &mut Vec<u8>) {
     varint::put((count as u64) << 1, out);
     out.push(number);
@@ -88,7 +88,7 @@ pub(super) fn put_levels(levels: &[i16], out: &mut Vec<u8>) -> u64 {
     nulls as u64
 }
 
-/// Appends booleans, a bit each.
+/// Appends booleans, one bit each.
 pub(super) fn put_booleans(values: &[bool], out: &mut Vec<u8>) {
     put_bits(values.iter().map(|value| u64::from(*value)), 1, out);
 }
