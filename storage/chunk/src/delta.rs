@@ -37,11 +37,11 @@ mod section {
     pub(super) const NEW_TIMELINES: u8 = 2;
     /// Dictionary of the timelines of the rows; at most one.
     pub(super) const TIMELINES: u8 = 3;
-    /// Rows of one shape and one measurement; any number.
+    /// Rows of one shape and one measurement; any number of sections.
     pub(super) const GROUP: u8 = 4;
     /// Delete; at most one.
     pub(super) const DELETE: u8 = 5;
-    /// Rows of one shape and several measurements; any number, mixed with those of kind [`GROUP`].
+    /// Rows of one shape and several measurements; any number of sections, mixed with sections of kind [`GROUP`].
     pub(super) const MIXED_GROUP: u8 = 6;
 }
 

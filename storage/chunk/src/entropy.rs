@@ -89,8 +89,8 @@ impl EncodeTable {
         self.symbols.clear();
         let mut start = 0u32;
         for count in counts.iter().map(|count| u32::from(*count)) {
-            // A state is in the range slots..2·slots. Reducing it to the range count..2·count removes `most` bits, or
-            // one bit less.
+            // A state is in the range slots..2·slots. Reducing it to the range count..2·count removes `most` or
+            // `most - 1` bits.
             let most = log as u32 - (count - 1).checked_ilog2().unwrap_or(0);
             self.symbols.push(EncodeSymbol {
                 bits: (most << 16).wrapping_sub(count << most),
@@ -145,7 +145,7 @@ pub(crate) struct Slot {
     pub(crate) next: u16,
     /// Number of bits to read.
     pub(crate) bits: u8,
-    /// Number of extra bits of the value, which follow these bits.
+    /// Number of extra bits of the value. They are stored after the first `bits` bits.
     pub(crate) extra: u8,
 }
 

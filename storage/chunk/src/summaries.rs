@@ -18,7 +18,7 @@ use std::ops::Range;
 /// too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
 /// Minimum number of rows of a chunk with summaries. In a chunk of sixty rows and one column of small integers,
-/// summaries took a third of the size. Values are decoded in blocks of 128 rows, so summaries of fewer rows save
+/// summaries took a third of the chunk size. Values are decoded in blocks of 128 rows, so summaries of fewer rows save
 /// little.
 const ROWS_MIN: usize = 128;
 

@@ -49,8 +49,8 @@ impl Delta {
     /// Returns true if the encoded size is at most `bytes`, according to an upper bound. The result may be false
     /// although the delta would fit. The result is always false if the delta has more than [`DELTA_VALUES_MAX`] values.
     ///
-    /// Costs a few instructions per column and per new timeline. If the delta exceeds the first bound, it also costs
-    /// about half a nanosecond per value.
+    /// Costs a few instructions per column and per new timeline. If the first bound exceeds `bytes`, the second bound
+    /// costs about half a nanosecond per value.
     pub fn fits_into(&self, bytes: usize) -> bool {
         let mut values = 0usize;
         for group in &self.groups {

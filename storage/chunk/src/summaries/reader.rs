@@ -38,8 +38,8 @@ impl<'a> Summaries<'a> {
         Self::open_of(reader, times.rows(), times.regular(), ROWS_PER_BUCKET_MIN)
     }
 
-    /// Reads the buckets of summaries of `rows` rows, with at least `rows_min` rows per bucket on average. `regular`
-    /// holds first timestamp and step if the timestamps of buckets are not stored.
+    /// Reads the buckets of summaries that cover `rows` rows. Rejects summaries with fewer than `rows_min` rows per
+    /// bucket on average. `regular` holds first timestamp and step if the timestamps of buckets are not stored.
     pub(super) fn open_of(
         mut reader: Reader<'a>,
         rows: usize,
@@ -263,7 +263,7 @@ impl NumberForm {
 }
 
 /// Reads the buckets and their rows. Sets the first timestamp of each bucket to the start of the bucket; the caller
-/// corrects the timestamp.
+/// then sets the actual timestamps.
 fn read_buckets(
     reader: &mut Reader<'_>,
     count: usize,

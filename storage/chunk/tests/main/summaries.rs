@@ -149,7 +149,7 @@ fn check_bucket(column: &RunColumn, times: &[i64], rows: Range<usize>, summary: 
     }
 }
 
-/// Encodes a run and checks its summaries. Returns true if there were any.
+/// Encodes a run and checks its summaries. Returns true if the chunk has summaries.
 fn check(run: &Run, width: i64) -> bool {
     let bytes = encoded_with(run, &options(width));
     check_bytes(&bytes, run, width)
