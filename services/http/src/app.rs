@@ -49,8 +49,8 @@ const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Base number of permits for queries of cold points and requests for old rows. One permit is added for each query that may wait in the querier
-/// (`cold_waiting_max` of [`HttpSettings::query`]).
+/// Base number of permits for queries of cold points and for requests for rows in cold or archived parts. One permit is
+/// added for each query that may wait in the querier (`cold_waiting_max` of [`HttpSettings::query`]).
 const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
@@ -89,8 +89,8 @@ pub(crate) struct Shared {
     /// sends.
     pub(crate) uploads: Permits,
     pub(crate) reads: Permits,
-    /// Permits for queries of cold points, and for requests for rows in cold or archived parts. Their only purpose is to
-    /// keep these requests from occupying the permits of other queries; the querier itself limits those that run.
+    /// Permits for queries of cold points and for requests for rows in cold or archived parts. They only keep these
+    /// requests from occupying the permits of other queries; the querier limits how many of these requests run.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit while they wait for a slow reader or for work of the server.
     pub(crate) slow_clients: Arc<Semaphore>,
@@ -197,8 +197,8 @@ impl App {
         .await
     }
 
-    /// Waits for a permit and runs a search, or a request that begins with one, on a blocking thread. The search stops
-    /// if the client disconnects or the time budget is used up.
+    /// Waits for a permit and runs a search, or a request that begins with a search, on a blocking thread. The search
+    /// stops if the client disconnects or the time budget is used up.
     pub(crate) async fn search<T, F>(&self, permits: &Permits, table: String, call: F) -> Result<T>
     where
         T: Send + 'static,

@@ -14,8 +14,8 @@ use tideline_openapi::{self as wire, TimeInput};
 
 use crate::failure::{Failure, Result};
 
-/// Converts a sort key for the search index. Fails unless the key has exactly one subject, by which timelines can be
-/// sorted.
+/// Converts a sort key for the search index. Fails unless the key sets exactly one criterion (tag, attribute, property
+/// or relevance) and timelines can be sorted by it.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
     let one_of = || Failure::invalid("a sort key needs exactly one of tag, attribute, property, relevance");
     let names_subject = key.tag.is_some() || key.attribute.is_some() || key.property.is_some();

@@ -11,8 +11,8 @@ use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use tideline_connections::ReceivedBody;
 
-/// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol`
-/// is the value of the metric label of that name.
+/// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol` is the
+/// value of the metric label `protocol`.
 pub(crate) async fn write(
     app: &App,
     protocol: &'static str,

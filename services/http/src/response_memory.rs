@@ -12,8 +12,8 @@ use crate::app::App;
 use crate::failure::Failure;
 use tideline_connections::with_guard;
 
-/// Responses up to this size are not accounted. One on each of 10,000 connections takes 625 MiB in total, less than the
-/// unaccounted 40 % of a machine with 2 GiB.
+/// Responses up to this size are not accounted. A response of this size on each of 10,000 connections takes 625 MiB in
+/// total. On a machine with 2 GiB, this fits into the 40 % of the memory that the account does not cover.
 const FREE_BYTES: u64 = 64 << 10;
 
 /// Reserves the memory of a response of known length over 64 KiB until it is sent. Returns an error response

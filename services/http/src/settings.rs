@@ -56,16 +56,16 @@ pub struct HttpSettings {
     pub connections_max: usize,
     /// Maximum number of concurrent writes, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
-    /// Maximum number of concurrent queries and searches, each on a thread, without queries of cold points and requests for old
-    /// rows. Default 16.
+    /// Maximum number of concurrent queries and searches, each on a thread. Queries of cold points and requests for
+    /// rows in cold or archived parts have a separate limit. Default 16.
     pub queries_in_flight_max: usize,
     /// Maximum number of open watches. Default 2,048.
     pub watches_max: usize,
     /// Maximum number of bytes per second that all watches send together. The limit leaves processor time to
     /// writers. A watch ends if it falls behind by more than the writes kept in memory. Default 256 MiB.
     pub watch_bytes_per_second_max: u64,
-    /// Threads and limits of queries. The service admits at most 64 + `cold_waiting_max` queries of cold points and
-    /// requests for old rows at once.
+    /// Threads and limits of queries. The service admits at most 64 + `cold_waiting_max` concurrent queries of cold
+    /// points and requests for rows in cold or archived parts.
     pub query: QuerySettings,
     /// Settings of the Prometheus API.
     pub prometheus: PrometheusSettings,

@@ -139,7 +139,7 @@ fn put_parts(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
     )
 }
 
-/// Writes the number and size of the large values, as the last removal has counted them.
+/// Writes the number and size of the large values, as counted by the last job `remove_expired`.
 fn put_large_values(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
     let tables = engine.tables();
     let counted = engine.large_values();
@@ -181,7 +181,7 @@ fn put_search_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result
             Some((table.name().to_string(), index.name.clone(), status))
         }));
     }
-    // While an index is rebuilt, two have its name; the figures are those of the first, which serves searches.
+    // While an index is rebuilt, two indexes have the same name. Only the first, which serves searches, is reported.
     found.dedup_by(|later, first| (&later.0, &later.1) == (&first.0, &first.1));
     let families: [(&str, &str, SearchFigure); 4] = [
         ("row_search_documents", "Rows in a search index", |(status, _)| {

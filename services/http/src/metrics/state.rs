@@ -1,7 +1,7 @@
 //! Metrics of sizes and counts, read from the engine at each scrape.
 //!
 //! One function per area: requests, memory, fair shares, memtables, disk, catalog, process. Tiers, rows and jobs have
-//! their own modules.
+//! separate modules.
 
 use std::fmt;
 

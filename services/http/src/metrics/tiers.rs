@@ -105,7 +105,7 @@ fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
     )
 }
 
-/// Writes the bytes loaded into tiers. Divided by the stored bytes, this is the write amplification.
+/// Writes the bytes of the segments written to each tier. Divided by the stored bytes, this is the write amplification.
 fn loaded(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let of_tiers = |bytes: [u64; 3]| Tier::ALL.map(|tier| (tier.name(), bytes[tier as usize] as f64));
     figures.counters(

@@ -35,7 +35,7 @@ use crate::resources::jobs::{awaited, view};
 use crate::resources::policies::amount;
 use crate::resources::{Failures, TablePath, instant, whole_seconds};
 
-/// Default time for which restored points stay in the cold tier.
+/// Default time for which restored points stay in the cold tier, in nanoseconds: seven days.
 const FOR_DEFAULT: i64 = 7 * NANOS_PER_DAY;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -84,7 +84,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     Ok(Json(overview.await?))
 }
 
-/// Targets of all tables. Each has the tables that move data there.
+/// Archive targets, each with the tables that move data to it.
 #[derive(Default)]
 struct TargetUses<'s>(BTreeMap<String, Vec<(&'s str, &'s ArchiveMoves)>>);
 

@@ -35,10 +35,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// of an existing table must be those of the archive, and its indexes are built anew.
 ///
 /// The response is NDJSON: one line after each thousand timelines, each segment and each part, and a last line with
-/// `done` or `error`. Closing the connection cancels the job; what is attached stays. With `"wait": false` the
-/// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the
-/// rest, also after a restart of the service. Damaged segments and parts are reported in `problems`; all others
-/// are attached.
+/// `done` or `error`. Closing the connection cancels the job; the data attached so far stays. With `"wait": false` the
+/// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the rest, even
+/// after a restart of the service. Damaged segments and parts are reported in `problems`; all others are attached.
 #[utoipa::path(
     post, path = "/v1/archive/attach", tag = "jobs",
     request_body = wire::AttachArchive,

@@ -79,13 +79,13 @@ struct BlobReadQuery {
 
 /// Write a value of any size
 ///
-/// Sets a column of a row to the body, and creates the row if it does not exist. Other columns stay. The body is text for
-/// a column of the type `string`, and bytes for a column of the type `binary`. For a column that is not declared, it is
-/// text if the content type begins with `text/`, and bytes otherwise. The body may be compressed.
+/// Sets a column of a row to the body, and creates the row if it does not exist. Other columns are unchanged. The body
+/// is text for a column of the type `string`, and bytes for a column of the type `binary`. For a column that is not
+/// declared, the body is text if the content type begins with `text/`, and bytes otherwise. The body may be compressed.
 ///
-/// A value of more than 64 KiB is stored apart from its row, in pieces with checksums, and appears in rows as an object with
-/// its type, size, checksum and address. The row changes when all pieces are durable, so a reader sees the old value or
-/// the whole new one. An upload that ends early changes nothing. A value has at most 1 GiB.
+/// A value of more than 64 KiB is stored apart from its row, in pieces with checksums, and appears in rows as an object
+/// with its type, size, checksum and address. The row changes when all pieces are durable, so a reader sees either the
+/// old value or the whole new value. An upload that ends early changes nothing. A value has at most 1 GiB.
 ///
 /// The headers `If-Match` and `If-None-Match: *` are conditions too; if one is not met, the status is 412.
 ///
@@ -178,7 +178,7 @@ fn content_example() -> &'static str {
     "Invoice 4711: 5.32 EUR"
 }
 
-/// Returns the key of the row, the settings of the write, and the status of a condition that is not met.
+/// Returns the key of the row, the settings of the write, and the status of the response if the condition is not met.
 fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSettings, StatusCode)> {
     let headers = request.headers();
     let (condition, unmet) = match (condition_of(query)?, condition_of_headers(headers)?) {
@@ -190,7 +190,7 @@ fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSe
         (None, Some(by_header)) => (Some(by_header), StatusCode::PRECONDITION_FAILED),
         (by_parameter, None) => (by_parameter, StatusCode::CONFLICT),
     };
-    // The length of a compressed body is not that of the value.
+    // The length of a compressed body is not the length of the value.
     let is_plain = headers
         .get(header::CONTENT_ENCODING)
         .is_none_or(|encoding| encoding == "identity");
@@ -204,7 +204,7 @@ fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSe
     Ok((key_of(&query.key)?, settings, unmet))
 }
 
-/// Returns the condition that the parameters of a write give.
+/// Returns the condition in the query parameters of a write, if they contain one.
 fn condition_of(query: &BlobWriteQuery) -> Result<Option<ValueCondition>> {
     Ok(match (query.if_absent, query.if_checksum.as_deref()) {
         (Some(_), Some(_)) => {
@@ -225,7 +225,7 @@ fn condition_of(query: &BlobWriteQuery) -> Result<Option<ValueCondition>> {
     })
 }
 
-/// Returns the condition that the headers of a write give.
+/// Returns the condition in the headers of a write, if they contain one.
 fn condition_of_headers(headers: &HeaderMap) -> Result<Option<ValueCondition>> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
     let (matched, unmatched) = (
@@ -268,12 +268,12 @@ fn checksum_of(text: &str) -> Option<u64> {
 
 /// Read a value of any size
 ///
-/// Returns the content of a text, binary or JSON value of a row, as it was written. The header `Range` selects bytes, such as
-/// `bytes=0-1023` or `bytes=-1024`; several ranges in one request are not supported, and return the whole value. The `ETag`
-/// is the checksum of the value; `If-None-Match` and `If-Range` compare it. `HEAD` returns the headers alone.
+/// Returns the content of a text, binary or JSON value of a row, as it was written. The header `Range` selects bytes,
+/// such as `bytes=0-1023` or `bytes=-1024`; a request for several ranges returns the whole value. The `ETag` is the
+/// checksum of the value; `If-None-Match` and `If-Range` are compared with it. `HEAD` returns only the headers.
 ///
-/// Each piece of a large value is compared with its checksum before it is sent. If stored bytes are damaged, the response ends
-/// before its announced length.
+/// Each piece of a large value is compared with its checksum before it is sent. If stored bytes are damaged, the
+/// response ends before its `Content-Length`.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/blobs/{column}", tag = "rows", operation_id = "read_blob",
     params(

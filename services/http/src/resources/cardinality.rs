@@ -34,8 +34,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Count names and the growth of timelines
 ///
-/// Returns the numbers of measurements, tag keys and tags, the largest of each, and the number of timelines
-/// first seen in each window.
+/// Returns the numbers of measurements, tag keys and tags, the largest entries of each kind, and the number of
+/// timelines first seen in each window.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/cardinality", tag = "timelines",
     params(TablePath, CardinalityQuery),

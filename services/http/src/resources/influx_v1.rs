@@ -59,8 +59,8 @@ struct WriteQuery {
 /// Write line protocol (InfluxDB 1)
 ///
 /// If `db` is the name of a table, points are written to that table. For any other name they are written to the default
-/// table, and each timeline gets the tag `db` (lines that have a tag `db` keep theirs). Valid lines of a batch are
-/// stored even if the response is 400.
+/// table, and each timeline gets the tag `db`; a line that already has a tag `db` keeps it unchanged. Valid lines of a
+/// batch are stored even if the response is 400.
 #[utoipa::path(
     post, path = "/write", tag = "influx", operation_id = "influx_v1_write",
     params(WriteQuery),

@@ -172,8 +172,8 @@ async fn read(
 
 /// Pause a job
 ///
-/// Pauses all work of the same kind and table until it is resumed, also across restarts. A job started with
-/// `POST /v1/jobs` is paused alone. Changes of attributes, attaching and copies into a table cannot be
+/// Pauses all work of the same kind and table until it is resumed, also across restarts. A job started with `POST
+/// /v1/jobs` is paused alone. Jobs that change attributes, attach an archive or copy points into a table cannot be
 /// paused. A running move stops at its current position; after a minute it ends, so that other work can run.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",

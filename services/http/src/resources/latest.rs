@@ -67,7 +67,8 @@ async fn latest(
         budget: query::to_budget(&query.budget)?,
     };
     // Without `tier`, the newest values normally come from memory. Segments are read only for timelines whose values
-    // are not in memory, for example soon after a start; such reads do not count as a query of cold points.
+    // are not in memory, for example soon after a start. A request without `tier` therefore never needs a permit for
+    // queries of cold points.
     let read_range = query.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::respond(
         &app,

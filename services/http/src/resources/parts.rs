@@ -1,7 +1,7 @@
-//! `/v1/tables/{table}/parts`: lists the parts of a wide table, previews their ages, drops old ones, and restores archived
-//! ones.
+//! `/v1/tables/{table}/parts`: lists the parts of a wide table, previews the effects of their ages, drops old parts,
+//! and restores archived parts.
 //!
-//! A restoring is a job, which holds a permit of requested jobs and runs in the background.
+//! A restore runs in the background as a job, which holds a permit for requested jobs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List the parts of a wide table
 ///
-/// Returns the parts that have rows. The setting `wide.parts` divides a new table into parts; the list is empty for other
-/// tables.
+/// Returns the parts that have rows. The setting `wide.parts` divides a new table into parts; the list is empty for
+/// other tables.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/parts", tag = "rows", operation_id = "list_parts",
     params(WideTablePath),
@@ -65,9 +65,9 @@ async fn list(
 
 /// Preview the ages of the parts of a wide table
 ///
-/// Returns the parts that ages would move to the cold tier, move into files, close for writes, hide and drop from now on.
-/// The ages are those of the table, with the given changes if there are any. Nothing is changed; `PATCH
-/// /v1/tables/{table}` applies the changes.
+/// Returns the parts that the ages of the table would move to the cold tier, archive, close for writes, hide and drop
+/// from now on. If the request contains changes, they are applied to the ages first. The table itself is not changed;
+/// use `PATCH /v1/tables/{table}` to apply the changes.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/parts/preview", tag = "rows", operation_id = "preview_parts",
     params(WideTablePath),
@@ -102,9 +102,9 @@ async fn preview_parts(
 
 /// Drop old parts of a wide table
 ///
-/// Drops all parts that end at or before a time. Their rows are invisible at once, with their entries in all indexes, and
-/// their bytes are freed within seconds, without reading the rows. Later writes to these parts are refused, and this
-/// cannot be undone. With `preview`, nothing is dropped.
+/// Drops all parts that end at or before a time. Their rows and the entries of these rows in all indexes become
+/// invisible immediately. Their bytes are freed within seconds, without reading the rows. Later writes to these parts
+/// are refused, and this cannot be undone. With `preview`, nothing is dropped.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/parts/drop", tag = "rows", operation_id = "drop_parts",
     params(WideTablePath),
@@ -127,9 +127,9 @@ async fn drop_parts(
 
 /// Restore archived parts of a wide table
 ///
-/// Starts the job `restore`, which copies the rows of archived parts into the cold tier. Reads need no files then, and rows of
-/// these parts can be written and deleted. After the time `for` the parts are archived again, into new files. Parts that are
-/// restored already stay as long, too. `job` is `null` if no part overlaps the range.
+/// Starts the job `restore`, which copies the rows of archived parts into the cold tier. Reads of these parts then need
+/// no files, and their rows can be written and deleted. After the time `for` the parts are archived again, into new
+/// files. Parts that are already restored stay at least as long. `job` is `null` if no part overlaps the range.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/parts/restore", tag = "rows", operation_id = "restore_parts",
     params(WideTablePath),
@@ -188,10 +188,10 @@ async fn restore_parts(
     Ok((status, Json(restored)))
 }
 
-/// Job of a restoring, with its table and its parts.
+/// Restore job, with its table and its parts.
 type Restoring = (RequestedJob, Arc<WideTable>, Vec<TablePart>);
 
-/// Restores parts and records the ending of the job.
+/// Restores parts and records how the job ended.
 fn restore(app: &App, job: RequestedJob, table: &WideTable, (parts, until): (&[TablePart], Timestamp)) {
     let mut step = |work: &MoveProgress| match job.step(work.values) && !app.is_draining() {
         true => ControlFlow::Continue(()),

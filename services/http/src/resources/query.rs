@@ -127,9 +127,9 @@ fn csv_example() -> &'static str {
     "measurement,host,time,mean(usage_user)\r\ncpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
 }
 
-/// Waits for a permit, runs `run` on a blocking thread, and streams the output of its sink. `read_range` is the
-/// time range and tier that the query may read from segments; `None` if it reads no segments. Queries of cold
-/// points have their own permits, so that they cannot block other queries.
+/// Waits for a permit, runs `run` on a blocking thread, and streams the output of its sink. `read_range` is the time
+/// range and tier that the query may read from segments; `None` if it reads no segments. Queries of cold points have
+/// separate permits, so that they cannot block other queries.
 pub(crate) async fn respond<F>(
     app: &App,
     description: Description,

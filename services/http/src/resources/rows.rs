@@ -61,8 +61,8 @@ use crate::stream::{self, ResponseWriter, WriteContext};
 pub(crate) use tier::{RowReading, RowTier};
 use tier::{has_cold_keys, in_tier, is_cold_scan, tier_of};
 
-/// Maximum size of an uncompressed body, in bytes, that is parsed without a thread of its own. Parsing it takes some tens
-/// of microseconds.
+/// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
+/// takes some tens of microseconds.
 const SMALL_BYTES: usize = 8 << 10;
 
 /// Time between two checks whether a search index has caught up.
@@ -111,9 +111,9 @@ struct ReadQuery {
     /// Number of digits after the decimal point, 0 to 38. If it is given, Arrow and Parquet contain decimals as numbers
     /// of up to 38 digits; a value that cannot be represented exactly is an error. Default: decimals are text.
     decimal_scale: Option<u8>,
-    /// Size in bytes, up to 2 MiB, up to which large values are returned like other values of their type; only in JSON and
-    /// NDJSON, without `versions`. A row returns at most 8 MiB of them. Default: large values are objects with their size,
-    /// checksum and address.
+    /// Large values up to this size, in bytes, are returned like other values of their type. At most 2 MiB; only in
+    /// JSON and NDJSON, without `versions`. A row returns at most 8 MiB of such values. Default: large values are
+    /// objects with their size, checksum and address.
     inline_bytes: Option<u64>,
 }
 
@@ -255,8 +255,8 @@ async fn write(
     Ok(report(outcomes, searchable, id, false))
 }
 
-/// Waits for search indexes of a table that are far behind, without a permit and without a thread: the writes that wait
-/// for one table must not hold up those to other tables. Does not wait if the table does not exist.
+/// Waits while search indexes of a table are far behind, for at most [`BACK_PRESSURE_MAX`]. The wait uses no permit and
+/// no thread, so that it does not delay writes to other tables. Does not wait if the table does not exist.
 pub(crate) async fn wait_for_searches(engine: &Engine, table: &str) {
     let Ok(table) = engine.wide_table(table) else {
         return;
@@ -286,8 +286,9 @@ fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
     engine.wait_all_searchable(table, everything, Instant::now() + WAIT_MAX)
 }
 
-/// Writes the rows of a small request, and waits for the commit without a thread of its own: the cost of a small write
-/// is that of its threads. Returns `None`, with nothing written, if the request must be executed in the usual way.
+/// Writes the rows of a small request, and waits for the commit without occupying a thread: switching threads would be
+/// most of the cost of a small write. Returns `None`, with nothing written, if the request must be executed in the
+/// usual way.
 async fn write_small(
     engine: &Arc<Engine>,
     table: &Arc<WideTable>,
@@ -318,9 +319,9 @@ fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write, with the state of the search indexes if the write has waited for them. It is an error
-/// if the request has rows and no row was written. With `expects_failed`, a write in which all conditions failed is not an
-/// error.
+/// Returns the response to a write, with the state of the search indexes if the write has waited for them. The response
+/// is an error if the request has rows and no row was written. With `expects_failed`, a write in which all conditions
+/// failed is not an error.
 pub(crate) fn report(
     outcomes: Outcomes,
     searchable: Option<bool>,
@@ -728,8 +729,8 @@ async fn delete(
     }))
 }
 
-/// Waits for a query permit, and runs a listed query of a wide table on a blocking thread. The query stops if the client
-/// disconnects or an operator cancels it.
+/// Waits for a query permit, and runs a listed query of a wide table on a blocking thread. The query stops if the
+/// client disconnects or an operator cancels it.
 pub(crate) async fn answer<T, F>(app: &App, description: Description, tier: RowTier, query: F) -> Result<T>
 where
     T: Send + 'static,

@@ -1,4 +1,5 @@
-//! `/v1/tables/{table}/search-indexes`, `/v1/tables/{table}/rows/search` and `…/facets`: search over rows of wide tables.
+//! `/v1/tables/{table}/search-indexes`, `/v1/tables/{table}/rows/search` and `…/facets`: search over rows of wide
+//! tables.
 //!
 //! `tideline_rows` plans searches and counts; the indexers of the engine keep the indexes up to date.
 
@@ -95,11 +96,11 @@ async fn list(
 
 /// Create a search index
 ///
-/// A search index finds rows by any combination of conditions on its columns, and sorts them by any of these. The rows
-/// that exist are indexed in the background while writes continue; a restart resumes this. Until the index is complete,
-/// searches are refused with status 503. The index follows the writes within about a second, and each search reports how
-/// many changes it has not seen. Writes to the table wait while the index is more than 0.7 seconds behind. A write with
-/// `refresh=wait`, or a search with `at_least`, waits for the index.
+/// A search index finds rows by any combination of conditions on its columns, and sorts them by any of these columns.
+/// Existing rows are indexed in the background while writes continue; the indexing resumes after a restart. Until the
+/// index is complete, searches are refused with status 503. The index follows the writes within about a second, and
+/// each search reports how many changes the index does not contain yet. Writes to the table wait while the index is
+/// more than 0.7 seconds behind. A write with `refresh=wait`, or a search with `at_least`, waits for the index.
 ///
 /// To change the columns of an index, create it again with `replace`. The existing index serves searches until the new
 /// one is complete.
@@ -124,7 +125,7 @@ async fn create(
         let (name, replace) = (body.name.clone(), body.replace);
         let mut wide = engine.create_search_index(&table, body.into(), replace)?;
         if query.refresh.is_some() && engine.wait_searches_built(&wide, Instant::now() + WAIT_MAX) {
-            // Replaces an earlier index of the name.
+            // If the new index replaces an earlier index of the same name, this call completes the replacement.
             engine.follow_searches();
             wide = engine.wide_table(&table)?;
         }
@@ -178,7 +179,7 @@ async fn drop_index(
 
 /// Search rows
 ///
-/// Finds rows by a condition on the columns of a search index, in any order. The page tokens survive restarts.
+/// Finds rows by a condition on the columns of a search index, in any order. Page tokens stay valid after a restart.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/search", tag = "rows", operation_id = "search_rows",
     params(WideTablePath, SearchQuery),
@@ -193,7 +194,7 @@ async fn search(
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
     let description = describe(id.clone(), &table, "search_rows", &request);
-    // The tiers of the found rows are known only after the search, so it runs as a hot request.
+    // The tiers of the found rows are known only after the search, so the search takes an ordinary query permit.
     read_rows(
         &app,
         "application/json",
@@ -241,8 +242,8 @@ async fn search(
 
 /// Count rows by values
 ///
-/// Counts the rows that match a condition, grouped by up to four keys, with metrics of the rows of each group. Each group
-/// can be divided further by the next key.
+/// Counts the rows that match a condition, grouped by up to four keys, with metrics of the rows of each group. Each
+/// group can be divided further by the next key.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/facets", tag = "rows", operation_id = "facet_rows",
     params(WideTablePath),

@@ -220,7 +220,7 @@ async fn parse(app: &App, request: Request) -> Result<Parsed> {
     .await
 }
 
-/// Writes the rows of a `SELECT`: all of them as lines, otherwise one page. A page token is refused for lines.
+/// Writes the rows of a `SELECT`: all rows for NDJSON, otherwise one page. NDJSON with a page token is refused.
 fn select_rows(
     app: &App,
     select: Select,
@@ -264,7 +264,7 @@ where
     F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
-    // A statement is planned under its permit, so its tiers are unknown here.
+    // A statement is planned after it got its permit, so its tiers are unknown here.
     read(app, content_type, RowTier::Hot, move |app, reading, writer| {
         let mut rows = RowsWriter {
             writer,
@@ -359,7 +359,7 @@ async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Re
     Ok(done(action, &text, id))
 }
 
-/// Returns the response of a statement without rows. `change` is its text in the audit log.
+/// Returns the response to a statement that returns no rows. `change` is the text of the statement for the audit log.
 fn done(action: SqlAction, change: &str, id: RequestId) -> Response {
     let mut response = JsonResponse(SqlDone {
         done: action,

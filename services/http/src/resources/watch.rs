@@ -70,7 +70,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///   the next writes are no longer available.
 ///
 /// To continue right after an event, send its `id` as `from` or in the header `Last-Event-ID`; the header takes
-/// precedence. No event is missed, and the points before the event are not sent again, also across a restart of the
+/// precedence. No event is missed, and the points before the event are not sent again, even across a restart of the
 /// service. The newest writes are kept in memory for this (at most 16 MiB); an older `id` is refused with 410.
 ///
 /// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are

@@ -1,6 +1,6 @@
 //! Values of any size: round trips, ranges, conditions, forms in rows and tables, uploads that end early, removal.
 //!
-//! The storage of the pieces is tested by `tideline-wide-table`, kills by the suite `large_values`.
+//! `tideline-wide-table` tests the storage of the pieces; the suite `large_values` tests kills of the process.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -58,7 +58,8 @@ fn content(random: &mut Random, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Removes the values that no row names, unless the job has done so already. Returns the number of the others.
+/// Removes the values that no row refers to, unless the job has already done so. Returns the number of remaining
+/// values.
 fn remove(server: &Server, table: &str) -> u64 {
     let table = server.engine.wide_table(table).expect("a table");
     let id = table.table().points().id();
@@ -239,7 +240,7 @@ fn a_large_value_is_an_object_in_rows_and_tables() {
     let refused = scanned("text/csv", &alone);
     assert_eq!(refused.status, 400);
     assert!(String::from_utf8_lossy(&refused.body).contains("text*"));
-    // Conditions see that there is a value, and nothing of its content.
+    // Conditions can test whether a large value exists, but not its content.
     for (condition, count) in [
         (json!({"column": "text", "exists": true}), 1),
         (json!({"column": "text", "suffix": "é"}), 0),
@@ -405,7 +406,7 @@ fn an_upload_that_ends_early_changes_nothing() {
     stream.write_all(&vec![2; 9_000_000]).expect("a part of the body");
     drop(stream);
     let began = std::time::Instant::now();
-    // The server sees the end of the connection soon, and removes the pieces.
+    // The server soon detects the end of the connection and removes the pieces.
     while remove(&server, "t") != 1 || !server.engine.memory().to_string().starts_with("0 ") {
         assert!(
             began.elapsed().as_secs() < 20,

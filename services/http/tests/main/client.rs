@@ -272,7 +272,8 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     writer.finish().expect("writes to memory")
 }
 
-/// Compresses `bytes` in each way that bodies of any size may have, and returns the names of the encodings with the results.
+/// Compresses `bytes` with each encoding that is supported for bodies of any size. Returns the names of the encodings
+/// and the results.
 pub(crate) fn compressed(bytes: &[u8]) -> [(&'static str, Vec<u8>); 3] {
     let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
     deflate.write_all(bytes).expect("writes to memory");

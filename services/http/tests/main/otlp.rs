@@ -25,7 +25,7 @@ const PATHS: [&str; 6] = [
     "/v1/tables/default/prometheus/opentelemetry/v1/metrics",
     "/v1/tables/default/prometheus/api/v1/otlp/v1/metrics",
 ];
-/// A second before the time of the tests, in nanoseconds.
+/// Timestamp one second before the time of the tests, in nanoseconds since the Unix epoch.
 const TIME: u64 = 1_795_175_999_000_000_000;
 
 fn gauge(points: Vec<Point>) -> Request {

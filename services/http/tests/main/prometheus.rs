@@ -398,7 +398,7 @@ fn an_import_that_was_not_read_to_its_end_is_reported() {
     assert!(said.ends_with(end), "{said}");
 }
 
-/// Content type of the Go client library for pushes.
+/// Content type that the Go client library uses for pushes.
 const FAMILIES: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 

@@ -1,6 +1,6 @@
 //! Exports: permits, limits and content.
 //!
-//! Exports have their own permits, and the wait for a permit counts towards the time limit of a query. One test
+//! Exports have separate permits, and the wait for a permit counts towards the time limit of a query. One test
 //! evaluates an expression that is too large for the index.
 
 use std::time::{Duration, Instant};

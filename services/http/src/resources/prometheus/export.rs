@@ -35,7 +35,7 @@ struct ExportParameters {
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
     /// Maximum number of samples per line, up to 200,000; a series with more samples has several lines. Default
-    /// 100,000, also for 0.
+    /// 100,000; 0 selects the default.
     #[param(example = 1000)]
     max_rows_per_line: Option<u64>,
     /// True to omit native histograms, which this format cannot represent. Otherwise a native histogram fails the

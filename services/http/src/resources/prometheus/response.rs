@@ -1,5 +1,5 @@
-//! Small responses, conversion of errors to the error classes of the Prometheus API, and the error responses of its
-//! routes in the OpenAPI document.
+//! Success responses, conversion of errors to [`Failure`], and the error responses of the Prometheus API in the OpenAPI
+//! document.
 
 use std::collections::BTreeMap;
 

@@ -66,8 +66,7 @@ impl Caller {
             .await
     }
 
-    /// Runs a transfer of many samples. Transfers have their own permits, because a slow reader can make them
-    /// last long.
+    /// Runs a transfer of many samples. Transfers have separate permits, because a slow reader can make them last long.
     pub(super) async fn transfer(
         self,
         permits: &Permits,

@@ -59,8 +59,8 @@ pub(super) async fn batch(
     let budget = point_query::to_budget(&batch.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &batch);
     let now = app.engine.now();
-    // The querier has its own queue for queries of cold points. The only purpose of this choice of permits is to keep
-    // such queries from occupying the permits of other queries.
+    // The querier has a separate queue for queries of cold points. The only purpose of this choice of permits is to
+    // keep such queries from occupying the permits of other queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = batch
             .queries
@@ -169,8 +169,8 @@ impl Left {
         }
     }
 
-    /// Returns the budget of a query: its own limits, reduced to the remaining budget of the request. The limits of
-    /// cells and held memory are not used up; they apply to each query separately.
+    /// Returns the budget of a query: the limits of the query, reduced to the remaining budget of the request. The
+    /// limits of cells and held memory are not used up; they apply to each query separately.
     fn share(&self, app: &App, requested: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);

@@ -1,6 +1,7 @@
 //! `rows/aggregate`: functions of the values of rows, by groups and time windows.
 //!
-//! The rows are read before the response begins, so every failure has a status of its own; the groups are then streamed.
+//! The rows are read before the response begins, so that every failure becomes an error status; the groups are then
+//! streamed.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -34,14 +35,14 @@ pub(super) struct AggregateQuery {
 
 /// Aggregate rows
 ///
-/// Computes functions of the values of columns, grouped by up to 8 columns and time windows. The rows are those of a key
-/// prefix and of bounds on the key column after it, those with listed keys, or those that a search index finds; `where`
-/// selects among them. All rows are read, in bounded memory and without a limit of their number; the request ends when its
-/// client disconnects. A request can have 100,000 groups, and 256 MiB of groups and distinct values.
+/// Computes functions of the values of columns, grouped by up to 8 columns and time windows. The rows are selected by a
+/// key prefix and bounds on the key column after it, by listed keys, or by a search index; `where` selects among these
+/// rows. All of them are read, whatever their number, in bounded memory; the request ends when its client disconnects.
+/// A request can have at most 100,000 groups, and at most 256 MiB of groups and distinct values.
 ///
-/// The result has no pages. With `Accept: application/x-ndjson`, each group is a line, and the last line is the summary.
-/// CSV, Arrow and Parquet are tables with the columns of `by`, then `rows`, then one column per function, such as
-/// `sum(total)`; decimals are text.
+/// The result has no pages. With `Accept: application/x-ndjson`, each group is a line, and the last line is the
+/// summary. CSV, Arrow and Parquet are tables with the columns of `by`, then `rows`, then one column per function, such
+/// as `sum(total)`; decimals are text.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/aggregate", tag = "rows", operation_id = "aggregate_rows",
     params(WideTablePath, AggregateQuery),
@@ -107,7 +108,8 @@ pub(super) async fn aggregate(
     .await
 }
 
-/// Returns true if an aggregate reads old rows. The tiers of the rows that a search finds are known only after the search.
+/// Returns true if an aggregate reads rows in cold or archived parts. Returns false for a search, because the tiers of
+/// the found rows are known only after the search.
 fn is_cold(
     engine: &Engine,
     table: &WideTable,

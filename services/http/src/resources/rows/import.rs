@@ -33,8 +33,8 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Maximum number of unwritten records that a response lists.
 const LISTED_MAX: u64 = 10_000;
-/// Size of this list in bytes at which further records are counted but not listed. The list is held in memory until the
-/// end of the import.
+/// Size in bytes of the list of unwritten records from which on further records are counted but not listed. The list is
+/// held in memory until the end of the import.
 const LISTED_BYTES_MAX: usize = 3 << 20;
 
 /// Options of an import of rows.

@@ -1,6 +1,6 @@
 //! `rows/rekey`: copies the rows of a table into a table with another key, as a job.
 //!
-//! The job holds a permit of requested jobs and runs in the background.
+//! The job holds a permit for requested jobs and runs in the background.
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
@@ -64,7 +64,7 @@ pub(super) async fn rekey(
     Ok((status, detail(job, id)))
 }
 
-/// Copies the rows and records the ending of the job.
+/// Copies the rows and records how the job ended.
 fn perform(app: &App, job: RequestedJob, rekey: &Rekey) {
     let mut step = |progress: &RekeyProgress| job.step(progress.read) && !app.is_draining();
     let (progress, is_complete) = match rekey.run(&app.engine, &mut step) {

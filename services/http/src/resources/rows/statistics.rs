@@ -1,6 +1,7 @@
 //! `rows/stats`, `rows/load`, `rows/growth`: sizes of the stored rows, busy key ranges, and growth of the indexes.
 //!
-//! They return what is in memory: the result of the last survey, the sampled load of the last minute, and samples of sizes.
+//! The responses come from memory: the result of the last survey, the sampled load of the last minute, and samples of
+//! sizes.
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
@@ -17,10 +18,11 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Return the statistics of the rows of a table
 ///
-/// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key ranges, for
-/// the rows and for each secondary index. The figures are those of the last run of the job `survey_rows`, which runs after
-/// changes of the table: after 100 times its duration, at least ten minutes, at most seven days. The job also packs the
-/// ranges in which more than 5 % of what a read goes through are delete markers.
+/// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key ranges,
+/// for the rows and for each secondary index. The figures are those of the last run of the job `survey_rows`. The job
+/// runs again after changes of the table, but not before 100 times the duration of its last run has passed (at least
+/// ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 % of the entries
+/// that a read goes through.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/rows/stats", tag = "rows", operation_id = "row_stats",
     params(WideTablePath),
@@ -43,9 +45,10 @@ pub(super) async fn stats(
 
 /// Return the load of the key ranges of a table
 ///
-/// Returns the requests and rows of the last minute, and the key ranges that have far more than their share: partitions with
-/// more than four times their fair share, or more than half, of the rows written or read; and the end of the table, if each
-/// write has a higher key than those before. Keys are sampled, so shares are accurate to some percent.
+/// Returns the requests and rows of the last minute, and the key ranges that have far more than their share: partitions
+/// with more than four times their fair share, or more than half, of the rows written or read; and the end of the
+/// table, if each write has a higher key than all earlier writes. Keys are sampled, so shares are accurate to some
+/// percent.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/rows/load", tag = "rows", operation_id = "row_load",
     params(WideTablePath),
@@ -66,24 +69,23 @@ pub(super) async fn load(
     }))
 }
 
-/// Marks of a forecast.
+/// Marks of a forecast, which gives the date at which each mark is reached.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct GrowthQuery {
-    /// Number of rows, entries or documents whose date is forecast. Default: 20,000,000,000 for search indexes, no mark for
-    /// others.
+    /// Mark as a number of rows, entries or documents. Default: 20,000,000,000 for search indexes, otherwise no mark.
     rows: Option<u64>,
-    /// Bytes whose date is forecast. Default: no mark.
+    /// Mark as a number of bytes. Default: no mark.
     bytes: Option<u64>,
 }
 
 /// Forecast the growth of a table and of its indexes
 ///
-/// Each run of the job `survey_rows` adds a sample of the rows, the entries of the secondary indexes and the documents of the
-/// search indexes, with their bytes. The growth per day is that of the line that fits the samples of the last 30 days best.
-/// A forecast gives the date at which a mark is reached. Samples survive restarts; they are lost with the folder of the
-/// search index.
+/// Each run of the job `survey_rows` adds a sample of the rows, the entries of the secondary indexes and the documents
+/// of the search indexes, with their bytes. The growth per day is the slope of the line that best fits the samples of
+/// the last 30 days. A forecast gives the date at which a mark is reached. Samples survive restarts; they are lost with
+/// the folder of the search index.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/rows/growth", tag = "rows", operation_id = "row_growth",
     params(WideTablePath, GrowthQuery),

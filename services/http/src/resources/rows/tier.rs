@@ -1,7 +1,7 @@
-//! Requests for old rows: in parts in the cold tier or in the archive.
+//! Requests for old rows, that is, rows in parts in the cold tier or in the archive.
 //!
-//! They run apart from requests for new rows, with separate permits, so they do not occupy the permits of other requests. Only a few
-//! run at once, and their common rate can be limited. Queries of cold points share all of this.
+//! These requests have separate permits, so that they do not occupy the permits of other requests. Only a few run
+//! concurrently, and their total read rate can be limited. Queries of cold points share these permits and limits.
 
 use tideline_connections::Permits;
 use tideline_engine::rows::take_cold_bytes;
@@ -21,8 +21,8 @@ type RowsResult<T> = std::result::Result<T, RowsError>;
 pub(crate) enum RowTier {
     /// The hot tier.
     Hot,
-    /// Also parts in the cold tier or in the archive. These requests have separate permits, and take turns with queries of
-    /// cold points, so that they do not delay others.
+    /// The hot tier, and parts in the cold tier or in the archive. These requests share separate permits with queries
+    /// of cold points, so that they do not delay other requests.
     Cold,
 }
 
@@ -36,8 +36,9 @@ impl RowTier {
     }
 }
 
-/// Returns the tiers that a request reads, and the request. `is_cold` plans the request, which can take a second, so it runs on
-/// a blocking thread, and only if the table has old rows. An error of the request is returned later, by the request itself.
+/// Returns the tiers that a request reads, and the request. `is_cold` plans the request, which can take a second, so it
+/// runs on a blocking thread, and only if the table has old rows. An error of `is_cold` is ignored here, because the
+/// request itself fails with it later.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub(super) fn is_cold_scan(engine: &Engine, table: &WideTable, terms: &ScanTerms
     Scan::new(engine, table, &terms, &Selection::of_nothing())?.reaches_cold(engine, table)
 }
 
-/// Returns true if a request lists old rows.
+/// Returns true if a request lists keys of old rows.
 pub(super) fn has_cold_keys(engine: &Engine, table: &WideTable, request: &GetRows) -> RowsResult<bool> {
     Ok(engine.has_cold_keys(table, &keys_of(table, request)?)?)
 }
@@ -83,15 +84,16 @@ pub(crate) struct RowReading<'r> {
 }
 
 impl RowReading<'_> {
-    /// Returns true if the request was cancelled. Called before each row or page: a request for old rows waits here until the
-    /// rate of cold reads allows what it has read.
+    /// Returns true if the request was cancelled. Called before each row or page. A request for old rows waits here
+    /// until the rate limit of cold reads allows the bytes that it has read.
     pub(crate) fn is_stopped(&self) -> bool {
         let goes_on = self.cold.is_none_or(|cold| cold.pass(take_cold_bytes()));
         !goes_on || self.cancel.is_cancelled()
     }
 }
 
-/// Runs a request for rows, which has a permit. A request for old rows waits for its turn.
+/// Runs a request for rows that already holds its HTTP permit. A request for old rows also waits for a permit of the
+/// querier.
 pub(super) fn in_tier<T: Send>(
     app: &App,
     cancel: &Cancel,

@@ -1,4 +1,4 @@
-//! `rows/why`: what is stored for a key, and why reads do not return it.
+//! `rows/why`: data that is stored for a key, and the reasons why reads do not return it.
 //!
 //! A read of one key and of its entries in the indexes; it holds a query permit like other reads.
 
@@ -17,13 +17,13 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Explain a key
 ///
-/// Returns everything that is stored for a key: the layers (row buffer, single row, row in a block), the versions of its
-/// columns, its part, and its entries in the secondary and search indexes. What reads do not return has `hidden`: the
-/// `code` of the rule, the time since when it applies, and the rule in words. With `where`, each test of the condition is
-/// evaluated on the row.
+/// Returns everything that is stored for a key: the layers (row buffer, single row, row in a block), the versions of
+/// its columns, its part, and its entries in the secondary and search indexes. Data that reads do not return has
+/// `hidden`: the `code` of the rule, the time since when it applies, and the rule in words. With `where`, each test of
+/// the condition is evaluated on the row.
 ///
-/// At most 1,000 columns and 10,000 versions are listed; `columns_total` and `versions_total` count all. A condition has
-/// at most 100 tests. What a flush has removed, such as replaced rows, cannot be explained any more.
+/// At most 1,000 columns and 10,000 versions are listed; `columns_total` and `versions_total` count all. A condition
+/// has at most 100 tests. Data that a flush has removed, such as replaced rows, cannot be explained any more.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/why", tag = "rows", operation_id = "why_row",
     params(WideTablePath),
