@@ -1,7 +1,7 @@
 //! Reading of request bodies, with limits on the sent size, the decompressed size and all bodies in flight.
 //!
-//! 1. [`BodyReader`] reads the bytes that the client sends. It limits their number, their rate and the bytes of
-//!    all bodies in flight.
+//! 1. [`BodyReader`] reads the bytes that the client sends. It limits their number and the bytes of all bodies in
+//!    flight, and requires a minimum rate.
 //! 2. [`ReceivedBody::decode`], on a blocking thread, decompresses the body. It limits the decoded size and the
 //!    compression ratio.
 //!
@@ -58,7 +58,7 @@ pub enum BodyError {
     /// The body exceeds a limit.
     #[error("{what} of {actual} bytes is over the limit of {limit}")]
     TooLarge {
-        /// Name of the limited size, for the message: the body as sent or decompressed.
+        /// Limited size as text for the message, for example "decompressed body".
         what: &'static str,
         /// Limit, in bytes.
         limit: u64,
@@ -127,8 +127,8 @@ pub struct ReceivedBody {
 impl BodyReader {
     /// Creates a reader whose bodies together reserve at most `budget` bytes.
     ///
-    /// At most `timeout` may pass without progress. After the first n bytes, the next data must arrive within
-    /// `timeout` plus n / `bytes_per_second_min` seconds from the start.
+    /// At most `timeout` may pass without progress. Once n bytes have arrived, the next data must arrive no later than
+    /// `timeout` plus n / `bytes_per_second_min` seconds after the start.
     pub fn new(budget: Shares, timeout: Duration, bytes_per_second_min: u64) -> Self {
         Self {
             budget,
@@ -340,9 +340,9 @@ impl ReceivedBody {
         let is_empty = self.sent.bytes.is_empty();
         match self.encoding {
             Encoding::Identity => return Ok(BodyBytes(self.sent)),
-            // Agents without data send an empty body and still name an encoding.
+            // Agents without data send an empty body but still set `Content-Encoding`.
             Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
-            // An empty body is not a valid message: a write that was lost in transit must not be acknowledged.
+            // An empty body is rejected, so that a write whose body was lost in transit is not acknowledged.
             Encoding::Snappy | Encoding::Zstd if is_empty => {
                 return Err(invalid("compressed body: it is empty"));
             }

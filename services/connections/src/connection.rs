@@ -64,8 +64,8 @@ struct ReadRate {
     stalled: Option<Instant>,
     /// Timer that wakes the writer when a stall has lasted too long.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Time during which bytes waited since the last check of the rate. `taken` counts the bytes accepted since
-    /// then.
+    /// Time in which bytes waited to be sent, since the last check of the rate. `taken` counts the bytes accepted since
+    /// that check.
     waited: Duration,
     taken: u64,
 }
@@ -135,9 +135,9 @@ impl Connections {
     ///
     /// Signals one connection per [`EVICTED_SHARE`] open connections, at least one if any may be closed. Connections of
     /// the clients with the most connections are signalled first; among clients with equal numbers, the connections
-    /// that have been idle longest. Clients with fewer connections than `newcomer` keep all of theirs; with `None`, no
-    /// client is protected. A connection stays open if its next request starts before the connection handles the
-    /// signal.
+    /// that have been idle longest. Connections of clients that have fewer connections than `newcomer` are not
+    /// signalled; if `newcomer` is `None`, no client is protected. A connection stays open if its next request starts
+    /// before the connection handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | [`mod@serve`] | accept loop, connection limits, draining |
 //! | `connection` | one connection with its timeouts; the list of open connections |
-//! | [`body`] | request bodies: limited as sent, after decompression and over all requests |
-//! | [`client`] | the client address of a request, also behind trusted proxies |
+//! | [`body`] | request bodies: limits on the sent size, the decompressed size and all bodies in flight |
+//! | [`client`] | client address of a request, if necessary as reported by a trusted proxy |
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
 //! | [`throttle`] | throttle: byte rate limit shared by many senders |

@@ -63,7 +63,7 @@ pub struct ConnectionSettings {
     pub answer_bytes_per_second_min: u64,
     /// Longest time for running requests to finish after the shutdown signal.
     pub drain_timeout: Duration,
-    /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` counts for fair shares.
+    /// Trusted proxies. Fair shares apply to the client that such a proxy sends in `Forwarded` or `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest idle time that is credited. After a longer idle time, senders get without a wait as many bytes as the
-/// configured rate allows in this duration.
+/// Longest idle time that is credited. After an idle time, a burst may exceed the configured rate by about the bytes
+/// that the rate allows in this duration.
 const BURST: Duration = Duration::from_millis(100);
 
 /// Limit of bytes per second over all callers, first come, first served.

@@ -26,9 +26,10 @@ struct Frames {
 
 impl BodyReader {
     /// Begins to read a body of any size, compressed by gzip, deflate or zstd as its `Content-Encoding` header states.
-    /// The returned reader blocks: use it on a blocking thread, and drop it there. Its errors are those of the
-    /// connection, or of the encoding. If it is dropped early, the rest of the body is read and discarded, up to 64
-    /// MiB; if the client has declared a larger rest, nothing is read.
+    /// The returned reader blocks: use it on a blocking thread, and drop it there. Reading fails if the connection
+    /// fails, if the client is too slow, or if the body is not valid in its encoding. If the reader is dropped early,
+    /// the rest of the body is read and discarded, up to 64 MiB; if the client has declared a larger rest, nothing is
+    /// read.
     ///
     /// # Errors
     ///
@@ -51,8 +52,7 @@ impl BodyReader {
     }
 }
 
-/// Decoder of a body. It is created on the first read: decoders read the header of the stream when they are created, which
-/// blocks.
+/// Decoder of a body, created on the first read. Creating a decoder reads the header of the stream, which blocks.
 enum Decoder {
     Waiting(Encoding, Option<Frames>),
     Running(Box<dyn Read + Send>),
