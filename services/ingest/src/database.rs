@@ -1,9 +1,9 @@
 //! Mapping of the databases and buckets of InfluxDB clients to tables and tags.
 //!
-//! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates such a
-//! table. Otherwise points are written to the default table, and each timeline gets the tag `db` with the
-//! database name. Two databases therefore do not mix, and no table has to be created first. A line that already
-//! has a tag `db` (some Telegraf inputs set it) keeps its own value.
+//! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates such a table.
+//! Otherwise points are written to the default table, and each timeline gets the tag `db` with the database name. Two
+//! databases therefore do not mix, and no table has to be created first. A line that already has a tag `db` (some
+//! Telegraf inputs set it) keeps that tag unchanged.
 
 use tideline_engine::catalog::NameSelection;
 use tideline_engine::model::{Ordinal, RejectReason, SeriesError, SeriesResolver};
@@ -30,7 +30,7 @@ pub fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
 pub(crate) struct DatabaseTag(Vec<u8>);
 
 impl DatabaseTag {
-    /// Creates the tag of a database; fails if no tag can hold the name.
+    /// Creates the tag of a database; fails if the name cannot be a tag value.
     pub(crate) fn new(database: &str) -> Result<Self, SeriesError> {
         let mut key = Vec::new();
         series_key::write("m", [(TAG, database)], &mut key)?;

@@ -19,8 +19,8 @@ pub const PUSH_TIME: &str = "push_time_seconds";
 /// Maximum number of series that one request can mark as ended.
 const ENDED_SERIES_MAX: u64 = 100_000;
 
-/// Writes stale markers for all series of a group. Series of a more specific group, which has the same labels and
-/// additional ones, are not marked.
+/// Writes stale markers for all series of a group. Series of a more specific group, which has additional labels, are
+/// not marked.
 ///
 /// # Errors
 ///

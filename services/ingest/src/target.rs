@@ -15,7 +15,7 @@ pub enum Target {
     Database(String),
 }
 
-/// Table, and the tag that is added to all timelines of this write without a tag `db`.
+/// Destination table, and the tag that is added to each timeline that has no tag `db`.
 pub(crate) struct Destination {
     pub(crate) table: Table,
     pub(crate) tag: Option<DatabaseTag>,

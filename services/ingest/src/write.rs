@@ -28,18 +28,19 @@ pub struct WriteRequest {
     pub decoder: Decoder,
     /// Size limits for the parts of the body.
     pub limits: Limits,
-    /// Timestamp of points that have none; `None` uses the time of decoding, or rejects such points while the clock
-    /// is in doubt.
+    /// Timestamp of points without one. If `None`, such points get the time of decoding, or are rejected while the
+    /// clock is in doubt.
     pub default_time: Option<Timestamp>,
     /// Durability of the acknowledgement; `None` uses the setting of the table.
     pub durability: Option<Durability>,
-    /// Idempotency key of the client. It covers the body, its format, the unit of timestamps and the database tag.
-    /// Import options are not covered.
+    /// Idempotency key of the client. A repeated request must have the same body, format, unit of timestamps and
+    /// database tag. Import options may differ.
     pub key: Option<String>,
 }
 
 impl WriteRequest {
-    /// Creates a request with the default limits, the time of decoding, the durability of the table and no key.
+    /// Creates a request with default limits and without a key. Points without a timestamp get the time of decoding,
+    /// and the durability is the setting of the table.
     pub fn new(target: Target, decoder: Decoder) -> Self {
         Self {
             target,
