@@ -36,7 +36,7 @@ use crate::error::IngestError;
 use crate::options::DecodeOptions;
 pub(crate) use writer::PointWriter;
 
-/// Decodes a JSON body. A `precision` in the body takes precedence over that of the options.
+/// Decodes a JSON body. A `precision` in the body overrides the precision of the options.
 ///
 /// Bad elements become rejects with their index, starting at 1.
 ///

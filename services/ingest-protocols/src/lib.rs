@@ -1,13 +1,14 @@
 //! Decoders of the ingest protocols, without side effects.
 //!
-//! A decoder of points reads borrowed bytes and returns a [`tideline_model::PointBatch`], in Prometheus formats as part
-//! of [`prometheus::DecodedSamples`]. It does no I/O, does not block, reads no clock, and does not depend on storage or
-//! HTTP. The caller passes the timestamp for points without one, and a [`tideline_model::SeriesResolver`] that maps the
-//! raw key of a timeline to its ordinal. The HTTP layer maps rejects to status codes, which differ by protocol.
+//! A decoder of points reads borrowed bytes and returns a [`tideline_model::PointBatch`]. Decoders of Prometheus
+//! formats return it as part of [`prometheus::DecodedSamples`]. A decoder does no I/O, does not block, reads no clock,
+//! and does not depend on storage or HTTP. The caller passes the timestamp for points without one, and a
+//! [`tideline_model::SeriesResolver`] that maps the raw key of a timeline to its ordinal. The HTTP layer maps rejects
+//! to status codes, which differ by protocol.
 //!
 //! | module | reads |
 //! |---|---|
-//! | [`line_protocol`] | InfluxDB line protocol, the hot path; also writes it |
+//! | [`line_protocol`] | InfluxDB line protocol (the hot path); also contains its encoder |
 //! | [`json`] | the native JSON body: `{"points":[…]}` or a bare array |
 //! | [`ndjson`] | native JSON with one point per line |
 //! | [`influx_query`] | the few InfluxQL statements that agents send before they write |

@@ -52,9 +52,9 @@ pub struct Limits {
     pub fields: usize,
     /// Maximum size in bytes of one string value; in line protocol, with its escapes. Default 64 KiB, as in InfluxDB 2.
     pub string_bytes: usize,
-    /// Maximum number of distinct shapes (measurement, names, order and types of the fields) in one body, in Prometheus
-    /// formats of distinct metric names. Default 65,536. Each shape takes several hundred bytes even if its line is
-    /// short; without a limit, a small body could exhaust the memory.
+    /// Maximum number of distinct shapes (measurement, names, order and types of the fields) in one body; in Prometheus
+    /// formats, maximum number of distinct metric names. Default 65,536. Each shape takes several hundred bytes even if
+    /// its line is short; without a limit, a small body could exhaust the memory.
     pub shapes: usize,
     /// Maximum number of rejects kept for one body. Default 100,000: a small body could otherwise exhaust the memory.
     /// If the limit is reached before the end of the body, one more reject reports how many lines or elements were not

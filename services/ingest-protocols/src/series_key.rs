@@ -7,7 +7,7 @@
 //! # Escaping
 //!
 //! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character,
-//!   also a backslash, it is literal: `a\\ b` is `a\ b`. A name can therefore not *end* in a backslash.
+//!   including another backslash, it is literal: `a\\ b` is `a\ b`. A name can therefore not *end* in a backslash.
 //! - Quotes have no special meaning.
 //! - Measurements, tag keys and field names contain no control characters. Tag values contain no NUL, CR or LF.
 

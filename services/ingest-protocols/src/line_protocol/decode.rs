@@ -37,7 +37,7 @@ pub struct Decoded {
     pub time_fields_dropped: u64,
 }
 
-/// Decodes a body of lines. Valid lines become rows and bad lines rejects; the body never fails as a whole.
+/// Decodes a body of lines. Valid lines become rows, and bad lines become rejects; the body never fails as a whole.
 ///
 /// Cost: one pass over the bytes and one call of `resolver` per row. A line whose shape occurred before in the body
 /// allocates only if a column grows.
@@ -387,7 +387,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
     }
 }
 
-/// Appends a value that was parsed individually.
+/// Appends a value to a column. Unescapes a string with escapes into the buffer `text` first.
 fn push_raw(raw: RawValue<'_>, column: &mut ColumnData, text: &mut String) {
     match raw.value {
         FieldValue::String(escaped) if raw.escaped => {

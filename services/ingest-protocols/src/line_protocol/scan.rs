@@ -23,7 +23,7 @@ impl Fault {
     }
 }
 
-/// Field value whose string, if it is one, still has its escapes and borrows from the body.
+/// Field value. A string borrows from the body and still has its escapes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawValue<'a> {
     /// Value; for a string, the raw text between the quotes.

@@ -42,7 +42,7 @@ impl SampleCounts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DecodedSamples {
     /// Rows and rejects. The `line` of a row is its position among all samples, histograms, exemplars and rejects of
-    /// the body, starting at 1. In OTLP, all samples and histograms of a data point have one line.
+    /// the body, starting at 1. In OTLP, all samples and histograms of a data point share one line.
     pub batch: PointBatch,
     /// Metadata of metrics, one entry per name.
     pub metadata: Vec<MetricMetadata>,

@@ -1,8 +1,8 @@
 //! Decoder of the text exposition format, classic and OpenMetrics.
 //!
-//! Each line is decoded on its own: a bad line is rejected with its number, and the valid lines are kept.
-//! In OpenMetrics, timestamps are in seconds, exemplars are kept, and `_created` lines become the start timestamps of
-//! the samples of their metric.
+//! Each line is decoded separately: a bad line is rejected with its number, and the valid lines are kept. In
+//! OpenMetrics, timestamps are in seconds, exemplars are kept, and `_created` lines become the start timestamps of the
+//! samples of their metric.
 
 use std::borrow::Cow;
 

@@ -39,7 +39,7 @@ pub(super) enum Shape {
 
 /// Number of shapes.
 pub(super) const SHAPES: usize = 5;
-/// Index of a group that was not opened, or of a name that a group does not have.
+/// Placeholder for the index of a group that was not opened, or of a name that a group does not have.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Group that is being filled.

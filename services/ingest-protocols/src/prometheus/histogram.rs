@@ -33,9 +33,9 @@ pub(crate) fn read(message: &[u8]) -> Read<TimedHistogram> {
     })
 }
 
-/// Decodes the native part of an `io.prometheus.client.Histogram` message; `None` if the message has no such part.
-/// The fields are those of remote write with other numbers. The histogram has double counts if the double field of
-/// its count or of its zero count is above zero.
+/// Decodes the native part of an `io.prometheus.client.Histogram` message; `None` if the message has no such part. The
+/// fields are the same as in remote write, but have other numbers. The histogram has double counts if the double field
+/// of its count or of its zero count is above zero.
 pub(crate) fn read_of_client(message: &[u8], is_gauge: bool) -> Read<Option<Result<Histogram, Reason>>> {
     let (mut parts, mut count) = (Parts::default(), 0.0);
     let mut fields = Fields::new(message);

@@ -45,8 +45,8 @@ pub(crate) fn kind_of_word(word: &str) -> Option<&'static str> {
     KINDS.into_iter().find(|kind| *kind == word)
 }
 
-/// Returns the metric family of a series name. If metrics of this type have series for buckets, sums or counts, the
-/// suffix of such a series is removed.
+/// Returns the metric family of a series name. For histograms, gauge histograms and summaries, this is the name without
+/// a suffix such as `_bucket`, `_sum` or `_count`; for other types, it is the name itself.
 pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
     let suffixes: &[&str] = match kind {
         "histogram" => &["_bucket", "_count", "_sum"],

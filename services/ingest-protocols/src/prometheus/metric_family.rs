@@ -193,7 +193,8 @@ struct Times {
     start: Option<i64>,
 }
 
-/// Label that distinguishes the parts of a metric (`le` or `quantile`), with its number; `None` for the other series.
+/// Label that distinguishes the parts of a metric (`le` or `quantile`), with its numeric value; `None` for series
+/// without such a label.
 type PartLabel = Option<(&'static [u8], f64)>;
 
 struct FamilyReader<'b, 'r, R> {
@@ -360,7 +361,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
             && self.number((family, "_count", None), times, count, None)?)
     }
 
-    /// Writes a native histogram with its own exemplars.
+    /// Writes a native histogram and its exemplars (field 16).
     fn native(
         &mut self,
         family: &[u8],
@@ -475,7 +476,8 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         spell_key(all, &self.import.extra_labels, &mut self.key)
     }
 
-    /// Decodes `Exemplar { 1: LabelPair*, 2: value, 3: time }`. Without a time, the timestamp is that of its sample.
+    /// Decodes `Exemplar { 1: LabelPair*, 2: value, 3: time }`. An exemplar without a time gets the timestamp of its
+    /// sample.
     fn exemplar(&mut self, series: Series, mut millis: i64, message: &[u8]) -> Read<Result<(), Reason>> {
         let mut value = 0.0;
         self.exemplar.start();
@@ -496,7 +498,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
     }
 }
 
-/// Decodes a start timestamp; the epoch itself means `None`.
+/// Decodes a start timestamp. Returns `None` for the epoch itself, which means that the start is unknown.
 fn start(payload: Payload<'_>) -> Read<Option<i64>> {
     time(payload).map(|millis| (millis != 0).then_some(millis))
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Data points become samples as the OTLP receiver of Prometheus 3 translates them. The module is therefore part of the
-//! Prometheus formats: the result has the same series names, labels and fields as the same metrics by remote write.
+//! Prometheus formats: series names, labels and fields are the same as if the metrics had been sent by remote write.
 //!
 //! - A number point is one float sample. A histogram is stored as its classic series, or as a native histogram with
 //!   custom buckets. An exponential histogram is a native histogram. A summary has `_sum`, `_count` and one series per
@@ -60,7 +60,7 @@ pub enum OtlpEncoding {
 /// Decodes a decompressed request.
 ///
 /// An invalid data point is rejected alone; an invalid metric, scope or resource is rejected with all its points. All
-/// samples and histograms of a data point have one line; each exemplar has a separate line. Metadata for which
+/// samples and histograms of a data point share one line; each exemplar has a separate line. Metadata for which
 /// `is_known` returns true is skipped.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Parser of a sample line: `name{label="value",…} value [time] [# {exemplar labels} value [time]]`.
 //!
 //! The name may also be a quoted text inside the braces. Quoted names, and quoted label names, can be any text. Both
-//! text formats follow the same rules, with the tolerance for white space of the classic format.
+//! text formats are parsed by the same rules; white space is accepted as freely as in the classic format.
 
 use std::borrow::Cow;
 

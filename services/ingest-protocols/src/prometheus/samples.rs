@@ -4,7 +4,7 @@
 //! Each shape is one group for all metric names, because a typical request has hundreds of names with a few series
 //! each. A name costs one lookup per series, and none if the previous series has the same name.
 //!
-//! Each sample, histogram and exemplar has its own number, the `line` of its row. From the rejected lines the caller
+//! Each sample, histogram and exemplar has a separate number, the `line` of its row. From the rejected lines the caller
 //! computes how many rows of each kind were stored. In formats with data points of several rows, the samples and
 //! histograms of a data point have the same line; see [`SampleWriter::open_point`].
 
@@ -129,8 +129,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.is_point_open = true;
     }
 
-    /// Raises the row limit by one, for a row that the decoder adds to those of the body. The decoder limits the number
-    /// of such rows.
+    /// Raises the row limit by one, for a row that the decoder adds and that is not in the body. The decoder limits the
+    /// number of such rows.
     pub(crate) fn allow_row(&mut self) {
         self.row_limit = self.row_limit.saturating_add(1);
     }

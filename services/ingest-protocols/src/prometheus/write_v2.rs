@@ -160,7 +160,7 @@ struct SeriesReader<'a, 'r, R> {
     /// Total bytes of all keys so far.
     key_bytes: usize,
     exemplar: ExemplarText,
-    /// Metadata already handled, by metric name: all series of a name usually repeat it.
+    /// Last handled metadata, by index of the metric name. Series of one name usually repeat it.
     described: Vec<Option<Description>>,
     is_known: &'a KnownMetadata<'a>,
 }
@@ -215,7 +215,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
     }
 
     /// Returns the series that the resolver guesses as the next one, if its key equals the labels of the current
-    /// series. The symbols are compared directly with the key, without building one.
+    /// series. The symbols are compared directly with that key, without building a key.
     fn expected(&mut self) -> Option<Series> {
         let (pairs, odd) = self.refs.as_chunks::<2>();
         let symbols = self.symbols.as_slice();

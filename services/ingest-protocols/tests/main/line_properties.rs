@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn written_points_read_back(points in prop::collection::vec(point(), 1..20), picks in prop::collection::vec(any::<prop::sample::Index>(), 1..60)) {
-        // Points repeat, so the decoder guesses shapes and groups interleave.
+        // Points repeat. The decoder therefore guesses shapes, and lines of different groups alternate.
         let mut body = Vec::new();
         let mut expected = Vec::new();
         let mut line = 1;

@@ -350,7 +350,7 @@ fn a_body_that_is_cut_off_is_refused_as_a_whole() {
 
 #[test]
 fn rows_and_keys_stay_within_the_size_of_the_body() {
-    // Empty buckets of two bytes each, once with short and once with very long labels.
+    // Empty buckets of two bytes each, once without labels and once with a very long label.
     let buckets = [0x1a, 0].repeat(1_000_000);
     let long = label(1, "long", &"x".repeat(60_000));
     for labels in [Vec::new(), long] {

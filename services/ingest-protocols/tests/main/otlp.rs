@@ -1,6 +1,6 @@
 //! OTLP metrics: rows of each type of data point, labels of resources and scopes, rejects, and limits.
 //!
-//! Both encodings of a request give the same result, also for random requests, and no bytes cause a panic.
+//! The tests also check that both encodings of a request give the same result, and that no bytes cause a panic.
 
 use proptest::prelude::*;
 use tideline_fleet::otlp::{
@@ -551,7 +551,7 @@ fn labels_that_collide_follow_the_rules_of_prometheus() {
             &[("a.b", "2"), ("a-b", "1"), ("a_b", "3")][..],
             "m{a_b=1;2;3,env=prod,instance=i-1,job=ns/shop,k8s_pod=p}",
         ),
-        // An attribute replaces a promoted one, unless the value of the attribute is empty.
+        // An attribute replaces a promoted resource attribute, unless the value of the attribute is empty.
         (
             &[("env", "test")],
             "m{env=test,instance=i-1,job=ns/shop,k8s_pod=p}",

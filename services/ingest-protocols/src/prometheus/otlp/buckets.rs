@@ -158,7 +158,7 @@ pub(super) fn exponential(message: &[u8], resolution: Resolution) -> Read<Result
 }
 
 /// Returns a histogram with the explicit bounds of a data point as custom buckets. `counts` has one entry more than
-/// `bounds`, or none.
+/// `bounds`, or is empty.
 pub(super) fn custom(bounds: &[f64], counts: &[u64]) -> Result<IntegerHistogram, Reason> {
     let mut side = Side::default();
     for (index, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {

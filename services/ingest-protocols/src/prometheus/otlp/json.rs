@@ -343,8 +343,8 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 }
 
-/// Converts a value that is not an object or array; `null` is left out. On error, returns a message with the member
-/// name and the expected type.
+/// Converts a value that is not an object or array; `null` is omitted. On error, returns a message with the member name
+/// and the expected type.
 fn put(name: &str, number: u32, kind: Kind, value: &str, out: &mut Vec<u8>) -> Result<(), String> {
     if value == "null" {
         return Ok(());

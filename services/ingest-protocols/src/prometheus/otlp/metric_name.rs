@@ -50,7 +50,7 @@ const UNITS_PER: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
-/// Types of metrics whose names are translated differently.
+/// Type of a metric, as far as the translation of names depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
     Counter,

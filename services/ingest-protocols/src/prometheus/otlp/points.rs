@@ -35,7 +35,7 @@ const QUANTILES_MAX: usize = 1_024;
 /// Maximum number of characters of the labels of an exemplar. Above this number, only the ids are kept, as in
 /// Prometheus.
 const EXEMPLAR_CHARS_MAX: usize = 128;
-/// Labels of trace and span, with the length of their ids in bytes.
+/// Label names of trace ids and span ids, with the lengths of the ids in bytes.
 const TRACE_ID: (&str, usize) = ("trace_id", 16);
 const SPAN_ID: (&str, usize) = ("span_id", 8);
 
@@ -59,7 +59,7 @@ struct Times {
     start: Option<i64>,
 }
 
-/// Fields of a data point. `count` and `sum` are those of histograms and summaries.
+/// Fields of a data point. `count` and `sum` are used only for histograms and summaries.
 #[derive(Debug, Default)]
 struct Common {
     /// Start time in nanoseconds; 0 if unknown.
@@ -89,7 +89,7 @@ impl Common {
         self.flags & NO_RECORDED_VALUE != 0
     }
 
-    /// Returns a value of the point, or the stale marker.
+    /// Returns `value`, or the stale marker if the point has no recorded value.
     #[inline]
     fn value(&self, value: f64) -> f64 {
         match self.is_stale() {
@@ -220,7 +220,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         self.with_exemplars(written)
     }
 
-    /// Writes the exemplars of a data point with one series.
+    /// Writes the exemplars of a data point that has one series. If the point was not written, returns the reason.
     #[inline]
     fn with_exemplars(&mut self, written: Result<(Series, Times), Reason>) -> Read<Written> {
         match written {

@@ -73,7 +73,7 @@ pub(super) fn read(
     Ok(request.finish())
 }
 
-/// Parts of a metric, each with its own series name.
+/// Part of a metric. Each part has a separate series name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// The metric itself.
@@ -113,7 +113,7 @@ pub(super) struct Request<'a, 'r, 's, R> {
     pub(super) settings: &'s OtlpSettings,
     is_known: &'s KnownMetadata<'s>,
     pub(super) metric: Metric<'a>,
-    /// Metadata already handled, by metric name: type, help, unit.
+    /// Last handled metadata (type, help, unit), by index of the metric name.
     described: Vec<Option<(&'static str, &'a str, &'a str)>>,
     /// Key of the current series.
     pub(super) key: Vec<u8>,
@@ -132,7 +132,7 @@ pub(super) struct Request<'a, 'r, 's, R> {
     targets: HashSet<(Ordinal, i64)>,
     /// Number of data points of the request.
     points: u64,
-    /// Number of rejected data points without a reject of their own.
+    /// Number of rejected data points that no reject lists individually.
     unlisted_points: u64,
     /// Number of data points that were not read because a limit was reached.
     unread_points: u64,
@@ -265,7 +265,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         Ok(())
     }
 
-    /// Rejects all data points of a metric by one reject.
+    /// Rejects all data points of a metric with one reject.
     fn reject_all(&mut self, reason: Reason, name: &[u8], points: u64) {
         self.key.clear();
         labels::push(METRIC_NAME, name, &mut self.key);
