@@ -76,7 +76,7 @@ impl MemoryAccount {
         Self::new(u64::MAX)
     }
 
-    /// Subtracts memory with a separate budget from the limit, for example that of caches. Repeated calls add up.
+    /// Subtracts memory that has a separate budget, for example caches, from the limit. Repeated calls add up.
     pub fn set_aside(&self, bytes: u64) {
         self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
