@@ -57,7 +57,7 @@ fn main() {
     engine.close().expect("closed");
 }
 
-/// Runs and measures all queries on points that end at `end`.
+/// Runs and measures all queries. `end` is the end of the loaded time range.
 fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     let run = |name: &str, query: &PointQuery| {
         measure(&format!("{tier}: {name}"), || {

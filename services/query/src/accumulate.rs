@@ -16,7 +16,7 @@
 //! | [`edge`] | `first`, `last` |
 //! | [`counter`] | `increase`, `rate` |
 //! | [`area`] | `integral`, `time_weighted_mean` |
-//! | [`scalar`] | shared by most of these files: copyable number or boolean of any type |
+//! | [`scalar`] | no function: number or boolean of any type, used by most of these files |
 
 pub mod area;
 pub mod counter;
@@ -53,7 +53,7 @@ pub struct Slice<'a> {
     pub times: &'a [i64],
     /// Values, one for each timestamp.
     pub values: &'a ColumnData,
-    /// Window and range of each run of consecutive values that are in one window.
+    /// Runs of consecutive values in one window: the window and the positions of the values.
     pub segments: &'a [Segment],
 }
 
@@ -277,7 +277,7 @@ impl Accumulator {
         }
     }
 
-    /// Returns the value of a window; `None` if the function has no value there. A count of zero is `None` as well.
+    /// Returns the value of a window; `None` if the function has no value there or the count is zero.
     ///
     /// # Errors
     ///

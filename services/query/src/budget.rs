@@ -231,8 +231,8 @@ impl Watch {
         self.reserve()
     }
 
-    /// Accounts a change from `before` to `now` of bytes that a limit other than [`Budget::held_bytes_max`] bounds:
-    /// cells of aggregates, timelines, samples of PromQL.
+    /// Accounts a change from `before` to `now` of bytes that have another limit than [`Budget::held_bytes_max`]: cells
+    /// of aggregates, timelines, samples of PromQL.
     ///
     /// # Errors
     ///

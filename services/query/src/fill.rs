@@ -23,8 +23,8 @@ pub enum Fill {
         /// Maximum nanoseconds from the start of the window with the value to the start of the filled window.
         reach: i64,
     },
-    /// Linear interpolation between the values before and after, by the starts of their windows, as a float;
-    /// nothing before the first value and after the last. Supported only by columns of numbers.
+    /// Linear interpolation, as a float, between the previous and the next value at the starts of their windows.
+    /// Nothing before the first value and after the last. Supported only by columns of numbers.
     Linear,
     /// This value, as a float if the column has floats. Supported only by columns of the same kind.
     Value(Value),

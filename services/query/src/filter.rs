@@ -52,9 +52,9 @@ struct Leaf {
 struct Masks(Vec<Vec<bool>>);
 
 impl Filter {
-    /// Compiles a condition. Returns an error if the engine refuses the condition, for an unknown field, and for a test
-    /// of anything but a field. Also returns an error if a field has values in the scope but no value of the kind that
-    /// its test requires.
+    /// Compiles a condition. Returns an error if the engine refuses the condition, if a field is unknown, or if a test
+    /// applies to anything but a field. Also returns an error if a field has values in the scope but no value of the
+    /// kind that its test requires.
     pub(crate) fn new(
         condition: &Condition,
         scope: &Scope,

@@ -55,19 +55,19 @@ use tideline_engine::model::ValueKind;
 /// the group. A decrease is not treated as a counter reset. If the values are integers and the sum does not fit a
 /// signed integer, the sum is omitted, and the [summary](crate::Summary::overflowed) names the column.
 ///
-/// **Counters.** A step goes from one point of a timeline to the next and counts in the window of the later point. If
-/// the last point before a window is in the queried range, the first step of the window starts there. The steps of
-/// all windows therefore add up to those of the whole range. A value below the previous one means that the counter
-/// was reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps of all
-/// timelines of the group and does not extrapolate; a window without a step has no value. `rate` is `increase`
+/// **Counters.** A step goes from one point of a timeline to the next and counts in the window of the later point. The
+/// first step of a window starts at the last point before the window, if that point is in the queried range. The steps
+/// of all windows therefore add up to the steps of the whole range. A value below the previous one means that the
+/// counter was reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps of
+/// all timelines of the group and does not extrapolate; a window without a step has no value. `rate` is `increase`
 /// divided by the seconds of the window that are in the queried range.
 ///
 /// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
 /// before the first point or after the last. `integral` is the area under these lines in the window, in value ×
-/// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window between
-/// two points has an integral even if it contains no point; a window that contains no part of a line has no integral.
-/// `time_weighted_mean` is the area divided by the seconds that are covered by a line; if the window contains no part
-/// of a line, the result is the mean of the points.
+/// seconds, summed over the timelines; the integrals of all windows add up to the integral of the whole range. A window
+/// between two points has an integral even if it contains no point; a window that contains no part of a line has no
+/// integral. `time_weighted_mean` is the area divided by the seconds that are covered by a line; if the window contains
+/// no part of a line, the result is the mean of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
     /// Number of values.
@@ -172,7 +172,7 @@ impl Function {
         }
     }
 
-    /// Returns true if the function counts values and thus returns 0 for no values.
+    /// Returns true if the function counts values. Its result is 0 if there are no values.
     pub const fn counts(self) -> bool {
         matches!(self, Self::Count | Self::CountDistinct)
     }

@@ -141,8 +141,8 @@ impl Scope {
         (name(a), &a.tags).cmp(&(name(b), &b.tags))
     }
 
-    /// Keeps the groups in `kept`, in that order. Removes the timelines of all other groups from the scope, and those
-    /// in no group.
+    /// Keeps the groups in `kept`, in that order. Removes from the scope the timelines of other groups and the
+    /// timelines without a group.
     pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
         let mut position = vec![None; groups.groups.len()];
         for (new, old) in (0..).zip(kept) {

@@ -33,7 +33,7 @@ pub struct LatestQuery {
     pub limit: Option<u64>,
     /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// Limits of the query. Points and values are not counted: most values are held in memory.
+    /// Limits of the query. The limits of points and values do not apply, because most values are held in memory.
     pub budget: Budget,
 }
 
@@ -122,7 +122,7 @@ struct Page<'a> {
     kept_values: u64,
     timelines: u64,
     rows: u64,
-    /// Last timeline written.
+    /// Last timeline passed to the sink.
     last: Option<TimelineId>,
     /// True if there was a timeline beyond the limit of the page.
     is_full: bool,

@@ -45,7 +45,7 @@ pub(crate) struct MeasurementColumns<C> {
     pub(crate) sources: Vec<C>,
 }
 
-/// Function of a field.
+/// Source of an aggregate column: a function applied to a field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AggregateSource {
     pub(crate) function: Function,
@@ -54,7 +54,7 @@ pub(crate) struct AggregateSource {
     pub(crate) kind: ValueKind,
 }
 
-/// Columns of a result, and of each measurement of the scope.
+/// Columns of a result, and for each measurement of the scope the columns of its series.
 #[derive(Debug)]
 pub(crate) struct Columns<C> {
     pub(crate) names: Vec<String>,

@@ -148,7 +148,7 @@ pub struct Aggregate {
     pub limit: Option<u64>,
 }
 
-/// Order of groups by the value that a function of a field has over the whole range, also if the result has windows.
+/// Order of groups by the value of a function of a field over the whole range, even if the result has windows.
 ///
 /// Numbers are compared by their exact values. Booleans follow, then strings, histograms (all equal), NaN, and
 /// finally groups without a value, in both orders. Groups of equal values keep their order by measurement and

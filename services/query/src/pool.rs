@@ -1,11 +1,11 @@
 //! Thread pools of queries: one for queries of hot points only, and one for queries that also read cold points. In this
 //! module, cold includes archived.
 //!
-//! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the
-//! last hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller
-//! pool of workers, all with background priority. Only a few of these queries run at once; further ones wait in
-//! order of arrival. The read rate of these queries can be limited. Requests for old rows of wide tables share their turns
-//! and their rate: see [`ColdRows`].
+//! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the last
+//! hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller pool of
+//! workers, all with background priority. Only a few of these queries run at once; further ones wait in order of
+//! arrival. The read rate of these queries can be limited. Requests for old rows, which are cold or archived rows of
+//! wide tables, use the same permits and the same rate: see [`ColdRows`].
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -39,8 +39,8 @@ pub struct QuerySettings {
     pub cold_queries_max: Option<usize>,
     /// Maximum number of waiting queries of cold points; further ones are refused. Default 64.
     pub cold_waiting_max: usize,
-    /// Encoded bytes of cold chunks, and bytes of rows in cold and archived parts, that all queries together may read per
-    /// second. `None`, the default, = no limit.
+    /// Encoded bytes of cold chunks, and bytes of rows in cold and archived parts, that all queries together may read
+    /// per second. `None`, the default, = no limit.
     pub cold_read_bytes_per_second: Option<u64>,
 }
 
@@ -128,8 +128,8 @@ impl ColdPool {
         self.run_within(watch, watch, work)
     }
 
-    /// Runs a query like [`run`](Self::run). The time limit of `permit` applies to the wait for a permit, that of `watch` to the
-    /// query.
+    /// Runs a query like [`run`](Self::run). The time limit of `permit` applies to the wait for a permit, the time
+    /// limit of `watch` to the query.
     pub(crate) fn run_within<T: Send>(
         &self,
         permit: &Watch,
@@ -352,8 +352,8 @@ pub struct ColdRows<'q> {
 }
 
 impl ColdRows<'_> {
-    /// Counts bytes that were read, and waits until the rate of cold reads allows more. Returns false if the request was
-    /// cancelled.
+    /// Counts bytes that were read, and waits until the rate of cold reads allows more. Returns false if the request
+    /// was cancelled.
     pub fn pass(&self, bytes: u64) -> bool {
         self.meter.take(bytes, &self.watch).is_ok()
     }

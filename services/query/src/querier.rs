@@ -21,7 +21,7 @@ use crate::result::{RowSink, Segments, Summary};
 use crate::scan::Scan;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
 
-/// Maximum time that a request for old rows waits for a permit.
+/// Maximum time that a request for cold or archived rows waits for a permit.
 const PERMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Runs queries over one engine.
@@ -161,14 +161,14 @@ impl Querier {
         segments.are_old()
     }
 
-    /// Runs a request for rows of wide tables in the cold tier or in the archive. It shares the permits of queries of cold
-    /// points, runs on a separate thread with background priority, and must report the bytes that it reads to its
+    /// Runs a request for rows of wide tables in the cold tier or in the archive. It shares the permits of queries of
+    /// cold points, runs on a separate thread with background priority, and must report the bytes that it reads to its
     /// [`ColdRows`]. It has no time limit.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Overloaded`] if too many requests wait, or if it gets no permit within ten seconds, and
-    /// [`QueryError::Cancelled`] if it is cancelled meanwhile.
+    /// [`QueryError::Overloaded`] if too many requests wait, or if the request gets no permit within ten seconds, and
+    /// [`QueryError::Cancelled`] if it is cancelled while it waits for a permit.
     pub fn read_cold_rows<T: Send>(
         &self,
         cancel: &Cancel,

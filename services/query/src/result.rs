@@ -15,10 +15,10 @@ use crate::explain::Plan;
 
 /// Receiver of a streamed query result, implemented by the output formats.
 ///
-/// The call order is [`begin`](Self::begin) once, then for each series that has a row [`series`](Self::series) once and
-/// [`row`](Self::row) for each of its rows. If rows are sorted by a value, a series is started again whenever the
-/// timeline changes. A call returns [`SinkClosed`] if the client has disconnected; the query then stops. Arguments are
-/// valid only during the call. Calls may be made from a thread other than the one that started the query.
+/// [`begin`](Self::begin) is called once. Then, for each series that has rows, [`series`](Self::series) is called once
+/// and [`row`](Self::row) once per row. If rows are sorted by a value, a series is started again whenever the timeline
+/// changes. A call returns [`SinkClosed`] if the client has disconnected; the query then stops. Arguments are valid
+/// only during the call. Calls may be made from a thread other than the one that started the query.
 pub trait RowSink: Send {
     /// Returns true if the header must list tags. Costs a catalog lookup per timeline.
     fn needs_tags(&self) -> bool {
@@ -44,8 +44,9 @@ pub trait RowSink: Send {
     /// [`SinkClosed`] if the sink accepts no more rows; the query then stops.
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed>;
 
-    /// Receives a row. `time` is its timestamp in nanoseconds since the epoch, for an aggregate the start of its
-    /// window. `values` has one value for each column of its series, `None` if the value is missing.
+    /// Receives a row. `time` is the timestamp of the point, or for an aggregate the start of the window, in
+    /// nanoseconds since the epoch. `values` has one value for each column of the series, `None` if the value is
+    /// missing.
     ///
     /// # Errors
     ///
@@ -85,8 +86,8 @@ pub struct Series<'a> {
     pub id: Option<TimelineId>,
     /// Measurement name.
     pub measurement: &'a str,
-    /// Tags of the timeline, sorted by key; for a group the tags of the grouping, with the empty string for missing
-    /// tags.
+    /// Tags of the timeline, sorted by key. For a group: the tags of the grouping, in the order of the query; the value
+    /// of a missing tag is the empty string.
     pub tags: &'a [(String, String)],
     /// Columns of the series: ascending positions in [`Header::columns`].
     pub columns: &'a [usize],
@@ -198,7 +199,7 @@ pub struct QueryCost {
 pub struct TierCost {
     /// Segments whose time range overlaps the queried range.
     pub segments: u64,
-    /// Chunks, blocks and open rows that were read at least in part.
+    /// Fragments read at least in part: chunks, blocks and open rows of unsealed points, and rows of archive files.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
@@ -206,7 +207,7 @@ pub struct TierCost {
     pub values: u64,
     /// Encoded bytes of the chunks read.
     pub bytes: u64,
-    /// Time spans for which summaries replaced the points, of all fields or of some.
+    /// Time spans in which summaries replaced the points, for all fields or for some fields.
     pub summaries: u64,
     /// Points in those time spans.
     pub summarized_points: u64,

@@ -125,8 +125,8 @@ fn terms(table: &Table, query: &PointQuery, shape: &Rows) -> u64 {
 
 /// Runs a query for raw rows.
 ///
-/// A page that ends at its limit returns the token of the next page. Each page reads its own snapshot: points
-/// written in the meantime are included if their position is after that of the token.
+/// A page that ends at its limit returns the token of the next page. Each page reads its own snapshot: points that were
+/// written after the previous page are included if they follow the position of the token.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,

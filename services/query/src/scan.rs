@@ -16,8 +16,8 @@ use crate::timelines::TimelineReader;
 
 /// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
 const SHARE_TIMELINES_MIN: usize = 8;
-/// Minimum number of timelines for which each worker gets several shares, because the costs of the
-/// shares differ.
+/// Number of timelines from which on each worker gets several shares. Shares differ in cost, and smaller shares balance
+/// the workers.
 const FINE_TIMELINES_MIN: usize = 1_024;
 /// Number of shares per worker for at least [`FINE_TIMELINES_MIN`] timelines.
 const FINE_SHARES: usize = 4;

@@ -185,7 +185,8 @@ fn read(
     Ok(reader.cost())
 }
 
-/// Keeps the rows of a run that have the ordering value and at least one shown value and that can be in the result.
+/// Keeps the rows of a run that can be in the result. Such a row has a value of the field that rows are ordered by, and
+/// at least one shown value.
 fn take(prepared: &Prepared, field: FieldId, of: (usize, &Selected), run: &Run, first: &mut First) {
     let (at, timeline) = of;
     let columns = prepared.columns.of(timeline.measurement);

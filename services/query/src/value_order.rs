@@ -8,8 +8,8 @@ use crate::accumulate::scalar::Scalar;
 use crate::point_query::RankOrder;
 use crate::result::ValueRef;
 
-/// Compares two values: numbers by their exact values, then booleans, then strings, each in the requested order;
-/// then histograms, which are all equal, then NaN, then missing values, in both orders.
+/// Compares two values. Numbers come first, by their exact values, then booleans, then strings; `order` applies within
+/// each of these kinds. Histograms (all equal), NaN and missing values follow in this sequence in both orders.
 pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: RankOrder) -> Ordering {
     let position = |value: Option<ValueRef<'_>>| match value {
         Some(ValueRef::Float(value)) if value.is_nan() => 4,

@@ -231,8 +231,8 @@ fn number(spec: &WindowSpec, time: i64) -> i64 {
         Some(time) => time.div_euclid(spec.width),
         None => {
             let wide = (i128::from(time) - i128::from(spec.offset)).div_euclid(i128::from(spec.width));
-            // The width is at least one nanosecond, and the offset is less than the width. The number thus fits 64
-            // bits, except for a width of one, whose offset is zero and which never reaches this branch.
+            // If the width is at least two, the number fits 64 bits. If the width is one, the offset is zero, because
+            // it is less than the width, and this branch is never reached.
             wide.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
         }
     }

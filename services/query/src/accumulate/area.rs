@@ -107,13 +107,13 @@ impl Areas {
         }
     }
 
-    /// Returns the value of `integral`; `None` if no line covers a part of the window.
+    /// Returns the value of `integral`; `None` if no line covers any part of the window.
     pub(super) fn integral(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         (area.crossed > 0).then(|| ValueRef::Float(area.area.as_f64()))
     }
 
-    /// Returns the value of `time_weighted_mean`. If no line covers a part of the window, returns the mean of the
+    /// Returns the value of `time_weighted_mean`. If no line covers any part of the window, returns the mean of the
     /// window's points; `None` without points.
     pub(super) fn mean(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];

@@ -1,7 +1,7 @@
 //! Standard deviations from sums of distances and of their squares, in double-double arithmetic.
 //!
-//! The textbook formula `Σx²/n − (Σx/n)²` loses all precision if the mean is large compared with the deviation.
-//! Here x is the distance from the first value, exact as a pair of doubles, and the sums are pairs as well (106
+//! The textbook formula `Σx²/n − (Σx/n)²` loses all precision if the mean is large compared with the deviation. Here x
+//! is the distance from the first value. Distances are exact as pairs of doubles, and the sums are also pairs (106
 //! bits). The cancellation error is therefore far below the promised 1e-12, in any order of the values.
 //!
 //! The arithmetic on pairs follows Dekker (*A floating-point technique for extending the available precision*,
@@ -41,7 +41,7 @@ impl Pair {
         Self { high, low }
     }
 
-    /// Returns the exact value of a number; 64-bit integers fit.
+    /// Converts a number without loss; a pair represents every 64-bit integer.
     fn of(value: Scalar) -> Self {
         let high = value.as_f64();
         let low = value

@@ -59,7 +59,7 @@ impl Scalar {
         matches!(self, Self::Float(value) if value.is_nan())
     }
 
-    /// Returns the exact integer of integers and booleans (0 and 1); `None` for floats.
+    /// Returns an integer, or a boolean as 0 or 1, without loss; `None` for floats.
     pub fn as_integer(self) -> Option<i128> {
         match self {
             Self::Float(_) => None,
@@ -136,8 +136,8 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
             Ordering::Less
         };
     }
-    // The cast saturates far beyond the integers here. If the whole parts are equal, the fraction is compared with
-    // zero.
+    // The cast saturates only far beyond the range of `integer`. If the whole parts are equal, the fraction is compared
+    // with zero.
     let whole = float.trunc();
     integer
         .cmp(&(whole as i128))

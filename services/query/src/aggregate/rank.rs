@@ -140,7 +140,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Returns the columns of the first scan: all columns of the result if the first scan can provide it (see the file
-    /// header) and its cells fit at once; otherwise only the rank value.
+    /// header) and its cells fit into one batch; otherwise only the rank value.
     fn first_scan<'s>(
         &'s self,
         context: &Context<'_>,

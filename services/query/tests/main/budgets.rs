@@ -1,4 +1,4 @@
-//! Limits of queries: a query over a limit is refused, before it reads if possible, and a cancelled query stops.
+//! Tests of limits: a query over a limit is refused, if possible before it reads a point. A cancelled query stops.
 //!
 //! Also tests invalid queries, the read cost that a summary reports, and the report of read timelines to the engine.
 

@@ -145,7 +145,7 @@ fn windows_are_those_of_the_wall_clock() {
             count: 1 + dice.below(3) as u32,
             unit: unit[dice.below(4) as usize],
             zone: ZONES[dice.below(9) as usize],
-            // The naive clock is sampled every 15 minutes.
+            // The naive clock is sampled every 15 minutes, so the offset is a multiple of 15 minutes.
             offset: if dice.one_in(2) {
                 0
             } else {

@@ -110,8 +110,8 @@ impl Tree {
 
 type Points = BTreeMap<i64, [Option<Value>; 3]>;
 
-/// Writes random points of `a` (any number), `b` (integers with zeros) and `c d` (floats with NaN); each field is
-/// missing in some points.
+/// Writes random points with the fields `a` (any number), `b` (integers with zeros) and `c d` (floats with NaN); each
+/// field is missing in some points.
 fn fill(dice: &mut Dice, world: &World) -> Points {
     let mut points = Points::new();
     for at in 0..400 {

@@ -176,7 +176,7 @@ fn who_waits_may_leave_and_waiting_is_time_of_the_query() {
     assert_eq!(world.run(&cold_query()).expect("answered").rows().len(), 1_440);
 }
 
-/// Sink that waits like a response whose client is slow.
+/// Sink that waits for a slow client in `begin`, so that its query releases the permit meanwhile.
 struct SlowClient(BlockedSink);
 
 impl RowSink for SlowClient {

@@ -1,6 +1,6 @@
 //! Test support: an engine in memory, points written one by one, and a sink that keeps its rows.
 //!
-//! Random data comes from [`Dice`], whose seed can be repeated.
+//! Random data comes from [`Dice`]; set `TIDELINE_SEED` to replay it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -50,7 +50,7 @@ impl World {
         Self::open(settings, Timestamp::EPOCH)
     }
 
-    /// Opens a world whose backend sends requests over a network.
+    /// Opens a world whose in-memory backend behaves like a cluster ([`Character::Distributed`]).
     pub(crate) fn distributed() -> Self {
         Self::on(
             Character::Distributed,
@@ -118,7 +118,8 @@ impl World {
         self.engine.seal().expect("sealed");
     }
 
-    /// Seals the points, and then moves the storage windows for whose numbers `chosen` returns true to the cold tier.
+    /// Seals the points, then moves to the cold tier each storage window for which `chosen` returns true. `chosen`
+    /// receives the number of the window: days since the Unix epoch.
     pub(crate) fn seal_and_move(&self, mut chosen: impl FnMut(i64) -> bool) {
         self.seal();
         let store = self.engine.store();
@@ -300,7 +301,7 @@ pub(crate) fn rows_query() -> PointQuery {
     }
 }
 
-/// Returns a query for functions of all fields of all timelines.
+/// Returns a query that computes `functions` over all fields of all timelines, in windows of `width` if given.
 pub(crate) fn aggregate_query(
     functions: &[Function],
     range: TimeRange,

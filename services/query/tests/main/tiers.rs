@@ -1,4 +1,4 @@
-//! The same points in different tiers must give the same results, also with late and deleted points.
+//! The same points in different tiers must give the same results, even with late and deleted points.
 //!
 //! Also tests the read cost of each tier, and queries of a single tier.
 

@@ -61,7 +61,8 @@ fn fields(dice: &mut Dice, time: i64) -> Vec<(&'static str, Value)> {
     fields
 }
 
-/// Writes the same history to a world, in which `is_cold` selects the cold days, and to the model.
+/// Writes the random history of a seed to a world and to the model. `is_cold` selects the days that move to the cold
+/// tier.
 fn live(seed: u64, is_cold: impl Fn(i64) -> bool) -> (World, Model) {
     let mut dice = Dice::new(seed);
     let world = World::new();
@@ -180,8 +181,8 @@ fn rows_and_aggregates_of_conditions_are_those_of_every_point_looked_at() {
         }
     }
     assert!(kept_rows > 10_000, "{kept_rows} rows");
-    // The reduction depends on the seed and is usually at least a fortieth; only a hundredth is
-    // required.
+    // The share of points that the filter saves depends on the seed. It is usually at least a fortieth; the test
+    // requires a hundredth.
     assert!(read[1] < read[0] * 99 / 100 && read[2] < read[0], "{read:?}");
 }
 
