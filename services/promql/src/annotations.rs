@@ -1,8 +1,8 @@
 //! Annotations of a query result: warnings and infos with Prometheus' texts.
 //!
-//! Equal annotations are kept once; those about overlapping start times and forced monotonicity also count their
-//! occurrences. The position in the query is appended only when the texts are built, so a thousand series with the
-//! same problem produce one line.
+//! Annotations with equal texts are kept once. For overlapping start times and forced monotonicity, the number of
+//! occurrences is kept too. The position in the query is appended only when the texts are built, so a thousand series
+//! with the same problem produce one line.
 
 mod text;
 
@@ -15,8 +15,8 @@ use crate::number::{general, general_rounded};
 
 pub use text::Annotation;
 
-/// Maximum number of different warnings, and of different infos. A response shows far fewer, but an
-/// evaluation may produce a different one at each of millions of steps.
+/// Maximum number of different warnings, and of different infos. A response shows far fewer, but an evaluation over
+/// millions of steps may produce a different annotation at each step.
 const KEPT_MAX: usize = 1_000;
 
 /// Deduplicated annotations. At most 1,000 warnings and 1,000 infos are kept: the first in sorted order.

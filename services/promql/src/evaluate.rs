@@ -244,7 +244,7 @@ struct Shared<'a> {
     annotations: Mutex<Annotations>,
 }
 
-/// Evaluation over one grid: that of the query, of a subquery, or of a step-invariant expression.
+/// Evaluation over one grid: the grid of the query, of a subquery, or of a step-invariant expression.
 struct Scope<'a> {
     shared: &'a Shared<'a>,
     grid: Grid,

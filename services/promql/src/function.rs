@@ -33,7 +33,7 @@ pub enum Variadic {
     Repeated,
 }
 
-/// Looks up a function by its case-sensitive name; `None` without one.
+/// Looks up a function by its case-sensitive name; `None` if no function has this name.
 pub fn find(name: &str) -> Option<&'static FunctionSpec> {
     let at = FUNCTIONS.binary_search_by(|function| function.name.cmp(name));
     at.ok().map(|at| &FUNCTIONS[at])

@@ -9,8 +9,8 @@
 //! | `duration` | durations and duration expressions |
 //! | `number` | values of number literals |
 //!
-//! The first error ends parsing. Messages of syntax errors equal those of Prometheus: the message is that of the
-//! innermost active rule that defines one.
+//! The first error ends parsing. Messages of syntax errors equal those of Prometheus: the innermost active rule that
+//! defines a message determines it.
 //!
 //! Neither deep nesting nor long chains of operators can overflow the stack: see [`DEPTH_MAX`].
 

@@ -84,7 +84,7 @@ impl Scope<'_> {
             })?,
         };
         // The inputs are released before the result is held: groups are small compared with their members, and
-        // Prometheus does not count both at once, either.
+        // Prometheus does not count both together, either.
         let parameters = usize::from(aggregate.parameter.is_some());
         self.budget()
             .release(cost(&columns) + parameters * self.grid.steps);

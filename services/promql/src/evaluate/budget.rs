@@ -72,9 +72,9 @@ impl<'s> Budget<'s> {
         self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
-    /// Reserves room for a column under construction. The cost of the column is known and held only when the
-    /// column is complete. Blocks until the column, the held samples and the other columns under construction
-    /// fit together. A column is always admitted if no other column is under construction.
+    /// Reserves room for a column under construction. The cost of the column is known and held only when the column is
+    /// complete. Blocks until the column, the held samples and the other columns under construction fit the limit
+    /// together. A column is always admitted if no other column is under construction.
     pub(crate) fn reserve_column(&self, samples: usize) -> Result<ColumnReservation<'_>> {
         let mut reservations = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
         while reservations.samples > 0 && self.held() + reservations.samples + samples > self.max {
@@ -107,7 +107,7 @@ impl<'s> Budget<'s> {
         let _ = self.source.hold(bytes_of(samples), 0);
     }
 
-    /// Holds and releases samples at once, so that the limit and the peak include them.
+    /// Holds samples and releases them immediately, so that the limit and the peak include them.
     pub(crate) fn pass(&self, samples: usize) -> Result<()> {
         self.hold(samples)?;
         self.release(samples);
@@ -201,7 +201,7 @@ pub(crate) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    /// Starts an output. Its first `series` series, as many as the input has, are free of [`SERIES_COST`].
+    /// Starts the output of an operation with `series` input series. As many output series are free of [`SERIES_COST`].
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
             max: budget.max,

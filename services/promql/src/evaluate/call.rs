@@ -174,7 +174,7 @@ impl Scope<'_> {
         builder.finish(column.labels.clone(), column.drops_name)
     }
 
-    /// Evaluates `scalar(vector)`: the float of the only series that has one, otherwise NaN.
+    /// Evaluates `scalar(vector)`: at each step, the float if exactly one series has a float, otherwise NaN.
     fn scalar_of(&self, argument: &Node<'_>) -> Result<Value> {
         let columns = self.vector(argument)?;
         let mut values = vec![f64::NAN; self.grid.steps];

@@ -169,8 +169,8 @@ pub(crate) struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// Creates a builder whose first value reserves capacity for all steps from its own to `steps` (exclusive). If
-    /// many builders grow at the same time, pass 0: each then allocates as it grows.
+    /// Creates a builder. The first added value reserves capacity for the steps from its own step to `steps`
+    /// (exclusive). If many builders grow at the same time, pass 0: each then allocates as it grows.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,

@@ -1,5 +1,5 @@
-//! Instant vectors: at each step, the last sample of each series within the lookback. Stale markers are omitted. Also
-//! timestamps of samples, and range selectors at the root of a query.
+//! Instant vectors: at each step, the last sample of each series within the lookback; stale markers are omitted. The
+//! module also evaluates timestamps of samples, and range selectors at the root of a query.
 //!
 //! The source passes series from several threads at once. Columns are sorted by labels, so they do not depend on the
 //! order in which the series are passed.

@@ -126,7 +126,7 @@ fn cut_at_zero(bucket: &mut Bucket, histogram: &Histogram) {
     }
 }
 
-/// Returns the value at a fraction of a bucket's observations.
+/// Returns the value below which the fraction `part` of a bucket's observations is assumed.
 fn within(bucket: &Bucket, part: f64, histogram: &Histogram) -> f64 {
     if histogram.uses_custom_buckets() || (bucket.lower <= 0.0 && bucket.upper >= 0.0) {
         return bucket.lower + (bucket.upper - bucket.lower) * part;

@@ -72,8 +72,8 @@ impl Fate {
 struct Buckets {
     /// True if an enclosing node uses only count or sum.
     are_dropped: bool,
-    /// True if an enclosing node needs buckets, or changes the sequence of samples in which resets are
-    /// detected by buckets.
+    /// True if an enclosing node needs buckets. Also true within a subquery, which changes the sequence of samples:
+    /// resets must then be detected again, by the buckets.
     are_needed: bool,
 }
 
@@ -107,7 +107,8 @@ impl Planner {
             }
             Expr::Matrix(matrix) => {
                 let selector = self.selector(&matrix.selector, buckets)?;
-                // Functions handle invariant ranges themselves. A range at the root has its own timestamps.
+                // A range is never wrapped: functions handle invariant ranges themselves, and a range at the root keeps
+                // the timestamps of its samples.
                 let fate = Fate {
                     is_invariant: selector.reference.fixed.is_some(),
                     is_worth_it: false,

@@ -224,9 +224,9 @@ fn lost_at_resets(
     Some(lost)
 }
 
-/// Returns the value at the end of the range: that of a sample at this time, otherwise interpolated between the
-/// adjacent samples, otherwise that of the last sample. Returns `None` if all samples are after the end, and for mixed
-/// or incompatible samples.
+/// Returns the value at the end of the range: the value of a sample at this time, or the value interpolated between the
+/// adjacent samples, or the value of the last sample if no sample follows. Returns `None` if all samples are after the
+/// end, and for mixed or incompatible samples.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {
         return None;

@@ -1,4 +1,4 @@
-//! Comparison with Prometheus for cases that its own scripts do not cover.
+//! Comparison with Prometheus for cases that Prometheus' own test scripts do not cover.
 //!
 //! Most cases are test scripts with the results that Prometheus returns.
 

@@ -16,7 +16,7 @@ use tideline_promqltest::{LoadedSeries, QueryResult, Target};
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) series: BTreeMap<Labels, Held>,
-    /// True if functions drop metric names at once. Prometheus' scripts expect that names are dropped at the end of
+    /// True if each function drops metric names itself. Prometheus' scripts expect that names are dropped at the end of
     /// the evaluation.
     pub(crate) drops_names_early: bool,
     /// True if series are passed in reverse order, half of them by another thread.

@@ -35,7 +35,8 @@ impl Scope<'_> {
             true => keeps_label(aggregate, name),
             false => name == label || keeps_label(aggregate, name),
         };
-        // At each step, all series whose values have the same result labels are counted together.
+        // At each step, all series that result in the same labels (those of the group and the value) are counted
+        // together.
         let bases: Vec<Labels> = columns.iter().map(|column| column.labels.clone()).collect();
         let mut result = ColumnsByLabels::of(self, columns.len());
         let mut known: Vec<Option<(String, usize)>> = vec![None; columns.len()];

@@ -1,5 +1,6 @@
-//! Heap of `topk` and `bottomk`. If not all of several equal values fit within the limit, the structure of the heap
-//! determines which of them stay. The structure is therefore identical to that of Prometheus (Go's `container/heap`).
+//! Heap of `topk` and `bottomk`. If only some of several equal values fit within the limit, the structure of the heap
+//! determines which of these values stay. The structure is therefore identical to that of Prometheus (Go's
+//! `container/heap`).
 
 use super::super::sort::by_falling_value;
 

@@ -8,8 +8,8 @@ use crate::math;
 use crate::number::general;
 use crate::plan::Aggregate;
 
-/// Range of a parameter over all steps. As in Prometheus, a NaN among the values makes both ends NaN; only a
-/// positive infinite `max` and a negative infinite `min` take precedence.
+/// Range of a parameter over all steps. As in Prometheus, a NaN among the values makes both ends NaN. Only a positive
+/// infinite `max` and a negative infinite `min` take precedence over NaN.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     min: f64,

@@ -1,6 +1,6 @@
 //! Aggregations that select series: `topk`, `bottomk`, `limitk`, `limit_ratio`.
 //!
-//! The selection is made step by step. The result contains input series with their own labels.
+//! The selection is made step by step. The result contains input series with unchanged labels.
 
 use super::super::column::{Cell, Column, ColumnBuilder};
 use super::super::{Scalar, Scope};
