@@ -207,7 +207,7 @@ fn hint_of(bits: u64) -> ResetHint {
     }
 }
 
-/// Converts to an integer, if that restores the double bit for bit.
+/// Converts to an integer; `None` if the integer does not restore the double bit for bit.
 fn whole(value: f64) -> Option<i64> {
     // Saturated or truncated values and the negative zero do not convert back to the same bits.
     let whole = value as i64;
@@ -219,7 +219,7 @@ fn all_whole(values: &[f64]) -> bool {
     values.iter().all(|value| whole(*value).is_some())
 }
 
-/// Converts to thousandths, if these restore the double bit for bit, as for the bound 0.005.
+/// Converts to thousandths, for example 0.005 to 5; `None` if they do not restore the double bit for bit.
 fn thousandths(value: f64) -> Option<i64> {
     let all = whole((value * 1000.0).round())?;
     (of_thousandths(all).to_bits() == value.to_bits()).then_some(all)

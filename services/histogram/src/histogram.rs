@@ -1,7 +1,7 @@
 //! The histogram value type, and the stale marker.
 
-/// Bits of the stale marker: the NaN that marks the end of a series instead of a measurement. It is preserved
-/// bit for bit from writer to reader.
+/// Bits of the stale marker: a NaN that is stored instead of a measurement and marks the end of a series. It is
+/// preserved bit for bit from writer to reader.
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
 /// Returns true if a value is the stale marker.

@@ -86,7 +86,7 @@ impl Histogram {
     /// bucket are ignored.
     fn is_less(&self, now: (&[Span], &[f64]), before: (&[Span], &[f64]), schema_before: i32) -> bool {
         let is_custom = self.uses_custom_buckets();
-        // Checked at each histogram's own schema: a bucket of a coarser schema may extend beyond the zero
+        // Each histogram is checked at its own schema, because a bucket of a coarser schema may extend beyond the zero
         // bucket.
         let is_within =
             |index: i32, schema: i32| !is_custom && exponential_bound(index, schema) <= self.zero_threshold;

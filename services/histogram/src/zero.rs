@@ -1,5 +1,5 @@
-//! Common zero bucket of two histograms: as wide as the wider of their zero buckets, and widened further where its edge
-//! would cut a nonempty bucket.
+//! Common zero bucket of two histograms. It is as wide as the wider of the two zero buckets, or wider: if its edge
+//! would cut a nonempty bucket, it is widened to contain this bucket.
 //!
 //! Widening one histogram can require widening the other, so both are widened in turn until their thresholds
 //! are equal.
@@ -37,8 +37,8 @@ impl Histogram {
         }
     }
 
-    /// Computes count and threshold of a zero bucket of at least the given threshold. If the threshold would
-    /// cut a nonempty bucket, it moves to the far bound of that bucket.
+    /// Computes count and threshold of the zero bucket if it is widened to at least `threshold`. A threshold that would
+    /// cut a nonempty bucket moves to the far bound of that bucket.
     pub(crate) fn zero_count_up_to(
         &self,
         threshold: f64,

@@ -405,7 +405,8 @@ fn far_buckets_do_not_fill_the_memory() {
         positive_buckets: vec![1.0, 1.0],
         ..Histogram::default()
     };
-    // At most the first few of many gaps are written out.
+    // Each gap has 900 empty buckets. Gaps are written as zeros as long as the text has at most 10,000 empty buckets
+    // and 65,536 buckets in total; all other gaps become `0*900`.
     for (buckets, gaps_written_out) in [(50_000, 11), (65_000, 0), (65_536, 0)] {
         let scattered = Histogram {
             positive_spans: vec![
