@@ -1,5 +1,5 @@
-//! Archive format that packs a folder into one file. It stores the data folders of older builds in the repository,
-//! and copies a prepared store to many servers.
+//! Archive format that packs a folder into one file. The repository contains data folders of older builds in this
+//! format, and tests use it to copy a prepared store to many servers.
 //!
 //! The file is compressed with zstd. It holds one entry after another. Numbers are little-endian and have 4 or 8 bytes:
 //!

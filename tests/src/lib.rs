@@ -1,4 +1,4 @@
-//! Harness for tests of the whole process: starts and stops the real binary like an operator, and sends HTTP
+//! Harness for tests of the whole process: starts and stops the real binary as an operator does, and sends HTTP
 //! requests to it. Seeds, sizes and outside data come from `tideline_testkit`.
 //!
 //! The harness does not link the server. A test has only the access of an agent or a dashboard: it cannot

@@ -54,7 +54,7 @@ pub trait Service {
     /// Ends the service like a kill or a machine failure, and restarts it on the same data.
     fn kill(&mut self);
 
-    /// Stops the service like an operator, and restarts it.
+    /// Shuts the service down cleanly, as an operator does, and restarts it.
     fn stop(&mut self);
 }
 

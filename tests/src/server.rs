@@ -1,5 +1,4 @@
-//! The binary `tideline`, started and stopped like an operator does, on a separate data folder and a free
-//! loopback port.
+//! Starts and stops the binary `tideline` as an operator does, on a separate data folder and a free loopback port.
 //!
 //! A server that a test leaves running is killed when its handle is dropped. Only processes that the handle
 //! started are signalled.

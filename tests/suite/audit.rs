@@ -1,4 +1,5 @@
-//! Audit log of a running server: changes of tables and deletes, each with its client, also behind a proxy.
+//! Tests of the audit log of a running server: each change of a table and each delete is logged with its client, even
+//! behind a proxy.
 
 use std::time::Duration;
 

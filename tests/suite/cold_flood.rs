@@ -111,7 +111,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
         }
         // The clients hold the other senders, so that the channel closes if all clients panic.
         drop(began);
-        // Ends the flood also after a failed assertion, because the scope waits for its threads.
+        // Ends the flood even after a failed assertion, because the scope waits for its threads.
         let _stop = StopOnDrop(&stop);
         begins.recv().expect("the flood begins");
         query_hot(client, now, seed, span)

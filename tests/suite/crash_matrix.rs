@@ -1,6 +1,6 @@
-//! Error, pause and kill before and after every step of deletes, seals and moves; the short form runs one random case
-//! of each step. The hot, cold and archive tiers together must hold each point once, in rows and in aggregates, and no
-//! deleted point.
+//! Tests an error, a pause and a kill before and after every step of deletes, seals and moves. The short form runs one
+//! random case of each step. The hot, cold and archive tiers together must hold each point once, and no deleted point,
+//! in rows and in aggregates.
 //!
 //! A case consists of a step, a side (before or after) and a fault. It begins with a copy of a prepared store
 //! and starts the work that passes the step. It checks the store while the work is paused, after it failed,

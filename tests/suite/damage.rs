@@ -339,7 +339,7 @@ fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     Some(what)
 }
 
-/// Starts a server on a damaged copy and compares its results with those of the undamaged store.
+/// Starts a server on a damaged copy and compares its results with the results of the undamaged store.
 fn outcome(copy: &Copy<'_>, expected: &Expected, what: &str) -> Outcome {
     let before = state(&copy.data());
     let mut server = copy.spawn();

@@ -4,8 +4,8 @@
 //! `TIDELINE_PROMETHEUS` is the path of a Prometheus binary or the address (`IP:port`) of a running Prometheus. A
 //! binary is started on loopback with a separate folder; a running Prometheus must be empty and accept remote write.
 //! Without the variable, the test is reported as not run. The same series are sent to both by remote write. Timestamps
-//! are chosen so that no bound of a window coincides with a sample. Versions before 3, whose ranges are closed
-//! on the left, therefore agree as well.
+//! are chosen so that no bound of a window coincides with a sample. Prometheus versions before 3, whose ranges include
+//! their start, therefore return the same results.
 //!
 //! `TIDELINE_QUERIES` sets the number of queries and `TIDELINE_SEED` their seed. A difference fails the test
 //! and prints the seed of the query. Add such a seed to [`FOUND`], whose queries run each time.

@@ -1,4 +1,4 @@
-//! Tables of the guide are complete and correct: settings, error codes, commands, functions and table
+//! Tests that the tables of the guide are complete and correct: settings, error codes, commands, functions and table
 //! settings. Each is compared in both directions with the output of the binary or with the OpenAPI document.
 
 use std::collections::BTreeSet;

@@ -507,7 +507,7 @@ fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
         .filter(|text| !text.contains(['*', '{', '<', '…']))
 }
 
-/// Returns the files that pass `is_meant` and whose text `breaks` the rule.
+/// Returns the files that pass `is_meant` and for whose text `breaks` returns true.
 fn files_where(is_meant: impl Fn(&Path) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
     files_below(workspace())
         .into_iter()

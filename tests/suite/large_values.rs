@@ -1,7 +1,8 @@
 //! Tests that kill the server during uploads of large values, at arbitrary times and at every step.
 //!
-//! Afterwards each value is the whole old one or the whole new one, acknowledged values are there, `tideline check` finds no
-//! damage, and the pieces of uploads that were killed are removed. The command line writes and reads the same values.
+//! After each kill, every value is either the whole old value or the whole new value, and acknowledged values are
+//! stored. `tideline check` finds no damage, and the pieces of killed uploads are removed. The command line writes and
+//! reads the same values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +65,7 @@ fn a_value_is_whole_or_absent_after_kills_during_its_upload() {
     let folder = DataFolder::new();
     let mut server = folder.start(&Launch::default());
     create(&server.client());
-    // Seeds of the values that each row may have: the last acknowledged one, and those that were sent after it.
+    // Seeds of the values that each row may have: the last acknowledged value, and all values that were sent after it.
     let mut possible: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
     for round in 0..KILLS {
         let uploads: Vec<_> = [format!("new {round}"), "same".to_owned()]
@@ -192,7 +193,7 @@ fn the_command_line_writes_values_from_files_and_continues_downloads() {
     ]);
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("condition"));
-    // The first bytes of an interrupted download, of the same value and of another one.
+    // Partial files of interrupted downloads: of the same value, and of another value.
     for (checksum, length) in [
         (checksum, 1_000_000),
         (checksum, sent.len()),

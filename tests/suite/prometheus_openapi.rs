@@ -31,8 +31,8 @@ const ABSENT: [(&str, &str); 12] = [
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations that are not requested. Their bodies are Protocol Buffers, for which the document has no examples.
-/// Errors of OTLP have the form of OTLP, not that of the document.
+/// Operations that are not requested. Their bodies are Protocol Buffers, for which the document has no examples. Errors
+/// of OTLP have the form of OTLP, not the form of the document.
 const BINARY: [&str; 3] = ["/read", "/write", "/otlp/v1/metrics"];
 
 /// Request of the document.

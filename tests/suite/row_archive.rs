@@ -1,7 +1,8 @@
-//! Parts of wide tables on their way through the tiers: kills before and after every step of a move to the cold tier, of an
-//! archiving and of a restoring, with indexes of each tier; files that are damaged or missing; and other readers of the files.
+//! Tests of moves of parts of wide tables between the tiers: kills before and after every step of a move to the cold
+//! tier, of an archiving and of a restore, with indexes of each tier; damaged and missing files; and third-party
+//! readers of the files.
 //!
-//! After each kill every row is there once, with its last values, and the same work succeeds when it is repeated. The
+//! After each kill, every row is stored once, with its last values, and the same work succeeds when it is repeated. The
 //! offline check and `tideline archive verify` find no damage.
 
 use std::fs;
@@ -131,7 +132,7 @@ pub(super) fn check_of(folder: &DataFolder) -> Value {
     serde_json::from_slice(&checked.stdout).expect("a report")
 }
 
-/// Creates a table with old rows in two parts, which are stored, and some new rows.
+/// Creates a table with old rows in two parts and one new row, and flushes all rows.
 pub(super) fn create(client: &Client) {
     let table = json!({"name": "orders", "model": "wide", "wide": {
         "key": [{"name": "n", "type": "u64"}, {"name": "at", "type": "timestamp"}],
@@ -178,7 +179,7 @@ pub(super) fn alter(client: &Client, change: &Value) {
     sent.expect("an answer").expect_status(200);
 }
 
-/// Returns the write of an old row. Some rows have columns that are not declared, some are large.
+/// Returns the write of an old row. Some rows have undeclared columns, and one row is large.
 pub(super) fn row(n: u64) -> Value {
     let mut columns = json!({
         "state": (if n.is_multiple_of(3) { "open" } else { "done" }), "total": format!("{n}.05"), "rate": n as f64 / 4.0,
@@ -244,7 +245,7 @@ fn check_tiers(client: &Client, context: &str) {
     loop {
         let parts = all_tiers(client);
         let found = found_by_tier(client);
-        // A server that has started may repeat the work meanwhile.
+        // A restarted server may repeat the work in the meantime.
         if all_tiers(client) == parts {
             assert_eq!(found, expected_by_tier(&parts), "{context}: {parts:?}");
             return;
@@ -252,8 +253,8 @@ fn check_tiers(client: &Client, context: &str) {
     }
 }
 
-/// Returns what each index finds of each tier, whether a read of all tiers by the index of the hot one is refused, and the
-/// index that SQL chooses.
+/// Returns the number of rows that each index finds in each tier, whether a read of all tiers by the index of the hot
+/// tier is refused, and the index that SQL chooses.
 fn found_by_tier(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for tier in ["all", "hot", "cold"] {
@@ -368,7 +369,7 @@ fn every_row_is_there_whatever_step_of_a_move_is_cut() {
             kill_at(step, side, Work::Migrate);
         }
     }
-    // The second edit moves the part of the table; the first one moves that of an index.
+    // The first edit moves a part of an index; the second edit moves the part of the table.
     for side in ["before:2", "after:2"] {
         kill_at("wide_move.edit", side, Work::Migrate);
     }

@@ -1,5 +1,6 @@
-//! Attaching of archived parts of wide tables: an empty server that has only the archive returns the same rows, also by
-//! indexes, after restores and beside other tables; kills before and after each step; and archives that cannot be attached.
+//! Tests of attaching archived parts of wide tables. An empty server that has only the archive returns the same rows,
+//! by scans and by indexes, after restores, and with other tables present. The tests also cover kills before and after
+//! each step, and archives that cannot be attached.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +21,7 @@ struct Source {
 }
 
 impl Source {
-    /// Archives a table with two old parts. Its server ends.
+    /// Archives a table with two old parts, then kills the server.
     fn new() -> Self {
         let lab = Lab::new();
         let server = lab.folder.start(&lab.launch());
@@ -63,7 +64,7 @@ fn build_indexes(client: &Client) {
     client.post_json("/v1/jobs", &build).expect_status(200);
 }
 
-/// Returns the number of rows that a search finds, when the search index is built.
+/// Returns the number of rows that a search finds, once the search index is built.
 fn found(client: &Client) -> Value {
     let search = json!({"index": "all", "where": {"column": "state", "equals": "open"}, "limit": 1});
     let total = tideline_tests::wait::until(PATIENCE, || {
@@ -126,7 +127,7 @@ fn an_empty_machine_reads_archived_rows() {
     let outcome = jobs["jobs"][1]["outcome"].as_str().unwrap_or_default().to_owned();
     assert!(outcome.contains("1 of 1 parts with 1500 rows"), "{jobs}");
 
-    // The files of the other server are not orphans, also for a search that names it.
+    // The files of the other server are not orphans, even in a search that names the origin of the other server.
     let search = json!({"target": "default", "origin": source.origin(), "remove": true});
     let orphans = client.post_json("/v1/archive/orphans", &search);
     let orphans = orphans.expect_status(200).json();
@@ -143,7 +144,7 @@ fn an_empty_machine_reads_archived_rows() {
     check_rows(&client, "attached, and opened again after a kill");
     assert_eq!(tiers(&client), ["archive", "archive"]);
 
-    // Restored parts can be written, and are archived again into own files.
+    // Restored parts can be written.
     assert!(Work::Restore.start(&client));
     assert_eq!(tiers(&client), ["cold", "cold"]);
     check_rows(&client, "attached, then restored");
@@ -158,8 +159,8 @@ fn an_empty_machine_reads_archived_rows() {
     assert_eq!(report["is_sound"], true, "{report}");
 }
 
-/// Each database counts the ids of its tables, indexes and column groups itself, so those of the source belong to other tables
-/// here.
+/// Each database assigns the ids of its tables, indexes and column groups independently. The ids that the source used
+/// therefore belong to other tables here.
 #[test]
 fn attached_rows_and_those_of_other_tables_stay_apart() {
     const OTHERS: u64 = 14;
@@ -294,7 +295,7 @@ fn damaged_and_missing_files_are_refused_by_name_and_the_rest_is_attached() {
         assert!(last["problems"].to_string().contains(&key(&files[0])), "{last}");
         assert_eq!(tiers(&client), ["archive"], "the other part is attached");
     }
-    // Without a verification the damage is found by the read.
+    // If the files are not verified, a read finds the damage.
     fs::write(&files[0], &flipped).expect("it is written");
     let last = attach(&client, &json!({"target": "default", "verify": false}));
     assert_eq!(
@@ -393,7 +394,7 @@ fn what_does_not_fit_the_table_is_refused() {
         );
         assert!(last["problems"].to_string().contains(says), "{name}: {last}");
     }
-    // A part of which the table has rows stays as it is, and so do the indexes.
+    // If the table already has rows in a part, the part is not attached, and its rows and index entries stay unchanged.
     attach(
         &client,
         &json!({"target": "default", "table": "orders", "parts": ["2024-01"]}),
@@ -455,8 +456,8 @@ fn owned_files_are_removed_with_their_part() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// The owner of files deletes those that it does not need. Parts that conflict are not attached, so their files stay with the
-/// servers that wrote them.
+/// The owner of files deletes files that it does not need. Conflicting parts are not attached, so this server does not
+/// become the owner of their files.
 #[test]
 fn files_of_conflicting_parts_are_not_owned() {
     let source = Source::new();

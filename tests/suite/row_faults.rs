@@ -1,11 +1,11 @@
 //! Kills before and after every step of a flush of rows. Afterwards the table has exactly the acknowledged rows,
 //! each in its last state, and the offline check finds no damage.
 //!
-//! Every case runs without and with a secondary index, whose entries must be those of the rows.
+//! Every case runs without an index, with column groups, and with a secondary index whose entries must match the rows.
 //!
 //! Each case first flushes rows of all kinds: packed into blocks, single, and in fragments. Then rows grow, shrink and
-//! disappear, single rows are packed, and ranges are deleted; the flush of these changes is killed. The binary needs the fail points of a build with debug assertions;
-//! see `tests/README.md`.
+//! disappear, single rows are packed, and ranges are deleted; the flush of these changes is killed. The binary needs
+//! the fail points of a build with debug assertions; see `tests/README.md`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -157,7 +157,7 @@ fn prepare(client: &Client, rows: &mut Rows) {
         write(client, rows, "put", n, &[("a", large("a")), ("b", large("b"))]);
     }
     assert!(flush(client), "the first rows");
-    // Too few to be packed.
+    // These rows are too few to be packed.
     write_many(client, rows, 1_500..1_505, "single");
     assert!(flush(client), "the single rows");
 }
@@ -169,7 +169,7 @@ fn change(client: &Client, rows: &mut Rows) {
     write(client, rows, "put", 15, &[("c", "again".into())]);
     write(client, rows, "update", 3, &[("c", "more".into())]);
     write(client, rows, "delete", 4, &[]);
-    // Enough neighbours to pack the single rows among them.
+    // These neighbours are enough to pack the single rows among them.
     write_many(client, rows, 1_502..1_900, "packed again");
     delete_range(client, rows, 1_950, 1_960);
     // Large rows change, become small, and disappear; a small one becomes large.
@@ -211,7 +211,7 @@ fn every_index_entry_is_there_whatever_step_of_a_flush_is_cut() {
 }
 
 fn kill_at_every_step(has_index: bool, groups: &Value) {
-    // A table with an index deletes rows one by one.
+    // In a table with an index, rows are deleted one by one, so the step `wide.delete` does not occur.
     for step in STEPS
         .into_iter()
         .filter(|step| !has_index || *step != "wide.delete")

@@ -1,9 +1,9 @@
 //! Tests that kill the server at arbitrary times during long work on rows: a copy into a table with another key, an
-//! import by `tideline rows import`, the build and the replacement of a search index, and drops of parts. In every second
-//! round of the import, the command is killed too.
+//! import by `tideline rows import`, the build and the replacement of a search index, and drops of parts. In every
+//! second round of the import, the command is killed too.
 //!
-//! The work is started again after each kill, as an operator would do. Afterwards every row is there once. The suite
-//! `row_faults` kills at every step of a flush.
+//! The work is started again after each kill, as an operator would do. Afterwards every row must be stored exactly
+//! once. The suite `row_faults` kills at every step of a flush.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -140,7 +140,7 @@ fn an_import_whose_server_and_command_are_killed_again_and_again_writes_every_ro
     for round in 0..KILLS {
         wait::pause(Duration::from_millis(40 * round));
         if round % 2 == 1 {
-            // A command that has ended before cannot be killed, which is no failure.
+            // Fails if the command has already ended, which is allowed.
             let _ = command.kill();
             let _ = command.wait();
         }

@@ -230,7 +230,7 @@ enum Healed {
     Ended(String),
 }
 
-/// Waits until the service is ready or has ended. Returns [`Healed::Ended`] also if it is not ready in time.
+/// Waits until the service is ready or has ended. Also returns [`Healed::Ended`] if the service is not ready in time.
 fn wait_healed(server: Server) -> Healed {
     let client = server.client();
     let healed = wait::until(HEAL_PATIENCE, || match client.send("GET", "/ready", &[], b"") {

@@ -75,7 +75,7 @@ fn a_store_of_the_first_format_moves_and_answers_in_full() {
     check(&server.client(), &expected, "at the end");
 }
 
-/// Tests that the committed expected contents equal those derived from the steps of the story.
+/// Tests that the committed expected contents equal the contents derived from the steps of the story.
 #[test]
 fn the_answers_of_the_fixture_follow_from_its_story() {
     let expected = Expected::of(&story::steps());

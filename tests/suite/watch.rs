@@ -1,6 +1,6 @@
-//! Watches over HTTP: a client that resumes from the cursor of the last event misses no event and receives
-//! none twice, also after kill −9. A watch ends when its client disconnects, its time is over, or the service
-//! stops. Invalid watches are rejected.
+//! Watches over HTTP: a client that resumes from the cursor of the last event misses no event and receives none twice,
+//! even after kill −9. A watch ends when its client disconnects, its time is over, or the service stops. Invalid
+//! watches are rejected.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -142,7 +142,7 @@ fn while_writing<T>(load: &Load, server: &Server, next: &mut i64, body: impl FnO
     let writers = load.start(&client, WRITERS);
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
-        // Stops the writer also if `body` panics.
+        // Stops the writer even if `body` panics.
         let _stops = StopsOnDrop(&stop);
         let registrar = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! Ten million rows, nine of ten of which are deleted by their keys: memory, and the times of reads before and after.
+//! Benchmark group `deletes`: loads ten million rows, and deletes nine of ten of them by their keys. The group measures
+//! memory, and compares the latencies of reads before and after the deletes.
 //!
 //! Engines that keep a marker per deleted row read all markers of a range until they are compacted away. The figures
 //! show how much slower reads are after the deletes.
@@ -16,7 +17,7 @@ use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
 
-/// Number of consecutive rows of a customer of which all but the first are deleted.
+/// Number of consecutive rows of a customer of which only the first is kept.
 const KEPT: u64 = 10;
 
 /// Median latencies of reads.

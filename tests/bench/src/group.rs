@@ -25,7 +25,7 @@ pub(crate) enum Group {
     Otlp,
     /// Rows of wide tables.
     Rows,
-    /// Ten million rows, nine of ten of which are deleted by their keys.
+    /// Ten million rows. Nine of ten are deleted by their keys.
     Deletes,
     /// Ten million rows with a search index.
     Search,

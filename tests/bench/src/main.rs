@@ -34,7 +34,7 @@
 //! | [`wanted`] | goals |
 //! | [`set`], [`plain`], [`load`] | data sets, and ingest |
 //! | [`queries`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
-//! | [`server`], [`interrupt`] | the process under test, killed also on errors and signals |
+//! | [`server`], [`interrupt`] | the process under test, which is also killed on errors and signals |
 //! | [`control`] | administrative requests |
 //! | [`http`] | HTTP client |
 //! | [`process`], [`folder`], [`journal`], [`machine`] | resource usage and machine data from the operating system |

@@ -17,7 +17,7 @@ use crate::interrupt;
 use crate::process::{cpu_time, forget_peak, peak_resident_bytes, resident_bytes, written_bytes};
 use crate::wait::pause;
 
-/// Running server. Dropping it kills the process, also on errors.
+/// Running server. Dropping the value kills the process, so that no process remains after an error.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,

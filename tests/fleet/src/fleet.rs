@@ -153,8 +153,8 @@ impl Fleet {
         self.timestamp
     }
 
-    /// Appends the next `rows` rows to `out` as line protocol with timestamps in nanoseconds. Every line, also
-    /// the last, ends with a line feed.
+    /// Appends the next `rows` rows to `out` as line protocol with timestamps in nanoseconds. Every line, including the
+    /// last, ends with a line feed.
     pub fn write_rows(&mut self, rows: usize, out: &mut Vec<u8>) {
         for _ in 0..rows {
             let host = self.next_host;

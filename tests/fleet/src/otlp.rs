@@ -548,8 +548,8 @@ impl Template {
         self.values.len()
     }
 
-    /// Returns the request with `time`, in nanoseconds, as the time of all points. `value` returns the value for the
-    /// index of a point.
+    /// Returns the request with `time`, in nanoseconds, as the time of all points. `value` receives the index of a
+    /// point and returns the value of the point.
     pub fn fill(&mut self, time: u64, mut value: impl FnMut(usize) -> f64) -> &[u8] {
         for place in &self.times {
             self.message[*place..*place + 8].copy_from_slice(&time.to_le_bytes());

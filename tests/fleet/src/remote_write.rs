@@ -208,7 +208,8 @@ impl Template {
 
     /// Appends a request with one sample per series to `out`.
     ///
-    /// `millis` is the timestamp of all samples. `value` returns the value for the index of a series.
+    /// `millis` is the timestamp of all samples. `value` receives the index of a series and returns the value of its
+    /// sample.
     pub fn write(&self, millis: i64, mut value: impl FnMut(usize) -> f64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         let mut sample = Vec::new();

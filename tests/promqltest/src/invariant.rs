@@ -21,9 +21,9 @@ const LOOKING_AT_TIME: [&str; 15] = [
     "year",
 ];
 
-/// Fixes each selector and subquery of a query to a timestamp. Selectors and subqueries whose `@` already has a number,
-/// and those inside a subquery, are not changed. Returns the query and the timestamps at which to evaluate it. Returns
-/// `None` if the query is invalid or its result may still depend on the evaluation timestamp.
+/// Fixes the selectors and subqueries of a query to a timestamp. Does not change selectors and subqueries whose `@`
+/// already has a number or that are inside a subquery. Returns the query and the timestamps at which to evaluate it.
+/// Returns `None` if the query is invalid or its result may still depend on the evaluation timestamp.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {

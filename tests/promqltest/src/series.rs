@@ -22,7 +22,7 @@ pub enum Value {
     Histogram {
         /// Histogram.
         histogram: Arc<Histogram>,
-        /// True if the script contains a reset hint, so that it is compared.
+        /// True if the script contains a reset hint. Only then are reset hints compared.
         has_hint: bool,
     },
 }

@@ -26,7 +26,7 @@ pub(super) const DAY: i64 = 24 * HOUR;
 const RETENTION: i64 = 30 * DAY;
 /// Ages, in days, of the points that are cold from the beginning and do not expire.
 pub(super) const COLD_DAYS: Range<i64> = 5..6;
-/// Number of segments of one window that is enough for a fold.
+/// Number of segments in one window that are enough for a fold.
 const STACK: usize = 14;
 /// Number of points per request.
 const REQUEST_POINTS: usize = 500;

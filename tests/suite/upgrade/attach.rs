@@ -1,5 +1,5 @@
-//! Attaching: an empty server that has only the archive returns the same results as the server that wrote the
-//! archive, also for an archive of an older build. Also tests kills during an attach, owned files, and reported
+//! Tests of attaching: an empty server that has only the archive returns the same results as the server that wrote the
+//! archive, even if an older build wrote it. The tests also cover kills during an attach, owned files, and reported
 //! problems.
 
 mod apart;

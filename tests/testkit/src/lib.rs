@@ -1,11 +1,11 @@
-//! Rules that the tests of every crate share: seeds and numbers of random tests, sizes of slow tests, and missing
+//! Rules that the tests of every crate share: seeds and case counts of random tests, sizes of slow tests, and missing
 //! prerequisites.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `TIDELINE_SEED` | replays random tests; without it each run draws a fresh seed |
 //! | `TIDELINE_SLOW` | with `1`, tests run in their slow form |
-//! | `TIDELINE_CORPORA` | folder of outside data |
+//! | `TIDELINE_CORPORA` | folder of the test data that is not part of the repository |
 //! | `CI` | with `true`, a missing prerequisite fails its test |
 
 mod missing;

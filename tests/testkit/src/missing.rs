@@ -1,5 +1,5 @@
-//! Tests with missing prerequisites, such as outside data: they are reported on the terminal, or fail under `CI=true`.
-//! Optional tests are only reported.
+//! Tests with missing prerequisites, such as data that is not part of the repository. They are reported on the
+//! terminal, or fail under `CI=true`. Optional tests are only reported.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub fn skip(reason: &str) {
     report("skipped", reason);
 }
 
-/// Reports on the terminal that an optional test is not run, also under `CI=true`. `reason` names the variable that
-/// enables the test.
+/// Reports on the terminal that an optional test is not run; never fails, even under `CI=true`. `reason` names the
+/// variable that enables the test.
 pub fn not_run(reason: &str) {
     report("not run", reason);
 }
@@ -50,9 +50,9 @@ pub fn workspace() -> &'static Path {
         .expect("the crate is two folders below the root of the workspace")
 }
 
-/// Returns the folder of an outside data set, or `None` after [`skip`] if the folder does not exist. Outside data is
-/// not part of the repository: `TIDELINE_CORPORA` names the folder of all data sets, by default `../shared/data`
-/// relative to the workspace.
+/// Returns the folder of a data set that is not part of the repository, or `None` after [`skip`] if the folder does not
+/// exist. `TIDELINE_CORPORA` is the path of the folder of all data sets, by default `../shared/data` relative to the
+/// workspace.
 ///
 /// # Panics
 ///

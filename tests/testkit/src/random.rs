@@ -1,4 +1,4 @@
-//! Source of random numbers for model tests: a run is repeated by its seed.
+//! Source of random numbers for model tests. The seed of a run replays the run.
 
 /// Random numbers of the generator SplitMix64.
 #[derive(Debug, Clone)]
