@@ -37,8 +37,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) unit: &'static str,
     /// Trusted time, in nanoseconds since the epoch.
     pub(crate) now: i64,
-    /// Time when the first of the data became old enough, by the trusted clock, in nanoseconds since the epoch; `None` =
-    /// no data waits.
+    /// Time when the oldest waiting data became old enough, by the trusted clock, in nanoseconds since the epoch;
+    /// `None` = no data waits.
     pub(crate) since: Option<i64>,
     /// Time of the last change of the policy, by the trusted clock, in nanoseconds since the epoch.
     pub(crate) changed: i64,

@@ -25,7 +25,8 @@ pub trait Database: Send + Sync + 'static {
     /// Returns the stored rows about jobs, as pairs of name and content.
     fn job_rows(&self) -> Vec<(Bytes, Bytes)>;
 
-    /// Adds, replaces and removes rows about jobs in one atomic step, durable on return. A row has at most 64 KiB.
+    /// Adds, replaces and removes rows about jobs in one atomic step. The changes are durable on return. A row has at
+    /// most 64 KiB.
     ///
     /// # Errors
     ///

@@ -122,7 +122,7 @@ impl Journal {
 
     fn take(&mut self, name: &str, detail: &[u8]) -> Result<(), String> {
         if let Some(id) = name.strip_prefix("job-").and_then(|id| id.parse::<u64>().ok()) {
-            // The id of a job that cannot be read is not used again either.
+            // The id is not assigned again, even if the job cannot be read.
             self.next_id = self.next_id.max(id.saturating_add(1));
             self.set_aside = self.set_aside.max(self.next_id);
             self.jobs.insert(id, parse(detail)?);

@@ -149,7 +149,7 @@ impl JobQueue {
     }
 
     /// Marks planned work of a kind as requested: it runs before other planned work, regardless of its schedule.
-    /// Returns the ids, including those of work requested before.
+    /// Returns the ids, including the ids of work that was requested before.
     pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         let is_meant = |work: &Planned| work.is_of(kind, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
@@ -306,8 +306,8 @@ impl JobQueue {
         self.holds.insert(entry.backoff_key(), hold);
     }
 
-    /// Marks each schedule as served if its time has passed and it has no due work left. Removes dropped tables.
-    /// Returns the rows to store and to remove.
+    /// Marks each schedule as served if its time has passed and it has no due work left. Removes dropped tables from
+    /// the journal. Returns the rows to store and to remove.
     pub(crate) fn serve(&mut self, overview: &Overview, served: &Served, journal: &mut Journal) -> Edit {
         let mut edit = Edit::default();
         let now = overview.now();

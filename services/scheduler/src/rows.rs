@@ -1,5 +1,5 @@
-//! Maintenance of wide tables: builds of secondary indexes, moves of parts between the tiers, removal of expired rows, of
-//! large values without a row, and of files without a part, surveys.
+//! Maintenance of wide tables: builds of secondary indexes, moves of parts between tiers, surveys, and removal of
+//! expired rows, of large values without a row and of files without a part.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -38,8 +38,8 @@ struct RowsSurvey {
     due: Vec<DuePart>,
     /// Tables with parts in the archive, or whose parts move there.
     archived: Vec<TableId>,
-    /// Tables whose data expires, whose parts are dropped, or that have large values, with the shortest of these times in
-    /// nanoseconds.
+    /// Tables with regular removals, with the shortest time-to-live in nanoseconds: of rows, of parts, or
+    /// [`UNNAMED_KEPT`] for large values.
     expiring: Vec<(TableId, i64)>,
     /// Tables with the earliest time of their next survey; `None` if they have not changed since the last one.
     surveys: Vec<(TableId, Option<i64>)>,
@@ -52,10 +52,10 @@ struct RowsSurvey {
 const REMOVALS_PER_TTL: i64 = 10;
 /// Minimum and maximum interval between two removals, in nanoseconds.
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
-/// Interval between two searches for files that no part has, in nanoseconds.
+/// Interval between two searches for files that belong to no part, in nanoseconds.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
-/// Time for which large values that no row names are kept at most, in nanoseconds. A removal reads one row per large
-/// value.
+/// Maximum time for which large values without a row are kept, in nanoseconds. It is long because each removal reads
+/// one row per large value.
 const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
 
 impl Rows {
@@ -84,7 +84,7 @@ impl Rows {
         }
     }
 
-    /// Removes the expired rows, the old parts, and the large values without a row of the table of the work.
+    /// Removes expired rows, old parts, and large values without a row from the table of the work.
     fn remove_expired(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
             return Err(WorkError::Overtaken("the work has no table".to_owned()));
@@ -123,7 +123,7 @@ impl Rows {
         Ok(Outcome::round(removed.removed + parts + values, done.join("; ")))
     }
 
-    /// Removes the large values that no row names; `None` if the table has never had large values.
+    /// Removes the large values that no row refers to; `None` if the table has never had large values.
     fn remove_values(&self, table: TableId, run: &mut Run<'_>) -> Result<Option<LargeProgress>, WorkError> {
         if !self.engine.has_large_values(table) {
             return Ok(None);
@@ -180,7 +180,7 @@ impl Rows {
 }
 
 impl Rows {
-    /// Removes the files of a table that no part has.
+    /// Removes the files of a table that belong to no part.
     fn sweep(&self, work: &Planned) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
             return Err(WorkError::Overtaken("the work has no table".to_owned()));

@@ -269,8 +269,8 @@ impl Shared {
 }
 
 impl State {
-    /// Marks planned work of a kind as requested. Returns the ids of all such work, also of a running job unless it is
-    /// a seal.
+    /// Marks planned work of a kind as requested. Returns the ids of all such work, including a running job unless it
+    /// is a seal.
     pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         // A running seal does not include later writes.
         let running = self.running.as_ref().map(|running| &running.entry);

@@ -1,6 +1,6 @@
 //! Schedules: the times at which a kind of job may start.
 //!
-//! Cron expressions are parsed and evaluated by `croner`; time zones are those of the built-in IANA database. If the
+//! Cron expressions are parsed and evaluated by `croner`; time zones come from the built-in IANA database. If the
 //! clocks of a zone go forward and skip a fixed time, that time is replaced by the first moment after the change. If
 //! the clocks go back and repeat a fixed time, only its first occurrence counts. Expressions for every n minutes or
 //! hours follow elapsed time through both changes.

@@ -88,7 +88,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if `models` lacks a model of which tables can be created, or if the thread cannot be started.
+    /// Panics if `models` lacks a model for which tables can be created, or if the thread cannot be started.
     pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
         let mut scheduler = Self::without_thread(database, models, settings);
@@ -115,7 +115,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if `models` lacks a model of which tables can be created.
+    /// Panics if `models` lacks a model for which tables can be created.
     pub fn without_thread(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(database, models, settings)),
@@ -229,9 +229,9 @@ impl Scheduler {
     }
 
     /// Cancels a job. A job run by a request stops between two steps; its completed steps remain in effect. A running
-    /// rewrite leaves everything unchanged. Other running work cannot be interrupted and runs to its end. The same work
-    /// does not start again before the next time of its schedule; without a schedule, it does not start again for an
-    /// hour.
+    /// rewrite ends and leaves everything unchanged. Other running work ends at its next step, or runs to its end if it
+    /// has no steps. The same work does not start again before the next time of its schedule; without a schedule, it
+    /// does not start again for an hour.
     ///
     /// # Errors
     ///
@@ -333,8 +333,8 @@ impl Scheduler {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the running rewrite, the thread and the jobs run by requests. Waits for all of them, but at most 5 seconds
-    /// for the jobs run by requests. The scheduler can be stopped several times.
+    /// Ends the running job if it has steps, the jobs run by requests, and the thread. Waits for all of them, but at
+    /// most 5 seconds for the jobs run by requests. The scheduler can be stopped several times.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();

@@ -1,7 +1,7 @@
 //! Names of job kinds in stored rows.
 //!
-//! Earlier builds stored five kinds under shorter names than those of the API. Rows keep the short names, so that
-//! earlier builds and this build read each other's rows.
+//! Earlier builds stored five kinds under shorter names than the API uses. Rows keep the short names, so that earlier
+//! builds and this build read each other's rows.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -8,8 +8,8 @@ use crate::maintenance::Unplanned;
 use crate::runner::{Shared, State};
 
 impl Shared {
-    /// Lists unplanned work that ended since the last call. The rows of these jobs are written when the runner plans
-    /// next, or at the stop.
+    /// Adds unplanned work that ended since the last call to the history. The rows of these jobs are written when the
+    /// runner plans next, or at the stop.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
         // Seals of the store that end during a seal job, or while a request waits for a seal, belong to that job. Seals

@@ -1,5 +1,5 @@
-//! Job that attaches the archive of another database, in steps of at most a thousand timelines, one segment or one file of
-//! a part.
+//! Job that attaches the archive of another database. Each step covers at most a thousand timelines, one segment or one
+//! file of a part.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineError};

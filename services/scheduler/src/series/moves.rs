@@ -1,4 +1,4 @@
-//! Performs moves: work that reads and writes segments, in one part or in several.
+//! Performs moves: work that reads and writes segments. A move has one or more parts.
 //!
 //! Each part is one rewrite of the store, which completes or leaves everything unchanged.
 

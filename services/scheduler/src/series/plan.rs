@@ -1,8 +1,8 @@
 //! The planner: derives work from facts, without I/O or state. The current time is one of the facts.
 //!
-//! Each kind of jobs has a file that plans it. [`plan`] calls the functions of these files in the order in which
-//! segments are claimed. So expired segments are not rewritten, and segments that migrate or are archived within an
-//! hour are not folded or purged. A claimed segment belongs to one unit of work only.
+//! Each kind of jobs has a file that plans it. Planned work claims its segments, so that a segment belongs to one unit
+//! of work only. [`plan`] calls the functions of these files in the order of precedence: expired segments are not
+//! rewritten, and segments that migrate or are archived within an hour are not folded or purged.
 
 pub mod archive;
 pub mod catalog;
@@ -54,7 +54,7 @@ pub fn plan(facts: &Facts, past: &History, settings: &PlanSettings) -> Vec<Plann
 struct Claimed(HashSet<SegmentId>);
 
 impl Claimed {
-    /// Creates the set of segments that are being moved, and of expired ones, which wait to be dropped.
+    /// Creates the set of the segments that are being rewritten and of the expired segments, which wait to be dropped.
     fn new<'a>(facts: &Facts, tables: impl IntoIterator<Item = &'a TableFacts>) -> Self {
         let now = facts.now();
         let spoken_for = tables.into_iter().flat_map(|table| {

@@ -23,7 +23,7 @@ const ASKED: &str = "requested by a call that waits for it";
 
 impl Scheduler {
     /// Calls `seal` on the calling thread, concurrently with planned work, and returns the job that records the call.
-    /// The amounts of the job are those of all seals that ended meanwhile.
+    /// The amounts of the job are the totals of all seals that ended during the call.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Series {
         reports.into_iter().map(unplanned).collect()
     }
 
-    /// Seals all points. The extent of the job is that of all seals since the job began.
+    /// Seals all points. The amounts and the time range of the job cover all seals since the job began.
     pub(super) fn perform_seal(&self, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         self.work.seal()?;
         let sum = SealSum::of(&self.work.take_seal_reports());

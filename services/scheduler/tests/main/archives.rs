@@ -1,6 +1,6 @@
-//! Tests of moves into files and back.
+//! Tests of moves to the archive and back.
 //!
-//! They cover the parts of a move, its job, its throttle and its failures.
+//! They cover the steps of a move, its job, its throttle and its failures.
 
 use std::sync::{Arc, mpsc};
 
@@ -57,7 +57,8 @@ fn points_stay_cold_beside_their_files_and_leave_when_their_time_is_over() {
         outcome.starts_with("2 segments are in files, and stay in the cold tier as one"),
         "{outcome}"
     );
-    // Day 1 ends at START + 2 days. It is archived ten days later, and leaves the cold tier fifteen days after that.
+    // Day 1 ends at START + 2 days. It is due for the archive ten days later. It leaves the cold tier 15 days after
+    // that due time, at START + 27 days. It is START + 20 days now.
     work.advance(7 * DAY - 1);
     scheduler.run_due();
     assert_eq!(moved(&work), [] as [&str; 0]);
@@ -82,7 +83,8 @@ fn late_points_join_what_stays_or_what_has_left() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     assert_eq!(moved(&work), ["Fold [1, 2]", "Copy [1001]"]);
-    // The day has left the cold tier, so all its points go into files at once.
+    // The archived day is no longer in the cold tier. Its late segment is therefore archived together with it, without
+    // a separate fold.
     (there.tier, there.is_copied) = (Tier::Archive, false);
     let work = FakeWork::new(policy(Some(15 * DAY)), vec![there, late(2, 1)]);
     work.scheduler().run_due();

@@ -1,7 +1,7 @@
 //! Test of a wall clock that jumps, by seconds up to decades, or stands still.
 //!
-//! Nothing expires early, and no point of the future is dropped. Once the clock is right again, the data is as if the
-//! clock had never been wrong.
+//! Nothing expires early, and no point with a future timestamp is dropped. Once the clock is right again, the data is
+//! as if the clock had never been wrong.
 //!
 //! Engine and scheduler run on a manual clock, so that a year of jumps takes seconds. Clients have clocks that are
 //! right, and write all the time.
@@ -35,7 +35,7 @@ const END_OF_32_BITS: i64 = 4_294_967_296 * SECOND;
 const RETENTION: i64 = 30 * DAY;
 /// Largest deviation from the expected time at which the service still follows the wall clock.
 const TOLERANCE: i64 = HOUR;
-/// Age at which points are certainly freed: after retention and purge delay, with their whole windows.
+/// Age at which points are certainly freed: retention, purge delay, and the time until the whole window is old enough.
 const FREED_AFTER: i64 = RETENTION + 4 * DAY;
 /// Interval between the points of the machine that writes all the time.
 const POINT_STEP: i64 = 3 * HOUR;
@@ -60,7 +60,7 @@ struct Machine {
     index: TempDir,
     engine: Arc<Engine>,
     scheduler: Scheduler,
-    /// All points written, including points of the future: timestamp and machine.
+    /// All points written, including points with future timestamps: timestamp and host.
     written: BTreeSet<(i64, String)>,
 }
 
@@ -69,7 +69,7 @@ fn nothing_expires_early_however_the_clock_jumps() {
     let mut chance = Chance(tideline_testkit::seed("clock_jumps").max(1));
     let jumps = tideline_testkit::rounds("TIDELINE_JUMPS", JUMPS, 10 * JUMPS) as u64;
     let mut machine = Machine::start();
-    // Writes points of the future, so that the newest stored point does not delay expiry.
+    // Writes points with future timestamps, so that the newest stored point does not delay expiry.
     for days in [1, 40, 400, 4_000, 60_000] {
         machine.write(START + days * DAY, "future");
     }
@@ -81,8 +81,8 @@ fn nothing_expires_early_however_the_clock_jumps() {
         }
         machine.wall = machine.draw_wall(&mut chance);
         let context = format!("jump {jump} to {:?}", machine.wall);
-        // Most jumps are corrected within a day. A few last one to two days: they are accepted after a day, but not for
-        // long enough to free points.
+        // Most jumps end within a day. A few last between one and two days: the service accepts the wrong clock after a
+        // day, but frees no points before the jump ends.
         let is_long = chance.below(20) == 0;
         let lasting = match is_long {
             true => DAY + chance.below(23 * 60) * MINUTE,

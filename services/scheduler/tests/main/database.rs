@@ -134,7 +134,7 @@ fn write_rows(engine: &Engine, table: &WideTable, ids: std::ops::Range<u64>) {
         .expect("they are written");
 }
 
-/// Returns the number of visible rows of a path.
+/// Returns the number of rows that are visible through a path: the primary key or an index.
 fn visible(engine: &Engine, path: RowPath) -> usize {
     let table = engine.wide_table("rows").expect("it exists");
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
@@ -183,7 +183,7 @@ fn an_index_is_built_and_expired_rows_are_removed_some_time_after_they_are_hidde
     );
     clock.advance(HOUR);
     write_rows(&engine, &table, 600..800);
-    // Each row has a time of its own, a nanosecond after that of the row before.
+    // The timestamp of each row is one nanosecond later than the timestamp of the previous row.
     clock.advance(HOUR + 1_000);
     assert_eq!(
         (visible(&engine, RowPath::Primary), visible(&engine, by_n())),
@@ -412,7 +412,8 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     scheduler.run_due();
     assert_eq!(tiers()[..2], [archived, archived]);
     assert_eq!(visible(&engine, RowPath::Primary), 4);
-    // The files have the time of the machine, which is before that of the test, so all of them count as old.
+    // The timestamps of the files come from the clock of the machine. It is behind the clock of the test, so all files
+    // count as old.
     for _ in 0..30 {
         clock.advance(HOUR);
         engine.store().trusted_now();

@@ -24,7 +24,7 @@ use super::writes::Inputs;
 use super::{Claimed, of_table, work, writes};
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for a day anyway.
+/// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for at least a day.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
 /// Denominator of a share: late points that reach this share of the archived points are archived at once. A window is
 /// then rewritten at most this many times while its points double.
@@ -160,7 +160,8 @@ fn is_there(segment: &SegmentFacts) -> bool {
     segment.tier == Tier::Archive || segment.is_copied
 }
 
-/// Returns the mode of a move. The points stay in the cold tier only if `stays` is true and no input has left it yet.
+/// Returns the mode of a move. The points stay in the cold tier only if `stays` is true and no input has left the cold
+/// tier.
 fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     let segments = &inputs.segments;
     if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {

@@ -2,8 +2,8 @@
 //!
 //! Points are hidden automatically when they exceed the age in the policy. Their bytes are kept for the purge delay
 //! after that. After a policy change, bytes are kept for the same time, so that a wrong policy can be corrected.
-//! Nothing expires while the clock is in doubt. If a jumped clock was accepted only because it was steady, nothing
-//! expires within the purge delay after that.
+//! Nothing expires while the clock is in doubt. If the clock has jumped and was accepted only because it was steady,
+//! nothing expires for the purge delay after the acceptance.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Migrate: hot segments become cold once their whole day is old enough.
 //!
 //! A cold window is at least a day. The hot windows inside it move together in one rewrite, so that a point is written
-//! to the cold tier once. If another segment was written between these windows, they move in several rewrites, in write
-//! order.
+//! to the cold tier once. If a segment that does not move was written between the segments of these windows, they move
+//! in several rewrites, in write order.
 //!
 //! A backfill creates hot windows of several days. Once a whole day of such a window is old enough, the window is
 //! cut. Its old days become cold. The other days become hot windows whose widths double with the distance from the

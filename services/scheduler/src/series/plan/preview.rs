@@ -118,8 +118,8 @@ impl UnsealedBefore {
     }
 }
 
-/// Subtracts the points and values of `oldest` from those of `all`. The span and the number of timelines are unchanged
-/// if points are left.
+/// Subtracts the points and values of `oldest` from the points and values of `all`. If points are left, the span and
+/// the number of timelines are unchanged.
 fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     let points = all.points.saturating_sub(oldest.points);
     Unsealed {

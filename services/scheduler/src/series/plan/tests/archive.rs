@@ -67,7 +67,7 @@ fn late_points_go_into_the_next_files_with_what_is_there() {
     let late = segment(3, Tier::Cold, window(3, 0), 3, 13);
     let facts = at(START + 90 * DAY, vec![old.clone(), later.clone(), late]);
     assert_eq!(inputs(&plans(JobKind::Archive, &facts)), [[1, 3]]);
-    // Segments that are in files already stay there.
+    // Without late points, archived segments are not rewritten.
     assert_eq!(
         plans(JobKind::Archive, &at(START + 90 * DAY, vec![old, later])),
         []

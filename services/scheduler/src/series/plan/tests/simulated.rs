@@ -105,7 +105,8 @@ impl SimulatedStore {
                 self.check_ages();
                 return;
             }
-            // The output of earlier work may be between the inputs of later work, which then waits for a new plan.
+            // In write order, the output of earlier work may be between the inputs of later work. The later work then
+            // waits for a new plan.
             for (at, work) in due.iter().enumerate() {
                 assert!(self.apply(work) || at > 0, "work that is refused: {work:?}");
             }
