@@ -34,8 +34,8 @@ pub struct Cardinality {
     pub values_by_label: Vec<(String, u64)>,
     /// Labels with the bytes of their distinct values, largest first.
     pub bytes_by_label: Vec<(String, u64)>,
-    /// `label=value` with the number of timelines that have the pair, largest first. For metric names, the
-    /// number of series.
+    /// Pairs `label=value` with the number of timelines that have the pair, largest first. A pair of a metric name has
+    /// its number of series instead.
     pub by_label_pair: Vec<(String, u64)>,
     /// Oldest and newest stored timestamp in milliseconds since the epoch; `None` for a table
     /// without points.
@@ -172,8 +172,8 @@ fn joined(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i6
     }
 }
 
-/// Returns the `limit` largest entries, in descending order; equal ones are in order of name.
-/// Entries with a count of 0 are omitted.
+/// Returns the `limit` largest entries, in descending order. Entries with equal counts are sorted by name. Entries with
+/// a count of 0 are omitted.
 fn largest(all: impl Iterator<Item = (String, u64)>, limit: usize) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = all.filter(|(_, count)| *count > 0).collect();
     all.sort_by(|(a, more), (b, less)| Reverse(more).cmp(&Reverse(less)).then_with(|| a.cmp(b)));

@@ -160,7 +160,8 @@ impl SeriesView<'_> {
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
             self.check_timelines(scope.timelines.len())?;
-            // Exemplars belong to the series with the name of the measurement.
+            // A timeline can have several metrics. Its exemplars belong to the metric that has the name of the
+            // measurement.
             scope.retain_metrics(|measurement, metric| measurement == metric);
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
             let found = Mutex::new(Vec::new());

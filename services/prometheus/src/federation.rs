@@ -21,11 +21,11 @@ use crate::request::SeriesRequest;
 use crate::settings::Settings;
 use crate::view::SeriesView;
 
-/// Bytes of an entry in the set of found series, in addition to its labels.
+/// Estimated memory of an entry in the set of found series, in bytes, without its labels.
 const SEEN_BYTES: usize = 32;
-/// Bytes of a series in the list and as text, in addition to its labels.
+/// Estimated memory of a series in the list and as text, in bytes, without its labels.
 const SERIES_BYTES: usize = 256;
-/// Bytes of a histogram in the list and as text, per unit of its `sample_size`.
+/// Estimated memory of a histogram in the list and as text, in bytes per unit of its `sample_size`.
 const HISTOGRAM_SAMPLE_BYTES: usize = 64;
 
 /// Request for newest samples.
@@ -137,8 +137,8 @@ enum Value {
 }
 
 impl Newest {
-    /// Returns the newest sample. Returns `None` without samples and if the newest sample is a stale marker. Returns
-    /// `None` as well for a histogram without custom buckets, which the format cannot hold.
+    /// Returns the newest sample. Returns `None` if there are no samples, if the newest sample is a stale marker, or if
+    /// it is a histogram without custom buckets, which the format cannot hold.
     fn new(samples: &Samples<'_>) -> Option<Self> {
         let number = samples.times.last().copied().zip(samples.values.last());
         let histogram = samples
@@ -157,7 +157,7 @@ impl Newest {
         }
     }
 
-    /// Returns the bytes of the sample and its labels, in the list and as text.
+    /// Returns the estimated memory of the sample and its labels, in the list and as text, in bytes.
     fn bytes(&self, labels: &Labels) -> u64 {
         let texts: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
         let value = match &self.value {
@@ -209,7 +209,7 @@ fn put_head(name: &str, kind: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Writes a histogram with custom buckets as a classic one, with cumulative counts.
+/// Writes a histogram with custom buckets as a classic histogram, with cumulative counts.
 fn put_buckets(
     name: &str,
     labels: &Labels,

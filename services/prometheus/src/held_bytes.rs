@@ -37,7 +37,7 @@ impl Drop for AccountBytes<'_> {
 }
 
 impl<'w> HeldBytes<'w> {
-    /// Returns an accounting of zero bytes.
+    /// Creates an accounting with zero held bytes.
     pub(crate) fn new(watch: &'w Watch, what: &'static str) -> Self {
         let bytes = 0;
         Self { watch, what, bytes }

@@ -23,7 +23,7 @@ const GROUP_LABELS_MAX: usize = 64;
 /// in addition.
 const REJECTS_SHOWN_MAX: usize = 10;
 
-/// URL-safe alphabet, with and without padding.
+/// Base64 with the URL-safe alphabet. Padding is optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -1,8 +1,7 @@
 //! Lists of series, label names and label values.
 //!
-//! With a range, only series of timelines with points in the range are listed; points of any field count. For
-//! label names and values, the time range of a timeline is looked up only if the timeline would add something
-//! to the list.
+//! With a range, only series of timelines with points in the range are listed; a point of any field counts. For label
+//! names and values, the time range of a timeline is looked up only if the timeline would add an item to the list.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -21,9 +20,9 @@ use crate::scope::{Found, Scope, Selection, for_each_entry, retain_seen, seen};
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Maximum number of timelines whose time ranges are looked up at once.
+/// Maximum number of timelines whose time ranges are looked up in one call.
 const GROUP_TIMELINES: usize = 1_024;
-/// Bytes of a list entry in addition to its texts.
+/// Estimated memory of a list entry in bytes, without its texts.
 const ENTRY_BYTES: usize = 64;
 /// Description of the held bytes in errors.
 const LISTED: &str = "bytes of a list of series, names or values";
@@ -116,8 +115,8 @@ impl SeriesView<'_> {
         Ok(Listed::new(names, limit))
     }
 
-    /// Returns the values of a label of the selected series, or of all series if there are no
-    /// selectors. The costs are those of [`label_names`](Self::label_names).
+    /// Returns the values of a label of the selected series, or of all series if there are no selectors. Costs as much
+    /// as [`label_names`](Self::label_names).
     ///
     /// # Errors
     ///

@@ -7,9 +7,9 @@ use tideline_engine::Table;
 use tideline_engine::model::{FieldId, ValueKind};
 use tideline_promql::{MatchOp, Matcher};
 
-/// Field whose numbers and booleans have the name of the measurement.
+/// Field whose metric has the name of the measurement, if the field holds numbers or booleans.
 pub const VALUE_FIELD: &str = "value";
-/// Field whose histograms have the name of the measurement.
+/// Field whose metric has the name of the measurement, if the field holds histograms.
 pub const HISTOGRAM_FIELD: &str = "histogram";
 /// Field of start timestamps of counters, in milliseconds since the epoch, stored at the timestamp of the sample.
 pub const START_FIELD: &str = "_start";
@@ -76,8 +76,8 @@ fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
         for field in fields {
             if let Some((id, kind)) = schema.field_of(measurement, field)
                 && let Some(part) = part_of(field, kind)
-                // A field `histogram` has the name of the measurement only if it holds histograms; if it holds numbers,
-                // it is named like other fields.
+                // The metric of a field `histogram` has the name of the measurement only if the field holds histograms.
+                // If the field holds numbers, its metric is named like the metrics of other fields.
                 && is_named(name, measurement, field, kind)
             {
                 metric.take(part, id);
@@ -167,7 +167,7 @@ fn part_of(field: &str, kind: ValueKind) -> Option<Part> {
     }
 }
 
-/// Returns true if a field has the name of its measurement.
+/// Returns true if the metric of a field has the name of the measurement.
 fn is_the_measurement(field: &str, kind: ValueKind) -> bool {
     match kind {
         ValueKind::Histogram => field == HISTOGRAM_FIELD,

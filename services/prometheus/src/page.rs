@@ -1,4 +1,5 @@
-//! Page of a transfer: some series, the last of which may be cut.
+//! Page of a transfer: series that are read together. If the page becomes full, the last series may be written only in
+//! part.
 //!
 //! A page is read by parallel workers, which also encode the samples, and is written afterwards on the thread of the
 //! caller. Series of several timelines are merged and encoded when the page is written.
@@ -54,13 +55,14 @@ struct ReadPart {
     found: Found,
     /// Index of the unit.
     unit: usize,
-    /// Index of the metric in its measurement; `None` for all metrics that no other measurement has.
+    /// Index of the metric in its measurement; `None` = all metrics of the measurement whose names no other measurement
+    /// has.
     metric: Option<usize>,
 }
 
 impl<'p> Page<'p> {
     /// Reads the samples of units from the millisecond `from`, until all units are read or the page is full. A full
-    /// page cuts or omits some units, but never omits all.
+    /// page cuts or omits some units, but at least one unit is read, at least in part.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
         let read_parts = read_parts(units);
         let (layouts, fields, has_histograms) = layouts(transfer, &read_parts);
@@ -111,9 +113,9 @@ impl<'p> Page<'p> {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Passes the units to `write`, up to the first that was not read completely. The read part of a cut unit is passed
-    /// as well. Returns the number of complete units, and the millisecond at which the next unit continues, if that
-    /// unit was cut.
+    /// Passes the complete units to `write`, up to the first incomplete unit. If that unit was cut, its read part is
+    /// also passed. Returns the number of complete units and, after a cut, the millisecond at which the cut unit
+    /// continues.
     pub(crate) fn write(self, write: &mut Write<'_>) -> Result<(usize, Option<i64>)> {
         let mut done = 0;
         for (unit, outcome) in self.units.iter().zip(self.outcomes) {

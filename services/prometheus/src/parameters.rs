@@ -134,7 +134,7 @@ impl Parameters {
         self.texts("match[]").map(&mut parse).collect()
     }
 
-    /// Reads the selectors `match[]`. A selector that matches a series without labels is an error as well.
+    /// Reads the selectors `match[]`. Returns an error if a selector matches a series without labels.
     pub(crate) fn selectors(&self) -> Result<Vec<Vec<Matcher>>> {
         let selectors = self.any_selectors()?;
         let is_open = |selector: &Vec<Matcher>| selector.iter().all(|matcher| matcher.matches(""));
@@ -184,7 +184,7 @@ impl Parameters {
                 Err(wrong("group_limit", problem))
             }
             Ok(..=0) => Err(wrong("group_limit", "group_limit needs to be greater than 0")),
-            // No page follows an empty list.
+            // The list is always empty, so there is no next page.
             Ok(_) if !next.is_empty() => {
                 let problem = format!("invalid group_next_token '{next}'. were rule groups changed?");
                 Err(wrong("group_next_token", problem))
@@ -291,7 +291,7 @@ mod tests {
         for text in ["", "now", "NaN", "inf", "2026-11-20", "30d"] {
             parse_time(text).expect_err(text);
         }
-        // A year of milliseconds can be added to and subtracted from every valid time.
+        // One year, in milliseconds, can be added to and subtracted from every valid time.
         assert!(TIME_MIN.checked_sub(31_536_000_000).is_some());
         assert!(TIME_MAX.checked_add(31_536_000_000).is_some());
     }

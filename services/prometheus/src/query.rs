@@ -130,7 +130,7 @@ impl QueryOptions {
             times,
             limit,
             time_max: timeout.map_or(set.query_timeout, |timeout| timeout.min(set.query_timeout)),
-            // As in Prometheus, 0 selects the setting; a negative duration does so as well.
+            // As in Prometheus, 0 or a negative duration selects the value of the settings.
             lookback_delta: lookback_delta.filter(|delta| *delta > 0),
             statistics,
             warning,

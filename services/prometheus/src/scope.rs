@@ -57,7 +57,7 @@ pub(crate) struct Found {
 }
 
 impl<'m> Selection<'m> {
-    /// Searches the index for the timelines that match all matchers of the kinds that the index supports.
+    /// Searches the index for the timelines that match all matchers that the index supports.
     pub(crate) fn new(view: &SeriesView<'_>, matchers: &'m [Matcher]) -> Result<Self> {
         let split = Split::new(matchers);
         split.compile(&|bytes| {
@@ -95,7 +95,7 @@ impl<'m> Selection<'m> {
         self.ordinals.len()
     }
 
-    /// Passes the timelines that match all matchers to `take`, in groups of at most `group`, in order of
+    /// Calls `take` with the timelines that match all matchers, in groups of at most `group` and in order of
     /// registration, until `take` breaks or fails.
     pub(crate) fn groups(
         &self,

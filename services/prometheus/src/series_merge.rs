@@ -45,7 +45,7 @@ pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
 }
 
 impl<'w> SeriesMerge<'w> {
-    /// Creates an empty set; held bytes count against the budget of `watch`.
+    /// Creates an empty merge; held bytes count against the budget of `watch`.
     pub(crate) fn new(watch: &'w Watch) -> Self {
         let series = Mutex::default();
         Self { watch, series }
@@ -90,7 +90,7 @@ impl<'w> SeriesMerge<'w> {
     }
 }
 
-/// Merges the samples of several buffers; for equal timestamps those of the last buffer win.
+/// Merges the samples of several buffers. For equal timestamps, the sample of the last buffer wins.
 pub(crate) fn merge_buffers(parts: impl Iterator<Item = SampleBuffer>) -> SampleBuffer {
     let (numbers, histograms) = parts.map(|part| (part.numbers, part.histograms)).unzip();
     SampleBuffer::of(merge_lines(numbers), merge_lines(histograms))

@@ -34,7 +34,7 @@ pub(crate) const GATHERED: &str = "bytes of samples gathered from timelines at o
 
 /// Series of a table, for the evaluation of an expression.
 ///
-/// Each selection reads the snapshot of the table at its start. Budget and cancellation are those of the view.
+/// Each selection reads the snapshot of the table at its start. The budget and the cancellation flag of the view apply.
 #[derive(Debug, Clone, Copy)]
 pub struct TableSource<'v> {
     view: &'v SeriesView<'v>,
@@ -279,8 +279,8 @@ impl<'r> Reading<'r> {
     }
 
     /// Calls `hand_on` for each metric of a timeline, with a function that returns the labels of the series (`None` if
-    /// the timeline was removed). Stops at the first error that `hand_on` returns; `None` means that there is no data
-    /// to pass.
+    /// the timeline was removed). `hand_on` returns `None` if there is no data to pass. Stops at the first error that
+    /// `hand_on` returns.
     fn deliver(
         &self,
         found: &Found,

@@ -1,8 +1,8 @@
 //! Windows of a timeline's series, computed run by run without keeping samples.
 //!
-//! Sums are compensated, or exact for integers, and therefore at least as exact as sums of single samples. Unusual
-//! data is left to evaluation from samples: NaN including stale markers, sums beyond the range of doubles, sums whose
-//! values nearly cancel, several points in a millisecond.
+//! Sums are compensated, or exact for integers, and therefore at least as exact as sums of single samples. Unusual data
+//! must be evaluated from samples: NaN including stale markers, sums beyond the range of doubles, sums whose values
+//! nearly cancel, and several points in one millisecond.
 
 use tideline_engine::model::{ColumnData, CompensatedSum};
 use tideline_engine::points::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
@@ -44,7 +44,7 @@ pub(crate) struct Steps {
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
     count: u64,
-    /// Sum; for an extreme, `sum` is the lowest or highest value.
+    /// Sum of the values. For `Min` and `Max`, its field `sum` holds the lowest or highest value.
     value: CompensatedSum,
 }
 
@@ -75,12 +75,11 @@ impl Steps {
         (self.is_doubtful, self.last) = (false, None);
     }
 
-    /// Returns the windows for a reader whose summaries may replace samples; `None` if they must not.
+    /// Returns the windows for a read in which summaries may replace samples; `None` if summaries must not be used.
     ///
-    /// The windows of the reader include their start, those of PromQL their end. The first value of a summary
-    /// is therefore moved to the previous window if its timestamp is the start of a window. This requires
-    /// functions from whose result a value can be subtracted, windows without gaps, and timestamps in whole
-    /// milliseconds.
+    /// Windows of the reader include their start; windows of PromQL include their end. The first value of a summary is
+    /// therefore moved to the previous window if its timestamp is the start of a window. This requires functions from
+    /// whose result a value can be subtracted, windows without gaps, and timestamps in whole milliseconds.
     pub(crate) fn grid(&self) -> Option<Grid> {
         let over_time = self.over_time?;
         let is_sum = match over_time.function {

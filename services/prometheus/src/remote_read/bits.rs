@@ -4,8 +4,8 @@
 
 use tideline_wire::varint;
 
-/// Payload sizes in bits of an integer of variable size. The prefix of each size has one more set bit than that of
-/// the previous size.
+/// Payload sizes in bits of an integer of variable size. The prefix of each size has one more set bit than the prefix
+/// of the previous size.
 const SIZES: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
 /// Writer of bits, from the highest bit of the first byte on.

@@ -25,7 +25,7 @@ pub(crate) struct Chunk {
     pub(crate) data: Vec<u8>,
 }
 
-/// Encoding of a chunk, with the numbers of Prometheus.
+/// Encoding of a chunk. The discriminants are the encoding numbers of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Encoding {
@@ -198,13 +198,13 @@ fn put_layout(histogram: &Histogram, bits: &mut Bits) {
     }
 }
 
-/// Writes zero and the usual powers of two in one byte, and other values in nine bytes.
+/// Writes zero and the powers of two from 2^-243 to 2^10 in one byte, and other values in nine bytes.
 fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     if threshold == 0.0 {
         return bits.put(0, 8);
     }
     let fraction = threshold.to_bits() & (u64::MAX >> 12);
-    // The mantissa is between a half and one.
+    // As with Go's `math.Frexp`, the mantissa is at least 1/2 and less than 1.
     let exponent = (threshold.to_bits() >> 52) as i32 - 1_022;
     if fraction == 0 && threshold > 0.0 && (-242..=11).contains(&exponent) {
         return bits.put((exponent + 243) as u64, 8);
@@ -213,10 +213,10 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     bits.put(threshold.to_bits(), 64);
 }
 
-/// Writes whole thousandths in few bits, and other values in full after a zero bit.
+/// Writes a whole number of thousandths in few bits, and other values in full after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
-    /// Largest number of thousandths in four bytes. A number of thousandths is stored plus one, because 0 marks a value
-    /// in full.
+    /// Largest number of thousandths that takes at most four bytes. The stored number is larger by one, because 0 marks
+    /// a value that is written in full.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;
     let thousandths = (bound * 1e3).round();
     if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1e3)) && thousandths / 1e3 == bound {

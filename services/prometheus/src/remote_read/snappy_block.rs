@@ -29,7 +29,7 @@ pub(crate) struct SnappyBlock {
     results: Vec<Packed>,
     /// Encoded samples of the current series.
     series: Vec<u8>,
-    /// Bytes of all compressed fragments.
+    /// Size of all compressed fragments in bytes.
     packed_bytes: usize,
     memory: Reservation,
 }
@@ -40,7 +40,7 @@ struct Packed {
     fragments: Vec<Box<[u8]>>,
     /// Bytes that are not compressed yet.
     rest: Vec<u8>,
-    /// Bytes before compression.
+    /// Number of bytes before compression.
     bytes: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Memory limits of selections, exemplars and lists, and the limit of a list of series. The bytes of samples must be
-//! released afterwards.
+//! Tests of the memory limits of selections, exemplars and lists, and of the limit of a list of series. The memory of
+//! samples must be released after a selection.
 //!
 //! Most requests run twice: with a budget that is too small, and with a sufficient one.
 

@@ -1,4 +1,4 @@
-//! Metric names, matchers, lists, cardinality, and the end of a request by its budget or cancellation.
+//! Tests of metric names, matchers, lists and cardinality, and of requests that exceed a budget or are cancelled.
 //!
 //! All tests use one small fleet of hosts.
 

@@ -1,6 +1,7 @@
-//! Samples of series, as the evaluator receives them.
+//! Tests of the samples of series that the evaluator receives.
 //!
-//! Covers types, shared milliseconds, histograms with reset hints, series of several timelines, errors, and exemplars.
+//! The tests cover types, shared milliseconds, histograms with reset hints, series of several timelines, errors, and
+//! exemplars.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +143,7 @@ fn histograms_and_starts_stand_beside_numbers_and_give_way_to_them() {
             4_000,
             vec![("value", Value::Float(5.0)), ("histogram", histogram(small))],
         ),
-        // Numbers in the field for histograms have another metric name.
+        // A field `histogram` that holds numbers has another metric name: `old_histogram`.
         ("old,job=x", 1_000, vec![("histogram", Value::Float(9.0))]),
     ]);
     for is_sealed in [false, true] {

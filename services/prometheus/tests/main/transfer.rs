@@ -1,4 +1,4 @@
-//! Transfers by pages return the same samples as a selection, for small and large pages.
+//! Tests that transfers by pages return the same samples as a selection, for small and large pages.
 //!
 //! Also tests the order and the memory limit of sorted transfers, overlapping selectors, and errors.
 
@@ -166,7 +166,7 @@ fn a_series_that_is_larger_than_the_budget_comes_in_pieces() {
     let (found, pieces) = transferred(&small, &[matchers.to_vec()], (0, 80_000)).expect("transferred");
     assert_eq!(found.values().map(Vec::len).sum::<usize>(), 80_000);
     assert!(pieces > 4, "{pieces}");
-    // All memory was released, and a selection of this size is refused.
+    // All memory was released, so the transfer can be repeated. A selection of this size is refused.
     let (again, _) = transferred(&small, &[matchers.to_vec()], (0, 80_000)).expect("transferred");
     assert!(found == again);
     let refused = small.source().select(&selection, &|_, _| Ok(()));

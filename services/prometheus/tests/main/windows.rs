@@ -1,7 +1,7 @@
-//! Windows that the source computes itself.
+//! Tests of windows that the source computes itself.
 //!
-//! Results are compared with windows computed from samples; for cold points the number of points read is checked as
-//! well.
+//! The results are compared with windows computed from samples. For cold points, the tests also check the number of
+//! points read.
 
 use std::collections::BTreeMap;
 
