@@ -1,4 +1,4 @@
-//! Memory limit of the process: that of its control group, or the memory of the machine.
+//! Memory limit of the process: the limit of its control group, or the memory of the machine.
 //!
 //! Budgets are derived from this limit, so a container must not be sized by the memory of its host.
 
@@ -21,7 +21,7 @@ pub struct MemoryLimit {
 /// Source of a [`MemoryLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {
-    /// Control group of the process or one of its ancestors, for example that of a container or a systemd unit.
+    /// Control group of the process or one of its ancestors, for example the group of a container or a systemd unit.
     ControlGroup,
     /// Memory of the machine.
     Machine,

@@ -83,7 +83,7 @@ fn wrong(error: &ArchiveError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// Opens an archive whose default target is the one of the command line.
+/// Opens an archive whose default target is the target of the command line.
 fn open(of: &TargetArguments, scratch: &Path) -> Result<Archive> {
     let options = of
         .options_file

@@ -33,7 +33,7 @@ fn rows(lab: &Lab, table: &str) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Imports `count` rows into a table. The tests import more rows than two pages of an export hold.
+/// Imports `count` rows into a table. Tests of exports use 25,000 rows, because a page of an export has 10,000.
 fn fill(lab: &Lab, table: &str, count: u64) {
     let lines: String = (0..count)
         .map(|n| {
