@@ -181,7 +181,7 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 27)
 }
 
-/// Constant load on the hot store.
+/// Steady workload on the hot store.
 struct Work<'a> {
     backend: &'a FjallBackend,
     epoch: Epoch,

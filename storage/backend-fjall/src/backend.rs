@@ -40,7 +40,7 @@ use crate::store::{EngineGuard, SpaceDemand, Store, closed};
 use maintenance::Maintenance;
 pub(crate) use open::JOURNAL;
 
-/// Minimum size of a sorted write to a hot part, in bytes, for which the write creates separate tables of fjall.
+/// Minimum size, in bytes, of a sorted write to a hot part that is stored as separate tables of fjall.
 const LOADED_BYTES_MIN: usize = 1 << 20;
 
 /// The embedded default backend. Only one process at a time may use a data folder. Every method may be called from many
@@ -272,7 +272,7 @@ impl Inner {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
-        // A failed write may have left an edit in the log that becomes visible only when the store is reopened.
+        // After a failed write, the log may hold an edit that becomes visible only when the store is reopened.
         self.hot.check(SpaceDemand::Little)?;
         let engine = self.engine()?;
         // The lock of the shard state keeps epoch, version and rows consistent with each other.
@@ -375,8 +375,9 @@ fn last_of_each(table: Table, changes: impl Iterator<Item = (Vec<u8>, Option<Byt
 }
 
 impl FjallBackend {
-    /// Writes sorted groups of a part. In the hot store, [`LOADED_BYTES_MIN`] bytes or more are written as separate
-    /// tables, which are durable in any case. All other groups are written as batches with the given durability.
+    /// Writes sorted groups of a part. If groups for the hot store have [`LOADED_BYTES_MIN`] bytes or more in total,
+    /// they are written as separate tables, which are always durable on return. Otherwise, each group is written as a
+    /// batch with the given durability.
     fn write_groups(
         &self,
         partition: Partition,

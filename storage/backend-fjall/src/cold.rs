@@ -244,7 +244,7 @@ impl Cold {
         }
     }
 
-    /// Continues counting from the count of the data folder or the count of the store, whichever is higher.
+    /// Continues counting from `remembered` or from the count of the store, whichever is higher.
     pub(crate) fn count_from(&self, remembered: u64) -> Result<()> {
         let mut shard_state = match self.store.engine()? {
             Some(engine) => ShardState::read(&engine)?,
@@ -255,7 +255,8 @@ impl Cold {
         Ok(())
     }
 
-    /// Counts one more commit in all keyspaces if their counts differ although no promised commit is missing.
+    /// Counts one more commit in all keyspaces if their counts differ, but no commit is missing that was acknowledged
+    /// as durable.
     pub(crate) fn settle_counts(&self) -> Result<()> {
         match self.store.engine()? {
             Some(engine) => settle_counts(&engine, &mut self.shard_state.lock()),

@@ -41,14 +41,14 @@ const COLD_BLOCK_BYTES: u32 = 32 << 10;
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
 /// Memtable size of a group. Loads bypass the memtable, so the memtable holds only the deletes of a reclaim.
 const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
-/// Total size of fjall's own logs above which memtables are flushed to free logs.
+/// Total size of fjall's own logs, in bytes. Above it, memtables are flushed so that old logs can be deleted.
 const WAL_BYTES_MAX: u64 = 128 << 20;
 /// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Number of sequence numbers that opening a database uses up if an earlier build may have dropped keyspaces; see
 /// [`Engine::pass_dropped_sequences`]. This takes a few milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
-/// Key of the manifest keyspace that never has a row.
+/// Key that never has a row in the manifest keyspace.
 const NO_ROW: &[u8] = b"-";
 /// Maximum length of a value that is copied instead of referenced, in bytes. A reference to a short value would keep
 /// its whole block in memory.
@@ -68,13 +68,13 @@ pub(crate) struct Engine {
     groups: RwLock<HashMap<GroupId, Keyspace>>,
     /// Keyspaces with dropped tables whose files may still exist, by number.
     unfreed: Mutex<HashMap<u64, Keyspace>>,
-    /// Number of old versions of the keyspace of parts in the previous round of maintenance.
+    /// Number of old versions of the keyspace [`PARTS`] in the previous round of maintenance.
     old_versions: AtomicU32,
     /// True if a batch that was committed without a sync may still be unsynced.
     has_buffered: AtomicBool,
 }
 
-/// Blocks that were not in the cache. fjall also counts cache hits, but not those of scans.
+/// Blocks that were not in the cache. Hits are not reported, because fjall does not count the hits of scans.
 #[derive(Debug, Clone, Copy, Default)]
 struct Misses {
     blocks: u64,
@@ -136,10 +136,11 @@ impl Engine {
 
     /// Uses up sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
     ///
-    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. It computes the next sequence number without the
-    /// number at which the drop was recorded. If a folder number has two records, the higher sequence number wins. So a
-    /// new keyspace may count as dropped, and the next open removes it with its content. A drop takes one or two
-    /// numbers. This function uses up more numbers than there are keyspaces.
+    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. When it computes its next sequence number after a
+    /// start, it ignores the sequence number with which the drop was recorded. If a folder number has two records, the
+    /// record with the higher sequence number wins. So a new keyspace may count as dropped, and the next open removes
+    /// it with its content. A drop takes one or two sequence numbers. This function uses up more sequence numbers than
+    /// there are keyspaces.
     pub(crate) fn pass_dropped_sequences(&self) -> fjall::Result<()> {
         for _ in 0..PASSED_SEQUENCES {
             let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::options::FjallOptions;
 
-/// Makes the names in a folder durable.
+/// Syncs a folder, so that the names of its files are durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

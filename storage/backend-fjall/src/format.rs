@@ -35,7 +35,7 @@ pub(crate) struct Format {
     pub(crate) has_parts: bool,
 }
 
-/// Format of an open data folder. The format is raised before data that earlier builds cannot read is stored.
+/// Format of an open data folder. The format is raised before data is stored that earlier builds cannot read.
 #[derive(Debug)]
 pub(crate) struct FolderFormat {
     folder: PathBuf,

@@ -182,7 +182,7 @@ impl HighWater {
         self.save()
     }
 
-    /// Replaces the marks by those of the existing data, durably.
+    /// Replaces all marks with `marks`, durably.
     pub(crate) fn reset(&self, folder: &Path, marks: Marks) -> io::Result<()> {
         *self.noted.lock() = Noted {
             marks,

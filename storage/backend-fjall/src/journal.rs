@@ -440,7 +440,7 @@ fn create_file(folder: &Path, id: FileId) -> io::Result<File> {
 }
 
 impl JournalFile {
-    /// Describes a file with entries; `None` if it has none.
+    /// Describes the file of a walk; `None` if the file has no entries.
     fn of(id: FileId, walk: &Walk) -> Option<Self> {
         Some(Self {
             id,

@@ -112,7 +112,8 @@ impl KeyspaceList {
         replace(folder, &self.files.names, self.render().as_bytes())
     }
 
-    /// Undoes changes that could not be written. The next generation is still higher than any that was tried.
+    /// Undoes changes that could not be written. The generation stays raised, because a failed write may have stored
+    /// it.
     pub(crate) fn restore(&mut self, before: Self) {
         self.names = before.names;
     }

@@ -44,7 +44,7 @@ impl LostFolder {
         Ok(Self(folder))
     }
 
-    /// Links a file that is about to be replaced or removed into the folder.
+    /// Hard-links a file into the folder before the file is replaced or removed.
     pub(crate) fn keep(&self, file: &Path) -> io::Result<()> {
         fs::hard_link(file, self.0.join(file.file_name().unwrap_or_default()))?;
         sync_folder(&self.0)

@@ -41,7 +41,7 @@ pub struct FjallOptions {
     /// The first pauses are shorter, and the next attempt follows at once when disk space becomes available again.
     /// Default 10 s.
     pub reopen_pause_max: Duration,
-    /// True to start although acknowledged writes are missing, with the data that exists. Default false.
+    /// True to start with the remaining data even if acknowledged writes are missing. Default false.
     pub accept_loss: bool,
     /// Starts the maintenance thread, and records its panic.
     pub supervisor: Supervisor,

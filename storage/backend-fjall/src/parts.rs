@@ -39,7 +39,7 @@ pub(crate) fn reclaim(engine: &Engine, part: PartRef) -> fjall::Result<()> {
     }
 }
 
-/// Removes every row of a range of a bucket of a part.
+/// Removes every row of a key range in one bucket of a part.
 pub(crate) fn remove(engine: &Engine, partition: Partition, range: &KeyRange) -> fjall::Result<()> {
     let bounds = bounds(&partition_prefix(partition), range);
     match engine.parts().zip(bounds) {

@@ -46,7 +46,8 @@ pub(crate) enum LoadError {
     Store(fjall::Error),
 }
 
-/// Loads one bucket of a segment into its group's keyspace; durable on return. The caller holds the group's lock.
+/// Loads one bucket of a segment into its group's keyspace. The rows are durable on return. The caller holds the
+/// group's lock.
 pub(crate) fn load(
     keyspace: &Keyspace,
     segment: SegmentRef,

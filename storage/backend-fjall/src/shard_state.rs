@@ -1,15 +1,17 @@
 //! State of the shards: owners, versions of manifests, ends of closed epochs, and the number of commits.
 //!
-//! The state is kept in memory, so that checking the owner costs nothing. It is written in the same batch as the change
-//! that it protects.
+//! The state is kept in memory, so that checking the owner costs nothing. Each update of the state is written in the
+//! same batch as the change that it belongs to.
 //!
 //! fjall flushes each keyspace separately. If a log has lost its end, one keyspace may be complete, and another may
 //! lack its last rows. Each batch therefore stores its number in the keyspaces of the manifest, of rows and, if it
-//! exists, of parts. If the numbers differ, rows are missing. This is not a loss if the missing rows belong only to
-//! buffered batches that were not synced. A commit is *promised* once it is acknowledged as durable. A buffered batch
-//! stores how many commits were durable when it was written; these commits were promised. A synced batch is written
-//! after all earlier commits are durable. The cold store counts its loads and its writes to parts in the same way, but
-//! does not count in `rows`.
+//! exists, of parts. If the numbers differ, rows are missing.
+//!
+//! Missing rows are a loss only if they belong to a *promised* commit, that is, a commit acknowledged as durable. The
+//! stored count therefore also gives the number of promised commits. A buffered batch stores this number explicitly. A
+//! synced batch is written only when all earlier commits are durable, so its own number serves for both.
+//!
+//! The cold store counts its loads and its writes to parts in the same way, but does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +25,9 @@ use crate::keys::{COMMITS, MANIFEST, ManifestKey, PARTS, ROWS, closed_key, owner
 
 /// Length of a number of commits, in bytes.
 const COUNT_BYTES: usize = 8;
-/// Offset of the number of durable commits in the count of a buffered batch.
+/// Offset of the number of durable commits in the value that a buffered batch stores (see [`count_value`]), in bytes.
 pub(crate) const DURABLE_AT: usize = 3 * COUNT_BYTES;
-/// Value of "first counted commit" for a keyspace in which no commit is counted; commits are numbered from 1.
+/// Placeholder for a missing number in a stored count. It is not a commit number, because commits are numbered from 1.
 const NOT_COUNTED: u64 = 0;
 
 /// Owners, manifest versions, epoch ends and commit counts after the last commit.
@@ -98,8 +100,8 @@ impl ShardState {
         Ok(shard_state)
     }
 
-    /// Compares the counts of the keyspaces in which the last commit was counted, or whose count is above the count in
-    /// the manifest.
+    /// Compares the counts of the manifest, the rows and the parts, and records which promised commits are missing.
+    /// Ignores rows or parts that did not count the last commit, unless their count exceeds the count of the manifest.
     fn compare(&mut self, engine: &Engine) -> Result<()> {
         let [in_rows, in_parts] = engine.counted_commits()?;
         let in_manifest = self.commits;
@@ -116,8 +118,9 @@ impl ShardState {
                 None => (0, 0),
             };
             // A count without `since` is normally ignored: an older build counts only in the manifest and leaves the
-            // count in the rows unchanged, and a commit that failed may have created the keyspace of parts. But if the
-            // manifest has lost all its rows, `since` is missing too; any other count is then above its count of 0.
+            // count in the rows unchanged, and a failed commit may have created an empty keyspace of parts. But if the
+            // manifest has lost all its rows, `since` is missing too. The manifest then has the count 0, and every
+            // keyspace with commits has a higher count.
             if since.is_some() || count > in_manifest {
                 counts.push((keyspace, count));
                 promised = promised.max(durable);
@@ -131,13 +134,14 @@ impl ShardState {
             self.lacking = (count < promised)
                 .then(|| format!("commits {} to {promised} in the keyspace {keyspace}", count + 1));
         }
-        // Everything that is found when a store is opened is in tables, or in logs that were rewritten durably.
+        // All commits found on opening are durable: they are in tables, or in logs that were rewritten durably.
         self.durable = self.commits;
         Ok(())
     }
 
-    /// Returns true if a keyspace lacks commits that another keyspace has, but lacks no promised commits. All keyspaces
-    /// must then get an equal count, so that the missing commits do not count as a loss once a log is gone.
+    /// Returns true if a keyspace lacks commits that another keyspace has, and none of them is promised. The counts
+    /// must then be made equal ([`settle_counts`]). Otherwise, once a log is deleted, [`Self::check_flushed`] would
+    /// report the missing commits as a loss.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
@@ -217,8 +221,8 @@ impl ShardState {
         )
     }
 
-    /// Returns true if buffered commits are not synced yet. They must be synced before the next synced commit, whose
-    /// count promises all earlier commits.
+    /// Returns true if buffered commits are not synced yet. They must be synced before the next synced commit, because
+    /// the count of a synced commit marks all earlier commits as durable.
     pub(crate) fn has_buffered(&self) -> bool {
         self.durable < self.commits
     }
@@ -319,6 +323,7 @@ fn manifest_change(key: Vec<u8>, value: Option<Bytes>) -> Change {
 }
 
 /// Returns the stored form of a count: the number of commits, then the given numbers up to the last that is present.
+/// A missing number before it is stored as [`NOT_COUNTED`].
 fn count_value(commits: u64, numbers: [Option<u64>; 3]) -> Bytes {
     let used = numbers
         .iter()
@@ -337,8 +342,8 @@ fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }
 
-/// Reads from a count in the manifest the first commit that was counted in the rows or parts, stored at offset `at`;
-/// `None` if the last commit was not counted there.
+/// Reads the number of the first commit that was counted in the rows or parts from a count in the manifest. `at` is the
+/// offset of the number. Returns `None` if the last commit was not counted there.
 fn since(value: &[u8], at: usize) -> Result<Option<u64>> {
     if value.len() <= at {
         return Ok(None);

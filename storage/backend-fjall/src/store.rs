@@ -263,7 +263,7 @@ impl Store {
         }
     }
 
-    /// Removes a range of a bucket of a part.
+    /// Removes every row of a key range in one bucket of a part.
     pub(crate) fn remove_rows(&self, partition: Partition, range: &KeyRange) -> Result<()> {
         match self.engine()? {
             Some(engine) => parts::remove(&engine, partition, range).map_err(|error| self.failed(error)),

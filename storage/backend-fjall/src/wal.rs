@@ -223,7 +223,7 @@ impl Log {
                 let found = search(file, position..length).map_err(&failed)?;
                 is_torn = !found.is_zero();
                 // Unsynced writes reach the disk in any order. So in the newest log, later batches prove damage only if
-                // they promise commits that are missing.
+                // they show that missing commits had been durable.
                 if found.promised > self.commits.unwrap_or(0) {
                     damage = Some(format!(
                         "{} is damaged at byte {position}, before intact batches",

@@ -1,4 +1,4 @@
-//! Assessment: compares the content of a data folder with the acknowledged data, before anything in it is changed.
+//! Assessment: compares the content of a data folder with the acknowledged data, before the folder is changed.
 //!
 //! Version files, lists, logs and journals are checked by reading them. Usually the logs alone prove that every
 //! acknowledged commit exists, and nothing else is needed. Otherwise fjall opens a copy, and the counts in the copy are
@@ -58,7 +58,7 @@ pub(super) struct Lacking {
 /// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store that had
 /// content is missing.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
-    // A folder without a format is new, or opening it fails later.
+    // A folder without a file `FORMAT` is new, or the open refuses it later.
     let Some(format) = Format::read(folder)? else {
         return Ok(Assessment::Complete(Box::default()));
     };
@@ -146,7 +146,8 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
 /// Content of an open store and its journals.
 pub(super) struct Found {
     pub(super) marks: Marks,
-    /// Description of the promised commits that a keyspace lacks; `None` if no keyspace lacks any.
+    /// Description of missing commits: commits that were acknowledged as durable and that a keyspace lacks. `None` if
+    /// no such commit is missing.
     lacking: Option<String>,
 }
 

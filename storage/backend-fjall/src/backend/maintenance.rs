@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Compares a reopened store with the acknowledged commits. Refuses writes until a restart if the store has fewer
-    /// commits, or if one of its keyspaces lacks promised commits.
+    /// commits, or if one of its keyspaces lacks promised (acknowledged as durable) commits.
     fn note_lacking(&self, shard_state: &ShardState) {
         let acknowledged = self.high_water.commits();
         let lost = (shard_state.complete() < acknowledged).then(|| {

@@ -44,7 +44,7 @@ impl FjallBackend {
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let held = FolderLock::hold(folder)?;
-        // If an operator accepts a loss, the folder may be changed at once, so it is not assessed.
+        // If an operator accepts a loss, the folder may be changed immediately, so it is not assessed.
         let sound = match options.accept_loss {
             true => Box::default(),
             false => match assess(folder, &options)? {

@@ -1,7 +1,8 @@
-//! Tests of automatic recovery after failures that cannot be caused from outside, of spare groups, of freed parts, and
-//! of power cuts after buffered writes.
+//! Tests of automatic recovery after injected failures, of spare groups, freed parts, and power cuts after buffered
+//! writes.
 //!
-//! Failures are injected into stores and journals. The tests run the rounds of the maintenance thread themselves.
+//! The failures of stores and journals cannot be caused from outside. The tests run the rounds of the maintenance
+//! thread themselves.
 
 use std::fs;
 
@@ -683,7 +684,7 @@ fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
     cut.close().expect("close");
     drop(cut);
     assert_eq!(open(&copy).health(), Health::Ready);
-    // If the rows were promised, the same cut log is a loss.
+    // If the rows were acknowledged as durable, the same cut log is a loss.
     write(&backend, "b").expect("write");
     let flushed = backend.inner.hot.opened().expect("open").flush_rows_alone();
     flushed.expect("flush");

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::frame::FileId;
 use crate::files::{remove_file, replace};
 
-/// Last part of the name of a copy, which is the name of the journal file followed by `.end`.
+/// Last part of the name of a copy. The whole name is the name of the journal file followed by `.end`.
 pub(super) const SUFFIX: &str = ".journal.end";
 const MAGIC: [u8; 8] = *b"TLJRNEND";
 const HEADER_BYTES: usize = 24;

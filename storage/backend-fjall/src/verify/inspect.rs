@@ -1,9 +1,10 @@
 //! Complete check of a data folder that no process uses. Changes nothing in it.
 //!
 //! In addition to the checks of [`super::verify`], an [`Inspection`] checks both copies of each list, both slots of the
-//! high-water mark, and fjall's files with its format. It compares every table with the checksum in its version file.
-//! The crates that wrote the rows check the meaning of the rows. These crates read a copy of the folder, because fjall
-//! writes when it opens a store. Tables, which are almost all of the data, are only linked into the copy.
+//! high-water mark, and the file in which fjall stores its format version. It compares every table with the checksum in
+//! its version file. The crates that wrote the rows check the meaning of the rows. These crates read a copy of the
+//! folder, because fjall writes when it opens a store. Tables, which are almost all of the data, are only linked into
+//! the copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -27,7 +28,7 @@ use crate::store::STORE;
 
 /// Buffer size of reads, in bytes.
 const READ_BYTES: usize = 1 << 20;
-/// fjall's file that names its own format.
+/// fjall's file that stores its format version.
 const MARKER: &str = "version";
 /// Expected content of that file.
 const MARKER_CONTENT: [u8; 4] = [b'F', b'J', b'L', 3];
@@ -45,7 +46,7 @@ impl Inspection {
     /// # Errors
     ///
     /// The errors of [`verify`](super::verify). An error of the file system if a list, the high-water mark, fjall's
-    /// file with its format, or a table cannot be read.
+    /// file with its format version, or a table cannot be read.
     pub fn of(folder: &Path, cold_dir: Option<&Path>) -> Result<Self> {
         let mut verified = verify_locked(folder, cold_dir)?;
         let report = &mut verified.report;
@@ -99,7 +100,7 @@ impl VerifyReport {
         self.findings.push(format!("{} {what}", path.display()));
     }
 
-    /// Checks fjall's file with its format, and compares every table of a store with its checksum.
+    /// Checks fjall's file with its format version, and compares every table of a store with its checksum.
     fn tables_of(&mut self, store: &Path) -> Result<()> {
         let marker = store.join(MARKER);
         if fs::read(&marker).map_err(at(&marker))? != MARKER_CONTENT {

@@ -83,7 +83,7 @@ fn a_first_boot_killed_before_the_first_mark_opens() {
         assert_eq!(backend.health(), Health::Ready, "{} zeros", content.len());
         write(&backend, 1).expect("write");
         backend.close().expect("close");
-        // If something was acknowledged, the same file is a loss.
+        // After an acknowledged write, the same file is reported as a loss.
         fs::write(test_folder.path().join("highwater"), &content).expect("write");
         let degraded = test_folder.open().expect("open");
         assert!(matches!(degraded.health(), Health::ReadOnly { .. }));
