@@ -31,8 +31,8 @@ use crate::reply::{Replier, Submitted, reply};
 
 /// Name of the thread.
 const THREAD: &str = "committer";
-/// Interval of the checks for old generations while nothing is written, and pause after a failed sync. While flushes
-/// fail, writers continue after this time without a notification from the flusher.
+/// Interval at which the idle thread checks whether a generation is old. It is also the pause after a failed sync, and
+/// the time after which writers continue if flushes fail.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay from the append of the first buffered entry to the sync, with and without load. According to the guide, a
 /// power cut loses at most one second of buffered writes; the remaining half second is reserved for the sync itself.
@@ -109,7 +109,7 @@ struct Worker {
     next: SequenceNumber,
     /// True if `next` is above every sequence that earlier runs may have assigned.
     has_leapt: bool,
-    /// Latest time of the next sync; `None` while everything is synced.
+    /// Time by which the buffered entries must be synced; `None` while everything is synced.
     sync_due: Option<Instant>,
 }
 

@@ -6,11 +6,11 @@
 //!    to its readers.
 //!
 //! If the backend cannot report whether an edit was applied, the edit is *open*. The manifest is then read back at
-//! once. If that fails as well, the flusher and each later edit retry the read. Until a read succeeds, a table that the
-//! edit drops is *in doubt*: writes to it are refused as retryable, because an acknowledged write would be lost if the
-//! drop was applied. For a table that the edit creates, [`Log::settle_name`] returns an error. If a retried read shows
-//! that the edit was applied, the stored manifest replaces the whole state in memory: tables, segments, settings and
-//! the cursor of the journal.
+//! once. If this read fails, the flusher and each later edit retry it. Until a read succeeds, a table that the edit
+//! drops is *in doubt*: writes to it are refused as retryable, because an acknowledged write would be lost if the drop
+//! was applied. For a table that the edit creates, [`Log::settle_name`] returns an error. If a retried read shows that
+//! the edit was applied, the stored manifest replaces the whole state in memory: tables, segments, settings and the
+//! cursor of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -41,8 +41,8 @@ pub enum LogError {
     /// The entry was refused and not written.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The entry is in the journal, but its model could not apply all of it. Or a model failed in other work of the
-    /// log.
+    /// The entry is in the journal, but its model could not apply all of it. Also returned if a model fails in another
+    /// call of the log.
     #[error("{0}")]
     Model(ModelError),
     /// A journal entry has the tag of a model that this build does not support.

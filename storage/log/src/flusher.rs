@@ -145,8 +145,8 @@ impl Worker {
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
                 drop(progress);
-                // With the time stored now, the next start counts only the stopped time as part of a jump of the clock,
-                // and the trusted time does not go back.
+                // Stores the trusted time, so that the next start counts only the time since this stop as part of a
+                // jump of the clock, and the trusted time does not go back.
                 log.store_clock();
                 return;
             }

@@ -44,7 +44,8 @@ pub struct Log {
     /// Ends of the frozen generations, oldest first.
     pub(crate) frozen: Mutex<Vec<SequenceNumber>>,
     pub(crate) flushing: Mutex<FlushProgress>,
-    /// Notified when a generation is frozen or flushed, when a flush fails, when a thread panics, and at the stop.
+    /// Notified when a generation is frozen or flushed, when a flush fails, when a thread panics, and when the log
+    /// stops.
     pub(crate) flushing_changed: Condvar,
     /// Renews the lease; `None` if the lease has no end.
     pub(crate) renewer: Mutex<Option<Renewer>>,
@@ -253,7 +254,7 @@ impl Log {
     }
 
     /// Returns `current` with the given `sealed_to`, the next id and the trusted time. An edit that adds rows with new
-    /// ids must publish this cursor as well.
+    /// ids must also publish this cursor.
     pub fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
@@ -311,7 +312,7 @@ impl Log {
 
     // --- jobs --------------------------------------------------------------------------------------------
 
-    /// Adds, replaces and removes job rows in one edit. Durable on return.
+    /// Adds, replaces and removes job rows in one edit. The change is durable on return.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub mod stored;
 
 use stored::{sequence, table};
 
-/// Rows of one version of the manifest that all models share. A value in an `Arc` is never changed.
+/// Manifest rows that all models share, at one version of the manifest. A value in an `Arc` is never changed.
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
     /// Version of the shard's manifest.
@@ -154,8 +154,8 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Assigns an id to each index, search index and column group in `spec`, and to its large values, if they do not have one
-    /// yet. Returns true if the cursor has changed.
+    /// Assigns an id to each index, search index and column group in `spec`, and to its large values, if they do not
+    /// have one yet. Returns true if the cursor has changed.
     pub fn number_indexes(&mut self, spec: &mut TableSpec) -> bool {
         let Some(wide) = spec.wide.as_deref_mut() else {
             return false;
@@ -191,8 +191,8 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`] and [`FORMAT_GROUPS`]. This build reads
-/// formats 1 to 14.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`] and
+/// [`FORMAT_GROUPS`]. This build reads formats 1 to 14.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -221,11 +221,11 @@ pub const FORMAT_LARGE: u8 = 11;
 /// Format number of the row of a table with analyzers of attributes, or with search indexes over rows whose cells
 /// expire one by one. A build of format 11 would find wrong timelines, and would find rows by expired values.
 pub const FORMAT_ANALYZERS: u8 = 12;
-/// Format number of the row of a wide table with an index that covers only some of the tiers. A build of format 12 would
-/// move its parts without building and dropping entries.
+/// Format number of the row of a wide table with an index that covers only some of the tiers. A build of format 12
+/// would move the parts of the table without building and dropping the index entries.
 pub const FORMAT_TIERS: u8 = 13;
-/// Format number of the row of a wide table with column groups. A build of format 13 would return rows without the columns
-/// of the groups, and would free them.
+/// Format number of the row of a wide table with column groups. A build of format 13 would return rows without the
+/// columns of the groups, and would free these columns.
 pub const FORMAT_GROUPS: u8 = 14;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;

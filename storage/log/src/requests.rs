@@ -197,8 +197,8 @@ impl Requests {
                 .iter_mut()
                 .filter(|(_, outcome)| !outcome.saved)
                 .map(|(key, outcome)| {
-                    // The outcome may be evicted before its row is durable, and a write that fails may have written the
-                    // row.
+                    // Set before the write: the outcome may be evicted before its row is durable, and a write that
+                    // fails may have written the row.
                     outcome.has_row = true;
                     ((*key, outcome.version), outcome.at, outcome.bytes.clone())
                 })

@@ -20,7 +20,7 @@
 //!
 //! # Time of new points
 //!
-//! New points need a clock as well: for points without a timestamp, and for the limits on past and future timestamps. A
+//! New points also need a clock: for points without a timestamp, and for the limits on past and future timestamps. A
 //! point that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A
 //! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended usually
 //! causes such a difference, and a wrong clock rarely does. Any other clock in doubt is not used, and writes that
@@ -360,7 +360,7 @@ mod tests {
             )
         }
 
-        /// Ends the process after a reading was stored, and starts it again after `nanos`.
+        /// Ends the process after a reading was stored, and starts it again `nanos` nanoseconds later.
         fn restart(&mut self, shown: TrustedNow, nanos: i64) -> TrustedClock {
             self.truth += nanos;
             self.monotonic = 0;
@@ -472,7 +472,8 @@ mod tests {
         assert!(!confirmed.is_unsure(hours(3)));
     }
 
-    /// The test sets the wall clock as far ahead as each reading still accepts.
+    /// Before each reading, the test sets the wall clock ahead by the largest distance that the trusted clock still
+    /// accepts.
     #[test]
     fn its_lead_is_what_it_is_said_to_be_at_most_and_can_be_that() {
         let mut machine = Machine::at(START);

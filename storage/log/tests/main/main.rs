@@ -1,4 +1,4 @@
-//! Tests of the log with a small model, and of its owners.
+//! Tests of the log: with a minimal data model (named counters), and with several processes that own the shard in turn.
 
 mod counters;
 mod owners;

@@ -1,4 +1,4 @@
-//! Tests of two processes that own the shard one after the other, while the first does not know of the second.
+//! Tests of processes that own the shard one after the other. Earlier owners have not detected their successors yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ fn open(disk: &Arc<MemoryDisk>) -> Arc<Log> {
     replayed.expect("it replays").open().expect("it opens")
 }
 
-/// Segments are loaded and freed by their ids without a check of the owner. A process that lost the shard still does so
-/// for a while, and must not write to a segment of its successor, or free one.
+/// Segments are loaded and freed by their ids without a check of the owner. A process that has lost the shard may still
+/// load and free segments for a while. It must not write to a segment of its successor, or free one.
 #[test]
 fn two_owners_never_assign_the_same_id() {
     let disk = MemoryDisk::new(Character::Distributed);
