@@ -4,10 +4,13 @@
 //! logical column itself, or a column that is computed from logical columns to spread load or to combine values.
 //! [`KeyLayout`] is the compiled form of the declarations. A layout:
 //!
-//! - checks the declarations, and refuses keys that send all writes to the same end of the table, unless it is allowed;
+//! - checks the declarations, and refuses keys that send all writes to the same end of the table, unless this is
+//!   allowed;
 //! - encodes logical values as a stored key, and decodes and verifies a stored key;
 //! - plans scans: computes the ranges of stored keys for a prefix and bounds on the next logical column;
 //! - computes the partition of a key, and the points at which an empty table can be split.
+//!
+//! The last two columns of this table show whether a scan can select rows by a value (equality) or by bounds (range):
 //!
 //! | stored column | holds | used for | equality | range |
 //! |---|---|---|---|---|

@@ -48,14 +48,15 @@ impl KeyLayout {
     /// are not among them, so that every row has its own entry. The key of a local index begins with the stored columns
     /// that determine the partition of the row. A generated column is an `i64` column here.
     ///
-    /// Columns of rows can have any name. `allow_rising_key` accepts a first column that rises with time.
+    /// Unlike in a primary key, a column can have any name that is not empty. `allow_rising_key` accepts a first column
+    /// that rises with time.
     ///
     /// # Errors
     ///
     /// - [`LayoutError::ColumnCount`] unless the index has 1 to [`KEY_COLUMNS_MAX`] columns;
     /// - [`LayoutError::DuplicateName`] if two columns of the index have the same name, or if a local index names a
     ///   column of the partition;
-    /// - [`LayoutError::RisingKey`] as for [`Self::new`], also if a global index begins with the generated column of the
+    /// - [`LayoutError::RisingKey`] as for [`Self::new`], and if a global index begins with the generated column of the
     ///   primary key;
     /// - the errors of [`Self::new`] for types, hashes, reversed and spliced columns.
     pub fn of_index(

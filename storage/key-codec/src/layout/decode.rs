@@ -92,7 +92,7 @@ impl KeyLayout {
 
     /// Returns inclusive bounds, in nanoseconds, of the timestamps that the keys of a range can have in a stored
     /// column; see [`time_column`](Self::time_column). A bound may be one nanosecond too wide. If the keys of the range
-    /// can differ in the columns before this one, the bounds are those of `i64`.
+    /// can differ in the columns before this one, the bounds are the whole range of `i64`.
     pub fn times_in(&self, range: &KeyRange, column: usize) -> RangeInclusive<i64> {
         const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
         let mut rest = &range.start[..];

@@ -9,7 +9,7 @@ use super::{KeyLayout, LayoutError, StoredKeyColumn};
 use crate::tuple::{KeyValue, TUPLE_BYTES_MAX, complement, push_escaped, push_value};
 
 impl KeyLayout {
-    /// Appends the stored key of a row to `out`. `logical` has one value per column of [`Self::logical`], also for a
+    /// Appends the stored key of a row to `out`. `logical` has one value per column of [`Self::logical`], including a
     /// generated column. On an error, `out` is unchanged.
     ///
     /// # Errors

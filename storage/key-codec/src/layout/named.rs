@@ -37,8 +37,7 @@ impl KeyLayout {
                 None => break,
             }
         }
-        // The remaining values follow a column without a value. Bounds do so as well, unless they apply to the first
-        // column without a value.
+        // The remaining values and the bounds must not apply to a column after the first column without a value.
         let after_gap = given
             .into_keys()
             .chain(bounded)

@@ -67,7 +67,7 @@ impl KeyLayout {
     /// values of `prefix` and whose next logical column is within `bounds`. The ranges contain exactly the keys of
     /// these rows. An empty prefix and no bounds select all rows.
     ///
-    /// Bounds compare values, also in a descending column. If no value is within the bounds, the result may have no
+    /// Bounds compare values, even in a descending column. If no value is within the bounds, the result may have no
     /// ranges. A bound may be a value that its column cannot store, such as a negative padded number. Two inclusive
     /// bounds with the same value are treated as one more value of the prefix.
     ///

@@ -48,7 +48,8 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Appends the text that [`Display`](fmt::Display) formats. Takes a fraction of its time for numbers of up to 19 digits.
+    /// Appends the text that [`Display`](fmt::Display) formats. For mantissas of up to 19 digits, takes a fraction of
+    /// the time of `Display`.
     pub fn push_text(self, out: &mut Vec<u8>) {
         let Ok(mut rest) = u64::try_from(self.mantissa.unsigned_abs()) else {
             return out.extend_from_slice(self.to_string().as_bytes());
@@ -79,8 +80,8 @@ impl Decimal {
     }
 
     /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, an optional fraction, and an optional
-    /// exponent. Returns `None` if the text has another form. Returns `None` as well if the digits or the scale do not
-    /// fit, because numbers are never rounded.
+    /// exponent. Returns `None` if the text has another form, or if the digits or the scale do not fit: numbers are
+    /// never rounded.
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, exponent) = match text.split_once(['e', 'E']) {
             Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),

@@ -22,7 +22,7 @@ impl KeySchema {
     /// Returns the range of all keys whose first columns have the values of `prefix` and whose next column is within
     /// `bounds`. `base` precedes the columns of every key.
     ///
-    /// Bounds refer to values, not to the order of keys: `3..=5` selects 3, 4 and 5 in a descending column as well. For
+    /// Bounds refer to values, not to the order of keys: `3..=5` selects 3, 4 and 5 even in a descending column. For
     /// reversed or empty bounds, such as `5..3` or `5..5`, returns an empty range, whose start equals its end.
     ///
     /// # Errors

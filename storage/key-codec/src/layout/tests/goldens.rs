@@ -1,6 +1,6 @@
 //! Golden bytes of computed columns. Stored rows are found by these bytes, so they may never change.
 //!
-//! The vectors are those of `FORMAT.md`. Its hashes were computed by `md5sum` and by the Python package `xxhash`.
+//! The test vectors come from `FORMAT.md`. Their hashes were computed by `md5sum` and by the Python package `xxhash`.
 
 use tideline_model::Timestamp;
 

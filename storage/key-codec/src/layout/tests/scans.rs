@@ -240,7 +240,7 @@ fn the_times_of_a_range_are_those_of_its_bounds() {
         }
         assert!(times(ALL).iter().all(|found| *found == all));
     }
-    // A range over several hosts has all times.
+    // In a range over several hosts, the timestamps are not bounded.
     let scan = ascending.ranges(&[], (Bound::Included("a".into()), Bound::Included("b".into())));
     let range = &scan.expect("valid bounds").ranges[0];
     assert_eq!(ascending.times_in(range, 1), all);

@@ -1,4 +1,4 @@
-//! Tests that key ranges contain exactly the tuples that they select.
+//! Tests that a key range contains exactly the tuples that match the prefix and the bounds from which it was built.
 //!
 //! Random tuples are compared with prefixes and bounds; single cases cover the limits of the key space.
 
