@@ -43,7 +43,7 @@ pub enum JobKind {
     WriteSettings,
     /// Addition of the rows of a wide table to an index that was created after the rows.
     BuildIndex,
-    /// Removal of the expired rows and cells, the old parts, and the large values without a row of a wide table.
+    /// Removal of expired rows and cells, of old parts, and of large values without a row, in a wide table.
     RemoveExpired,
     /// Copy of the rows of a wide table into a table with another key.
     Rekey,

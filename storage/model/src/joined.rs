@@ -31,7 +31,7 @@ pub trait Joined: Debug + Clone + Default + PartialEq + Eq {
     /// Returns the value in a byte range, which must be the range of an appended value.
     fn at(&self, bytes: Range<usize>) -> &Self::Value;
 
-    /// Drops all bytes from offset `bytes`, which must be the start of a value.
+    /// Drops all bytes from offset `bytes` on. The offset must be the start of a value.
     fn cut(&mut self, bytes: usize);
 }
 

@@ -15,7 +15,7 @@
 //! | [`compensated_sum`] | [`CompensatedSum`]: sum of doubles with compensated rounding errors |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
-//! | [`model_tag`] | [`ModelTag`]: model of a journal entry |
+//! | [`model_tag`] | [`ModelTag`]: first bytes of a journal entry; they identify its data model |
 //! | [`parts`] | [`PartsSpec`], [`TierScope`]: division of a wide table into parts by time, and their tiers |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableName`], [`TableModel`], [`Tier`], [`Policy`], … |

@@ -61,8 +61,8 @@ fn is_first_of_all(number: &i32) -> bool {
 }
 
 impl PartsSpec {
-    /// Returns the number of the first part that is visible at a time: the first part that was not dropped and whose
-    /// end is less than `keep` ago.
+    /// Returns the number of the first part that is visible at the time `now`: the first part that was not dropped and
+    /// whose end is less than `keep` ago.
     pub fn visible_from(&self, now: i64) -> i32 {
         self.first_within(self.keep, now).max(self.first)
     }
@@ -72,21 +72,21 @@ impl PartsSpec {
         self.hot.is_some() || self.writable.is_some() || self.archive.is_some()
     }
 
-    /// Returns the number of the first part that can be written at a time, because its end is less than `writable` ago
-    /// and it is not due to be archived.
+    /// Returns the number of the first part that can be written at the time `now`, because its end is less than
+    /// `writable` ago and it is not due to be archived.
     pub fn writable_from(&self, now: i64) -> i32 {
         self.first_within(self.writable, now)
             .max(self.archived_before(now))
     }
 
-    /// Returns the number of the first part that is not due to be archived at a time, because its end is less than
-    /// `archive.after` ago.
+    /// Returns the number of the first part that is not due to be archived at the time `now`, because its end is less
+    /// than `archive.after` ago.
     pub fn archived_before(&self, now: i64) -> i32 {
         self.first_within(self.archive.as_ref().map(|archive| archive.after), now)
     }
 
-    /// Returns the number of the first part whose end is less than `hot` ago at a time; earlier parts leave the hot
-    /// tier.
+    /// Returns the number of the first part whose end is less than `hot` ago at the time `now`; earlier parts leave the
+    /// hot tier.
     pub fn hot_from(&self, now: i64) -> i32 {
         self.first_within(self.hot, now)
     }

@@ -264,7 +264,8 @@ pub struct WideSpec {
     /// gets its first large value; 0 until the id is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub large_values: Option<u32>,
-    /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is created.
+    /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is
+    /// created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroupSpec>,
 }
@@ -279,7 +280,8 @@ pub struct ColumnGroupSpec {
     pub id: u32,
     /// Name, unique within the table.
     pub name: String,
-    /// Names of the columns. A name that ends with `*` stands for all columns whose names begin with the text before it.
+    /// Names of the columns. A name that ends with `*` stands for all columns whose names begin with the text before
+    /// the `*`.
     pub columns: Vec<String>,
     /// Compression of the packed columns.
     #[serde(default, skip_serializing_if = "GroupCompression::is_default")]
@@ -293,7 +295,7 @@ pub enum GroupCompression {
     /// Small blocks that are compressed and decompressed fast, like those of other columns.
     #[default]
     Fast,
-    /// Large blocks that are compressed further: fewer bytes, for more CPU time of a flush and of a read of one row.
+    /// Large blocks with stronger compression: fewer bytes, but flushes and reads of single rows take more CPU time.
     Dense,
 }
 
@@ -327,8 +329,8 @@ impl ColumnGroupSpec {
 }
 
 impl WideSpec {
-    /// Returns the position of the group that stores a column: the first one that holds its name. `None` for a column that
-    /// is stored with the row.
+    /// Returns the position of the group that stores a column: the first group that holds its name. `None` for a column
+    /// that is stored with the row.
     pub fn group_of(&self, column: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.holds(column))
     }
