@@ -318,8 +318,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// `Refused` if the shard has a newer owner; this is final. After any other error the lease is valid as long as
-    /// before.
+    /// `Refused` if the shard has a newer owner; this is final. After any other error, the earlier end of the lease
+    /// still applies.
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease>;
 
     // --- rows ------------------------------------------------------------------------------------------
@@ -345,8 +345,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the value of a row; `None` if there is no such row.
     ///
-    /// The result is that of a [`scan`](Self::scan) of the key. A backend overrides the method if it finds single rows
-    /// faster, for example because its engine can skip files that do not hold the key.
+    /// The result equals the result of a [`scan`](Self::scan) of the key. A backend overrides the method if it finds
+    /// single rows faster, for example because its engine can skip files that do not hold the key.
     ///
     /// # Errors
     ///
@@ -402,7 +402,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Writes groups of changes to one bucket of a part, whose keys strictly increase over all groups.
+    /// Writes groups of changes to one bucket of a part. The keys must strictly increase over all groups.
     ///
     /// Each group is a buffered [`write`](Self::write) with the limits of such a write. The groups take effect in their
     /// order; a failure may leave the first of them written. No other call may write to the bucket during this call. A
@@ -418,8 +418,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Buffered))
     }
 
-    /// Writes groups of changes like [`write_sorted`](Self::write_sorted), durable on return. The rows do not depend on
-    /// [`sync_rows`](Self::sync_rows), so the method is for writers that never call `sync_rows`.
+    /// Writes groups of changes like [`write_sorted`](Self::write_sorted). The rows are durable on return, without a
+    /// call of [`sync_rows`](Self::sync_rows). The method is for writers that never call `sync_rows`.
     ///
     /// # Errors
     ///
@@ -431,7 +431,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Synced))
     }
 
-    /// Deletes every row of a range of one bucket of a part; durable on return.
+    /// Deletes every row of a key range in one bucket of a part. The deletes are durable on return.
     ///
     /// A failure may leave some of the rows deleted. Rows of the range must not be written during the call. A backend
     /// overrides the method if it frees whole files faster than it deletes rows one by one.
@@ -469,7 +469,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- segments --------------------------------------------------------------------------------------
 
-    /// Writes the rows of one bucket of a new segment, in strictly increasing key order; durable on return.
+    /// Writes the rows of one bucket of a new segment, in strictly increasing key order. The rows are durable on
+    /// return.
     ///
     /// Readers do not use the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
     /// outcome is unknown is abandoned: its segment id is never used again, and `reclaim` removes the remains. Rows are

@@ -62,8 +62,8 @@ pub struct MemoryBackend {
 pub enum Character {
     /// All calls take effect in call order; stamps are ignored; one handle at a time.
     Embedded,
-    /// The highest stamp wins, several handles share the data, journals are freed in whole slots, and the faults of
-    /// [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
+    /// The highest stamp wins, several handles share the data, journals are freed in slots of 256 sequence numbers, and
+    /// the faults of [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
     Distributed,
 }
 
