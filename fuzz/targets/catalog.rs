@@ -1,6 +1,6 @@
 //! Fuzz target for the catalog: arbitrary bytes as a journal entry, and rows with arbitrary content and valid
 //! checksums, both in the backend and in an entry. Decoding returns an error or a catalog and never panics. A catalog
-//! replayed from an entry is equal to the catalog loaded from the same rows, also after it was written and loaded
+//! replayed from an entry equals the catalog loaded from the same rows, before and after it is written and loaded
 //! again.
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Fuzz target for the rows of the manifest: arbitrary bytes, or arbitrary edits of valid rows that together have all
-//! JSON members. Reading returns an error or a manifest and never panics. A manifest, and the description of a segment,
-//! is unchanged after it is encoded and read again.
+//! Fuzz target for the rows of the manifest: arbitrary bytes, or valid rows with arbitrary edits. The valid rows
+//! together have all JSON members. Reading returns an error or a manifest and never panics. A manifest is unchanged
+//! after it is encoded and read again, and so is the description of a segment.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

@@ -1,5 +1,5 @@
 //! Fuzz target: arbitrary text as an SQL statement, which is parsed and planned against tables with each kind of key.
-//! Neither step panics, and the shown definition of a created table creates the same table.
+//! Neither step panics, and the statement generated from a parsed `CREATE TABLE` parses to the same definition.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
