@@ -339,7 +339,7 @@ fn what_does_not_fit_the_table_is_refused() {
         (
             json!({"target": "default", "parts": ["2024-01"]}),
             400,
-            "say which",
+            "set `table`",
         ),
         (
             json!({"target": "default", "table": "orders", "parts": ["2023-01"]}),
