@@ -338,7 +338,7 @@ impl State {
         Ok(Registered { ordinal, id, new })
     }
 
-    fn find(&self, identity: &Identity, bytes: &[u8]) -> Result<Option<Ordinal>> {
+    pub(crate) fn find(&self, identity: &Identity, bytes: &[u8]) -> Result<Option<Ordinal>> {
         Ok(self.locate(identity, bytes)?.1)
     }
 
@@ -369,7 +369,7 @@ impl State {
     }
 }
 
-fn encoded(identity: &Identity) -> Result<Vec<u8>> {
+pub(crate) fn encoded(identity: &Identity) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     identity.encode(&mut bytes);
     if bytes.len() > IDENTITY_BYTES_MAX {

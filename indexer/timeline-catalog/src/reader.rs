@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
-use tideline_model::{Ordinal, SearchAnalyzer, TimelineId};
+use tideline_model::{Identity, Ordinal, SearchAnalyzer, TimelineId};
 
 use crate::attributes::Attributes;
+use crate::catalog::encoded;
+use crate::error::CatalogError;
 use crate::names::{self, CountedName, NameRef, NameSelection};
 use crate::raw_keys::LastKey;
 use crate::state::{Stage, State};
@@ -55,6 +57,16 @@ impl CatalogReader<'_> {
     pub fn by_id(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
         self.state.visible.contains(ordinal.0).then_some(ordinal)
+    }
+
+    /// Returns the visible timeline with this identity; `None` without one. Costs two hashes of the identity.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Identity`](crate::CatalogError::Identity) if the identity is too long.
+    pub fn by_identity(&self, identity: &Identity) -> Result<Option<Ordinal>, CatalogError> {
+        let found = self.state.find(identity, &encoded(identity)?)?;
+        Ok(found.filter(|ordinal| self.state.visible.contains(ordinal.0)))
     }
 
     /// Returns true if a delta that uses this timeline must carry its identity, because the timeline is new or was

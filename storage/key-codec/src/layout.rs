@@ -138,10 +138,10 @@ impl KeyLayout {
     }
 
     /// Returns the number of the stored column that holds the logical column `name`; `None` if the key has no such
-    /// column, or if its type is not timestamp.
+    /// column, or if its values are not times. Generated ids are times in nanoseconds.
     pub fn time_column(&self, name: &str) -> Option<usize> {
         let column = self.logical.iter().find(|column| column.name == name)?;
-        (column.kind == KeyKind::Timestamp).then_some(column.stored)
+        (column.kind == KeyKind::Timestamp || column.is_generated).then_some(column.stored)
     }
 
     /// Returns the number of buckets over which rows are spread; `None` if the key does not begin with a bucket.

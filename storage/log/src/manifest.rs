@@ -12,7 +12,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest as StoredManifest, ManifestChange, ManifestKind, ManifestRow};
 use tideline_key_codec::table_name;
-use tideline_model::{PartsSpec, SequenceNumber, TableId, TableName, TableSpec, TtlScope, WideSpec};
+use tideline_model::wide::KeySource;
+use tideline_model::{
+    PartsSpec, SequenceNumber, TableId, TableModel, TableName, TableSpec, TtlScope, WideSpec,
+};
 
 use crate::error::{LogError, Result};
 
@@ -191,8 +194,8 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`] and
-/// [`FORMAT_GROUPS`]. This build reads formats 1 to 14.
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
+/// [`FORMAT_GROUPS`] and [`FORMAT_FEEDS`]. This build reads formats 1 to 15.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -227,6 +230,9 @@ pub const FORMAT_TIERS: u8 = 13;
 /// Format number of the row of a wide table with column groups. A build of format 13 would return rows without the
 /// columns of the groups, and would free these columns.
 pub const FORMAT_GROUPS: u8 = 14;
+/// Format number of the row of a feed table, and of a wide table whose parts follow from generated ids. A build of format
+/// 14 would discard the messages at a flush, and could not read the parts.
+pub const FORMAT_FEEDS: u8 = 15;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -304,6 +310,8 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        _ if table.spec.model == TableModel::Feed => FORMAT_FEEDS,
+        Some(wide) if is_divided_by_ids(wide) => FORMAT_FEEDS,
         Some(wide) if !wide.groups.is_empty() => FORMAT_GROUPS,
         Some(wide) if wide.has_tiered_indexes() => FORMAT_TIERS,
         _ if !table.spec.attribute_analyzers.is_empty() => FORMAT_ANALYZERS,
@@ -320,6 +328,15 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
         ..table.clone()
     };
     put_row(ManifestKind::Table, &name, &row)
+}
+
+/// Returns true if the parts of a table follow from generated ids.
+fn is_divided_by_ids(wide: &WideSpec) -> bool {
+    let is_generated = |name: &str| {
+        let mut key = wide.key.iter();
+        key.any(|column| column.name == name && matches!(column.source, KeySource::Generated(_)))
+    };
+    wide.parts.as_ref().is_some_and(|parts| is_generated(&parts.by))
 }
 
 /// Returns the change that drops a table.
@@ -354,7 +371,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_GROUPS).contains(&version.format) {
+    if !(1..=FORMAT_FEEDS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

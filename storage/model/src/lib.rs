@@ -37,6 +37,7 @@
 
 pub mod batch;
 pub mod compensated_sum;
+pub mod feed;
 pub mod geo;
 pub mod id;
 pub mod identity;
@@ -55,6 +56,7 @@ pub mod wide;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use compensated_sum::CompensatedSum;
+pub use feed::{FeedSpec, SequenceSource};
 pub use geo::GeoPoint;
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::feed::FeedSpec;
 use crate::time::NANOS_PER_DAY;
 use crate::wide::{SearchAnalyzer, WideSpec};
 
@@ -90,6 +91,16 @@ impl TableModel {
             Self::Wide => "wide",
             Self::Feed => "feed",
         }
+    }
+
+    /// Returns true if tables of this model store rows: their settings have [`TableSpec::wide`].
+    pub const fn has_rows(self) -> bool {
+        matches!(self, Self::Wide | Self::Feed)
+    }
+
+    /// Returns true if tables of this model catalogue timelines.
+    pub const fn has_timelines(self) -> bool {
+        matches!(self, Self::Series | Self::Feed)
     }
 
     /// Returns true for the default model, which stored settings omit.
@@ -274,9 +285,12 @@ pub struct TableSpec {
     /// [`SearchAnalyzer::Words`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
-    /// Further settings of a wide table; `None` for other models.
+    /// Settings of the rows of a wide table or of a feed table; `None` for series tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<Box<WideSpec>>,
+    /// Further settings of a feed table; `None` for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedSpec>,
 }
 
 impl Default for TableSpec {
@@ -291,6 +305,7 @@ impl Default for TableSpec {
             policy: Policy::default(),
             attribute_analyzers: BTreeMap::new(),
             wide: None,
+            feed: None,
         }
     }
 }

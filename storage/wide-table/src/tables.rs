@@ -12,9 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_log::Manifest;
-use tideline_model::{
-    GroupCompression, KeyRange, PartsSpec, RowTtl, TableId, TableModel, TierScope, WideSpec,
-};
+use tideline_model::{GroupCompression, KeyRange, PartsSpec, RowTtl, TableId, TierScope, WideSpec};
 
 use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
 use crate::error::{Damage, Result, WideError};
@@ -252,7 +250,7 @@ impl Tables {
     pub(crate) fn new(manifest: &Manifest, before: &Self) -> Self {
         let mut tables = Self::default();
         let wide = manifest.tables.values();
-        for row in wide.filter(|row| row.spec.model == TableModel::Wide) {
+        for row in wide.filter(|row| row.spec.model.has_rows()) {
             let spec = row.spec.wide.as_ref();
             let known = before
                 .rules

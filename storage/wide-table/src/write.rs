@@ -52,6 +52,9 @@ pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option
 pub enum Action<'a> {
     /// Replaces the row with these columns, sorted by name.
     Put(Vec<Column<'a>>),
+    /// Adds a row with these columns, sorted by name. The caller guarantees that no row has had this key, for example
+    /// because it holds a new generated id, so no stored row is read.
+    Create(Vec<Column<'a>>),
     /// Changes columns of the row; creates it if it does not exist.
     Update(Update),
     /// Removes the row.

@@ -71,7 +71,7 @@ impl KeyLayout {
     ///
     /// # Errors
     ///
-    /// [`StoredKeyDamage::Column`] if one of these columns is damaged, or if the last of them holds no timestamp.
+    /// [`StoredKeyDamage::Column`] if one of these columns is damaged, or if the last of them holds no time.
     pub fn time_at(&self, key: &[u8], column: usize) -> Result<Timestamp, StoredKeyDamage> {
         let mut rest = key;
         let mut last = None;
@@ -80,6 +80,8 @@ impl KeyLayout {
         }
         match last {
             Some(KeyValue::Timestamp(time)) => Ok(time),
+            // A generated id.
+            Some(KeyValue::Signed(nanos)) => Ok(Timestamp::from_nanos_clamped(nanos)),
             _ => Err(StoredKeyDamage::Column {
                 column: self
                     .stored

@@ -4,7 +4,8 @@
 //! Rows of the current format must also be written byte for byte as before.
 
 use tideline_backend::{Epoch, ManifestRow};
-use tideline_model::{SearchAnalyzer, TableModel, TableName, TableSpec};
+use tideline_model::feed::{MessageSettings, rows_of};
+use tideline_model::{FeedSpec, SearchAnalyzer, TableModel, TableName, TableSpec};
 
 use super::*;
 
@@ -270,11 +271,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":15,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":16,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 15 is not supported by this build"
+        "stored cursor row cannot be read: format 16 is not supported by this build"
     );
 }
 
@@ -361,9 +362,35 @@ fn a_table_with_column_groups_has_a_later_format() {
     );
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
-    let later = text.replace(r#"{"format":14,"#, r#"{"format":15,"#);
+    let later = text.replace(r#"{"format":14,"#, r#"{"format":16,"#);
     let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
     assert!(refused.is_err(), "a later format is refused");
+}
+
+#[test]
+fn a_feed_table_and_parts_by_generated_ids_have_a_later_format() {
+    let feed = TableSpec {
+        model: TableModel::Feed,
+        feed: Some(FeedSpec::default()),
+        wide: Some(Box::new(rows_of(FeedSpec::default(), MessageSettings::default()))),
+        ..TableSpec::default()
+    };
+    let wide = r#"{"key":[{"name":"k","type":"u64"},{"name":"n","generated":{}}],"parts":{"by":"n","every":"month"}}"#;
+    let wide = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_str(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    for spec in [feed, wide] {
+        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+        let ManifestChange::Put(stored) = put_table(&row) else {
+            panic!("a put")
+        };
+        let text = std::str::from_utf8(&stored.detail).expect("text");
+        assert!(text.starts_with(r#"{"format":15,"id":2,"#), "{text}");
+        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+        assert_eq!(state.common.tables[&TableId(2)], row);
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A write whose outcome depends on its row reads the row once per request. The committer later compares the revision
 //! of this read. Other writes read at most the stored size of their row, with these exceptions: updates that are large,
 //! that could exceed a size limit, or that follow another write of the same row in the request also read the row. In a
-//! table with indexes, all writes read the row, because its old index entries must be removed.
+//! table with indexes, all writes read the row, because its old index entries must be removed; only a new
+//! row has none.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -225,7 +226,10 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
         }
-        let stored = self.read(&write.key)?;
+        let stored = match write.action {
+            Action::Create(_) => None,
+            _ => self.read(&write.key)?,
+        };
         let before = stored.as_ref().and_then(|row| self.expiry.visible_of(row));
         if write
             .condition
@@ -400,7 +404,9 @@ fn resolve_action<'w>(
         }
     };
     let update = match &write.action {
-        Action::Put(columns) => return Ok(mutation(Effect::Replace, columns.clone())),
+        Action::Put(columns) | Action::Create(columns) => {
+            return Ok(mutation(Effect::Replace, columns.clone()));
+        }
         Action::Delete => return Ok(Mutation::delete(time)),
         Action::Update(update) => update,
     };
