@@ -71,7 +71,7 @@ pub enum ErrorCode {
     RangeNotSatisfiable,
     /// The resource does not support this method.
     MethodNotAllowed,
-    /// The server does not serve tables of this model, or the request is for tables of another model.
+    /// The request is for tables of another model.
     WrongModel,
     /// The SQL statement is valid, but no access path of its table serves it; the message describes what to do.
     PlanRefused,

@@ -14,6 +14,7 @@
 //! | [`archive`] | archives: state, restore, unused files |
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |
+//! | [`feed`] | feeds and messages |
 //! | [`geo`] | geo points and areas |
 //! | [`error`] | [`ErrorBody`]: the error body of all routes except those of InfluxDB, Prometheus and OTLP |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
@@ -76,6 +77,7 @@ pub mod condition;
 pub mod delete;
 pub mod error;
 pub mod facet;
+pub mod feed;
 pub mod geo;
 pub mod index;
 pub mod influx;

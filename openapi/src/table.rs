@@ -12,6 +12,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::feed::{FeedSettings, FeedView};
 use crate::named::named;
 use crate::policy::{Policy, PolicyChanges};
 use crate::present::present;
@@ -57,9 +58,12 @@ pub struct TableView {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>, required = false)]
     pub attribute_analyzers: BTreeMap<String, SearchAnalyzer>,
-    /// Key, columns and versions of the rows of a wide table. Omitted for other models.
+    /// Key, columns and versions of the rows of a wide table, or of the messages of a feed table. Omitted for series tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideView>,
+    /// Settings of a feed table. Omitted for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedView>,
 }
 
 /// All tables.
@@ -103,6 +107,9 @@ pub struct CreateTable {
     /// Key, columns and versions of the rows: required for the model `wide`, and refused for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideSettings>,
+    /// Settings of the messages, only for the model `feed`. Default: generated sequence numbers, no declared columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedSettings>,
     /// Settings.
     #[serde(flatten)]
     pub settings: TableSettings,
@@ -113,7 +120,7 @@ pub struct CreateTable {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"durability": "synced", "write_future": "1h", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
 pub struct AlterTable {
-    /// Changes of the settings of the rows of a wide table.
+    /// Changes of the settings of the rows of a wide table, or of the messages of a feed table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<WideChanges>,
     /// Settings to change.
@@ -169,7 +176,7 @@ pub struct TableModelSchema;
 impl PartialSchema for TableModelSchema {
     fn schema() -> RefOr<Schema> {
         let description = "Shape of the keys and rows of a table: `series` for points of timelines, `wide` for rows with key columns, `feed` \
-                           for messages of timelines. A server refuses models that it does not serve.";
+                           for messages of timelines.";
         named(description, TableModel::ALL.map(TableModel::name))
     }
 }

@@ -115,7 +115,7 @@ impl From<&ColumnGroupSpec> for ColumnGroup {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"by": "placed", "every": "month", "keep": "365d"}))]
 pub struct PartsSettings {
-    /// Key column of the type `timestamp` that determines the part of a row.
+    /// Key column that determines the part of a row: of the type `timestamp`, or generated, because generated ids are times.
     pub by: String,
     /// Length of a part in UTC: `day`, `week` (from Monday) or `month`.
     #[schema(value_type = PartPeriodSchema)]

@@ -1,6 +1,6 @@
 //! Checks of the analyzers in table settings, both of text attributes of timelines and of columns of search indexes.
 
-use tideline_model::{SearchAnalyzer, TableModel, TableSpec};
+use tideline_model::{SearchAnalyzer, TableSpec};
 use tideline_timeline_catalog::attributes::ATTRIBUTE_KEY_BYTES_MAX;
 
 use crate::error::{EngineError, Result};
@@ -16,7 +16,7 @@ const ATTRIBUTE_ANALYZERS_MAX: usize = 64;
 /// key, for n-grams of a length other than 2 to 4, and for analyzers of a table without timelines.
 pub(crate) fn check_attribute_analyzers(spec: &TableSpec) -> Result<()> {
     let analyzers = &spec.attribute_analyzers;
-    if !analyzers.is_empty() && spec.model != TableModel::Series {
+    if !analyzers.is_empty() && !spec.model.has_timelines() {
         return Err(EngineError::Invalid(format!(
             "attribute_analyzers are for timelines; a table of the model {} has none. Use `analyzer` of a search index",
             spec.model

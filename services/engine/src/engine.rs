@@ -21,11 +21,11 @@ use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
+use crate::feeds::FeedClaims;
 use crate::growth::TableLimits;
 use crate::index_growth::GrowthLog;
 use crate::indexes::IndexReads;
 use crate::large::LargeProgress;
-use crate::models::check_served;
 use crate::row_search::RowSearches;
 use crate::row_surveys::RowSurveys;
 use crate::watch::DecodedDeltas;
@@ -47,6 +47,8 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// Idempotency keys of running requests.
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
+    /// Feeds and message ids that running requests use.
+    pub(crate) feed_claims: FeedClaims,
     /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
     /// Open search indexes over rows.
@@ -194,8 +196,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::ModelNotServed`](crate::EngineError::ModelNotServed) if a table has a model that this
-    /// build does not serve. Otherwise returns the error of reading the backend, a catalog or the index.
+    /// Returns the error of reading the backend, a catalog or the index.
     ///
     /// # Examples
     ///
@@ -220,7 +221,6 @@ impl Engine {
         let backend = recovery.backend();
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
-            check_served(table.name(), table.spec().model)?;
             let options = catalog_options(&settings, &catalogs, table.spec().source_tags.clone());
             let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
             catalog.set_analyzers(table.spec().attribute_analyzers.clone());
@@ -283,6 +283,7 @@ impl Engine {
             clock,
             settings,
             running_requests,
+            feed_claims: FeedClaims::default(),
             decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
             unbuilt: Mutex::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 use tideline_condition::ConditionError;
-use tideline_model::{TableModel, TableName};
+use tideline_model::{RejectReason, TableModel, TableName};
 use tideline_runtime::MemoryFull;
 use tideline_search_index::SearchError;
 use tideline_series_store::{LogError, RecentError, Refusal, StoreError};
@@ -92,16 +92,6 @@ pub enum EngineError {
         /// Number of existing tables.
         count: usize,
     },
-    /// This build does not serve the model of the table.
-    #[error("table {table}: this server does not serve the model {model}; it serves: {}", names(.served))]
-    ModelNotServed {
-        /// Name of the table.
-        table: TableName,
-        /// Model of the table.
-        model: TableModel,
-        /// Models that this build serves.
-        served: &'static [TableModel],
-    },
     /// The table has another model than the request requires.
     #[error("table {table} has the model {model}; this request is for tables of the model {needed}")]
     OtherModel {
@@ -125,6 +115,35 @@ pub enum EngineError {
     /// The writes after the cursor of a watcher are not available.
     #[error("{0}; query the points since the last event by their time, then watch without a cursor")]
     WatchLost(RecentError),
+    /// The table has no such feed.
+    #[error(
+        "table {table} has no feed {feed:?}; the first message of a feed creates it, if the feed is named by type and tags"
+    )]
+    NoSuchFeed {
+        /// Name of the table.
+        table: TableName,
+        /// Feed of the request.
+        feed: String,
+    },
+    /// The feed has no message with this sequence number, or the number is that of an event.
+    #[error("table {table}: the feed has no message with the sequence number {sequence}")]
+    NoSuchMessage {
+        /// Name of the table.
+        table: TableName,
+        /// Requested sequence number.
+        sequence: i64,
+    },
+    /// A new feed exceeds a limit of the table.
+    #[error("the feed was not created: {0}")]
+    FeedRefused(RejectReason),
+    /// The feed is being deleted.
+    #[error("feed {0} is being deleted; send the request again when the deletion has ended")]
+    FeedDeleting(String),
+    /// A message with this id is being written.
+    #[error(
+        "a message with the id {0:?} is being written; send the request again to get its sequence number"
+    )]
+    MessageRunning(String),
     /// The table has no index of this name.
     #[error("table {table} has no index {index:?}; it has {}", index_names(.known))]
     NoSuchIndex {
@@ -231,8 +250,16 @@ impl EngineError {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::OverLimit,
             },
-            Self::ModelNotServed { .. } | Self::OtherModel { .. } => ErrorKind::WrongModel,
-            Self::NoSuchTimeline(_) | Self::NoSuchIndex { .. } => ErrorKind::NotFound,
+            Self::OtherModel { .. } => ErrorKind::WrongModel,
+            Self::NoSuchTimeline(_)
+            | Self::NoSuchIndex { .. }
+            | Self::NoSuchFeed { .. }
+            | Self::NoSuchMessage { .. } => ErrorKind::NotFound,
+            Self::FeedRefused(reason) => match reason.is_retryable() {
+                true => ErrorKind::Overloaded,
+                false => ErrorKind::Invalid,
+            },
+            Self::FeedDeleting(_) | Self::MessageRunning(_) => ErrorKind::Conflict,
             Self::IndexExists { .. } => ErrorKind::Conflict,
             Self::IndexNotReady { .. } | Self::SearchNotReady { .. } | Self::SearchBehind { .. } => {
                 ErrorKind::Unavailable
@@ -254,7 +281,10 @@ impl EngineError {
         matches!(
             kind,
             ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
-        ) || matches!(self, Self::RequestRunning | Self::AttachRunning)
+        ) || matches!(
+            self,
+            Self::RequestRunning | Self::AttachRunning | Self::FeedDeleting(_) | Self::MessageRunning(_)
+        )
     }
 
     /// Returns the pause before a retry; `None` if a retry cannot help or the backend gives no pause.
@@ -295,12 +325,6 @@ fn index_names(names: &[String]) -> String {
         [] => "none".to_owned(),
         names => names.join(", "),
     }
-}
-
-/// Joins the names of models with commas.
-fn names(models: &[TableModel]) -> String {
-    let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
-    names.join(", ")
 }
 
 impl From<SearchError> for EngineError {

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_model::wide::{IndexState, KeySource};
-use tideline_model::{
-    IndexCover, IndexSpec, KeyColumnSpec, TableId, TableModel, TableName, TierScope, WideSpec,
-};
+use tideline_model::{IndexCover, IndexSpec, KeyColumnSpec, TableId, TableName, TierScope, WideSpec};
 pub use tideline_wide_table::Index;
 use tideline_wide_table::WideError;
 
@@ -103,7 +101,7 @@ impl Engine {
     /// [`wide_table`](Self::wide_table) and [`alter_table`](Self::alter_table).
     pub fn create_index(&self, table: &str, index: IndexSpec) -> Result<Arc<WideTable>> {
         let _alone = self.lock_settings();
-        let wide = self.wide_table(table)?;
+        let wide = self.table_of_rows(table)?;
         if wide.indexes().iter().any(|known| known.name() == index.name) {
             return Err(EngineError::IndexExists {
                 table: wide.table().name().clone(),
@@ -117,7 +115,7 @@ impl Engine {
                 ..index
             });
         })?;
-        self.wide_table(table)
+        self.table_of_rows(table)
     }
 
     /// Drops an index. Its entries become inaccessible immediately; their bytes are freed soon after.
@@ -128,7 +126,7 @@ impl Engine {
     /// [`wide_table`](Self::wide_table) and [`alter_table`](Self::alter_table).
     pub fn drop_index(&self, table: &str, name: &str) -> Result<()> {
         let _alone = self.lock_settings();
-        let wide = self.wide_table(table)?;
+        let wide = self.table_of_rows(table)?;
         if !wide.indexes().iter().any(|known| known.name() == name) {
             return Err(wide.no_such_index(name));
         }
@@ -152,7 +150,7 @@ impl Engine {
         let mut building = Vec::new();
         for table in self.tables() {
             let spec = table.spec();
-            let Some(wide) = spec.wide.as_deref().filter(|_| spec.model == TableModel::Wide) else {
+            let Some(wide) = spec.wide.as_deref().filter(|_| spec.model.has_rows()) else {
                 continue;
             };
             if self.unbuilt.lock().contains(table.name()) {
@@ -226,7 +224,7 @@ impl Engine {
 
     /// Returns the key at which a build continues; `None` if there is nothing to build.
     fn build_position(&self, building: &BuildingIndex) -> Result<Option<Vec<u8>>> {
-        let Ok(table) = self.wide_table(building.table_name.as_str()) else {
+        let Ok(table) = self.table_of_rows(building.table_name.as_str()) else {
             return Ok(None);
         };
         if self.unbuilt.lock().contains(&building.table_name) {
@@ -247,7 +245,7 @@ impl Engine {
     /// Stores the state of an index that is being built. Returns false if it does not exist any more.
     fn set_index_state(&self, building: &BuildingIndex, state: IndexState) -> Result<bool> {
         let _alone = self.lock_settings();
-        let Ok(table) = self.wide_table(building.table_name.as_str()) else {
+        let Ok(table) = self.table_of_rows(building.table_name.as_str()) else {
             return Ok(false);
         };
         let mut is_found = false;

@@ -110,7 +110,7 @@ impl Engine {
         if table.settings().large_values.is_none() {
             let _settings = self.lock_settings();
             // Another upload may have changed the settings meanwhile.
-            let table = self.wide_table(table.table().name().as_str())?;
+            let table = self.table_of_rows(table.table().name().as_str())?;
             if table.settings().large_values.is_none() {
                 self.change_wide(&table, |wide| wide.large_values = Some(0))?;
             }

@@ -14,6 +14,7 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | look-up of tables, restricted to a model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
+//! | [`feeds`] | feeds, whose messages are rows |
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
@@ -100,6 +101,7 @@ mod directory;
 pub mod engine;
 pub mod error;
 pub mod expired_rows;
+pub mod feeds;
 pub mod find;
 pub mod growth;
 pub mod hot_ranges;

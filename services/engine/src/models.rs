@@ -1,35 +1,16 @@
-//! Table models that the engine serves.
+//! Look-up of tables by name, restricted to a model.
 //!
-//! Tables of all models share one list, one form of settings and one scheduler. Requests for points and timelines
-//! resolve their table with [`Engine::table`], which refuses tables of models other than series.
+//! Tables of all models share one list, one form of settings and one scheduler. Requests for points resolve their table
+//! with [`Engine::table`], requests for rows with [`Engine::wide_table`] and requests for messages with
+//! [`Engine::feed_table`]; each refuses tables of other models.
 
-use tideline_model::{TableId, TableModel, TableName};
+use tideline_model::{TableId, TableModel};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
 
-/// Models that have a store in [`Engine`].
-const SERVED: &[TableModel] = &[TableModel::Series, TableModel::Wide];
-
-/// Refuses a table whose model has no store in this build.
-pub(crate) fn check_served(table: &TableName, model: TableModel) -> Result<()> {
-    match SERVED.contains(&model) {
-        true => Ok(()),
-        false => Err(EngineError::ModelNotServed {
-            table: table.clone(),
-            model,
-            served: SERVED,
-        }),
-    }
-}
-
 impl Engine {
-    /// Returns the models for which tables can be created.
-    pub fn models(&self) -> &'static [TableModel] {
-        SERVED
-    }
-
     /// Returns a series table by name.
     ///
     /// # Errors
@@ -37,13 +18,22 @@ impl Engine {
     /// Returns [`EngineError::OtherModel`] for a table of a model other than series, and a store error if the table
     /// does not exist.
     pub fn table(&self, name: &str) -> Result<Table> {
+        self.table_with_model(name, TableModel::Series)
+    }
+
+    /// Returns a table by name, if it has the needed model.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OtherModel`] for a table of another model, and a store error if the table does not exist.
+    pub fn table_with_model(&self, name: &str, needed: TableModel) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         match table.spec().model {
-            TableModel::Series => Ok(table),
+            model if model == needed => Ok(table),
             model => Err(EngineError::OtherModel {
                 table: table.name().clone(),
                 model,
-                needed: TableModel::Series,
+                needed,
             }),
         }
     }

@@ -172,7 +172,7 @@ impl Engine {
             )));
         }
         let _settings = self.lock_settings();
-        let table = self.wide_table(table)?;
+        let table = self.table_of_rows(table)?;
         let first = divided(&table)?.every.number_of(before.nanos());
         let mut parts = self.table_parts(&table)?;
         parts.retain(|part| part.end <= before);
@@ -194,7 +194,7 @@ impl Engine {
         let Some(found) = self.table_of(table) else {
             return Ok(0);
         };
-        let table = self.wide_table(found.name().as_str())?;
+        let table = self.table_of_rows(found.name().as_str())?;
         let Some(parts) = &table.settings().parts else {
             return Ok(0);
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tideline_key_codec::layout::KeyLayout;
-use tideline_model::{KeyRange, TableId, TableModel};
+use tideline_model::{KeyRange, TableId};
 use tideline_series_store::StoreError;
 pub use tideline_wide_table::survey::{
     COLUMNS_LISTED, ColumnSize, PARTITIONS_LISTED, PartitionSize, RowSurvey, SurveyedRange,
@@ -153,10 +153,10 @@ impl Engine {
     ) -> Result<ControlFlow<()>> {
         let tables = self.tables();
         let found = tables.iter().find(|table| table.points().id() == id);
-        let Some(found) = found.filter(|table| table.spec().model == TableModel::Wide) else {
+        let Some(found) = found.filter(|table| table.spec().model.has_rows()) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let table = self.wide_table(found.name().as_str())?;
+        let table = self.table_of_rows(found.name().as_str())?;
         let begun = Instant::now();
         let changes = self.rows.changes_of(id);
         let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)? else {

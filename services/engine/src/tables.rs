@@ -17,7 +17,6 @@ use crate::attribute_analyzers::check_attribute_analyzers;
 use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::models::check_served;
 
 /// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes.
 #[derive(Debug, Clone)]
@@ -124,7 +123,6 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// - [`EngineError::ModelNotServed`] for a model that is not served.
     /// - [`EngineError::Invalid`] or [`EngineError::OverLimit`] for contradictory settings.
     /// - [`EngineError::Forbidden`] for an archive target that is not allowed.
     /// - [`EngineError::TooManyTables`] at the limit.
@@ -146,7 +144,6 @@ impl Engine {
 
     /// Creates a table. `known` holds the settings of rows that exist already; `None` without rows.
     fn create_with(&self, name: TableName, mut spec: TableSpec, known: Option<&WideSpec>) -> Result<Table> {
-        check_served(&name, spec.model)?;
         self.check_rows(&name, &mut spec, known)?;
         check_policy(&spec.policy)?;
         check_attribute_analyzers(&spec)?;

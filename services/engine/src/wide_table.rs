@@ -9,7 +9,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyKind;
 use tideline_model::time::format_duration;
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec,
+    ColumnGroupSpec, ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec, feed,
 };
 use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
@@ -146,6 +146,54 @@ impl WideTable {
     }
 }
 
+/// Checks the settings of a feed table beyond those of other tables of rows.
+fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(format!("table {name}: {what}")));
+    match (spec.model, spec.feed) {
+        (TableModel::Feed, None) => {
+            return refuse("a table of the model feed needs the setting `feed`".into());
+        }
+        (TableModel::Feed, Some(_)) => {}
+        (_, None) => return Ok(()),
+        (model, Some(_)) => {
+            return refuse(format!(
+                "the setting `feed` is for tables of the model feed, not {model}"
+            ));
+        }
+    }
+    let Some(wide) = spec.wide.as_deref() else {
+        return Ok(());
+    };
+    if wide.max_versions != 1 {
+        return refuse("max_versions is fixed: messages have one version".into());
+    }
+    let is_counter = |column: &&ColumnSpec| column.name.starts_with(feed::COUNTER_PREFIX);
+    if let Some(counter) = wide.columns.iter().find(is_counter) {
+        return refuse(format!(
+            "column {:?}: names that begin with {} are reserved for counters",
+            counter.name,
+            feed::COUNTER_PREFIX
+        ));
+    }
+    let Some(before) = before else { return Ok(()) };
+    let has_column = |wide: &WideSpec, name: &str| wide.columns.iter().any(|column| column.name == name);
+    let removed = feed::RESERVED
+        .iter()
+        .find(|name| has_column(before, name) && !has_column(wide, name));
+    if let Some(removed) = removed {
+        return refuse(format!(
+            "column {removed:?} belongs to every message and cannot be removed"
+        ));
+    }
+    match wide.indexes.iter().any(|index| index.name == feed::ID_INDEX) {
+        true => Ok(()),
+        false => refuse(format!(
+            "index {} finds message ids and cannot be dropped",
+            feed::ID_INDEX
+        )),
+    }
+}
+
 /// Returns the settings of the rows of a table, or an error if they are missing.
 fn settings_of(spec: &TableSpec) -> Result<&WideSpec> {
     let missing =
@@ -158,18 +206,44 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, [`EngineError::Invalid`] for
-    /// settings that cannot be compiled, and a store error if the table does not exist.
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, and the errors of
+    /// [`table_of_rows`](Self::table_of_rows).
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
+        self.compiled(self.table_with_model(name, TableModel::Wide)?)
+    }
+
+    /// Returns a feed table by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than feed, and the errors of
+    /// [`table_of_rows`](Self::table_of_rows).
+    pub fn feed_table(&self, name: &str) -> Result<Arc<WideTable>> {
+        self.compiled(self.table_with_model(name, TableModel::Feed)?)
+    }
+
+    /// Returns a table whose rows can be read: a wide table, or a feed table, whose messages are rows. The rows of a feed
+    /// table must be written as messages.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OtherModel`] for a series table, [`EngineError::Invalid`] for settings that cannot be
+    /// compiled, and a store error if the table does not exist.
+    pub fn table_of_rows(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_of_any_model(name)?;
-        let spec = table.spec();
-        if spec.model != TableModel::Wide {
-            return Err(EngineError::OtherModel {
+        match table.spec().model {
+            model if model.has_rows() => self.compiled(table),
+            model => Err(EngineError::OtherModel {
                 table: table.name().clone(),
-                model: spec.model,
+                model,
                 needed: TableModel::Wide,
-            });
+            }),
         }
+    }
+
+    /// Returns the compiled settings of a table with rows.
+    fn compiled(&self, table: Table) -> Result<Arc<WideTable>> {
+        let spec = table.spec();
         let id = table.points().id();
         let mut compiled = self.row_tables.lock();
         if let Some(known) = compiled.get(&id).filter(|known| Arc::ptr_eq(&known.spec, &spec)) {
@@ -202,7 +276,8 @@ impl Engine {
         spec: &mut TableSpec,
         before: Option<&WideSpec>,
     ) -> Result<()> {
-        if spec.model != TableModel::Wide {
+        check_feed(name, spec, before)?;
+        if !spec.model.has_rows() {
             return match spec.wide {
                 None => Ok(()),
                 Some(_) => Err(EngineError::Invalid(format!(
@@ -342,16 +417,16 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     }
     let logical = layout.logical().iter();
     let times: Vec<&str> = logical
-        .filter(|column| column.kind == KeyKind::Timestamp)
+        .filter(|column| column.kind == KeyKind::Timestamp || column.is_generated)
         .map(|column| column.name.as_str())
         .collect();
     refuse(match times.is_empty() {
         true => format!(
-            "parts.by {:?}: the key has no column of the type timestamp, which decides the part of a row",
+            "parts.by {:?}: the key has no timestamp or generated column, which decides the part of a row",
             parts.by
         ),
         false => format!(
-            "parts.by {:?} is not a key column of the type timestamp; the key has {}",
+            "parts.by {:?} is neither a timestamp nor a generated column of the key; the key has {}",
             parts.by,
             times.join(", ")
         ),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::find::Stop;
-use tideline_engine::model::Timestamp;
+use tideline_engine::model::{TableModel, Timestamp};
 use tideline_engine::{Engine, Table};
 use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_openapi::ErrorCode;
@@ -204,6 +204,20 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
     {
+        self.search_in(permits, (TableModel::Series, table), call).await
+    }
+
+    /// Runs [`App::search`] for a table with the given model.
+    pub(crate) async fn search_in<T, F>(
+        &self,
+        permits: &Permits,
+        (model, table): (TableModel, String),
+        call: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
+    {
         let permit = permits.take(current_client()).await?;
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
@@ -211,7 +225,9 @@ impl App {
         let engine = Arc::clone(&self.engine);
         blocking(move || {
             let _permit = permit;
-            stoppable(&watch, |stop| call(&engine, &engine.table(&table)?, stop))
+            stoppable(&watch, |stop| {
+                call(&engine, &engine.table_with_model(&table, model)?, stop)
+            })
         })
         .await
     }

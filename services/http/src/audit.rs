@@ -18,8 +18,8 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines at level `info` about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations of the native interface that change something, except writes of points and rows: method and route.
-const CHANGES: [(&str, &str); 27] = [
+/// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
+const CHANGES: [(&str, &str); 29] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -40,6 +40,8 @@ const CHANGES: [(&str, &str); 27] = [
     ("PUT", "/v1/tables/{table}/searches/{name}"),
     ("DELETE", "/v1/tables/{table}/searches/{name}"),
     ("POST", "/v1/tables/{table}/archive/restore"),
+    ("PUT", "/v1/tables/{table}/feeds/{feed}"),
+    ("DELETE", "/v1/tables/{table}/feeds/{feed}"),
     ("POST", "/v1/archive/attach"),
     ("POST", "/v1/archive/orphans"),
     ("POST", "/v1/jobs"),
@@ -116,8 +118,13 @@ mod tests {
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Path suffixes of reads with a body, of writes of points and rows, and of `/v1/sql`.
-        const OTHERS: [&str; 24] = [
+        /// Path suffixes of reads with a body, of writes of points, rows and messages, and of `/v1/sql`.
+        const OTHERS: [&str; 29] = [
+            "/messages",
+            "/messages/{sequence}",
+            "/recall",
+            "/counters",
+            "/merge",
             "/v1/metrics",
             // Its handler reports the changes.
             "/v1/sql",

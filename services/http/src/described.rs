@@ -18,7 +18,9 @@ use crate::context::Dialect;
 use crate::failure::status;
 
 /// Path suffixes of requests that change nothing although their method is not safe.
-const READING: [&str; 17] = [
+const READING: [&str; 19] = [
+    "/feeds/read",
+    "/feeds/merge",
     "/rows/get",
     "/rows/scan",
     "/rows/count",

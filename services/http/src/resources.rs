@@ -11,6 +11,7 @@ pub(crate) mod cardinality;
 pub(crate) mod clock;
 pub(crate) mod docs;
 pub(crate) mod facets;
+pub(crate) mod feeds;
 pub(crate) mod guide;
 pub(crate) mod indexes;
 mod influx;

@@ -78,6 +78,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::statistics::router())
         .merge(resources::points::router())
         .merge(resources::rows::router())
+        .merge(resources::feeds::router())
         .merge(resources::blobs::router())
         .merge(resources::indexes::router())
         .merge(resources::parts::router())

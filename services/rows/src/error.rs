@@ -31,6 +31,9 @@ pub enum RowsError {
     /// unchanged. Nothing was written.
     #[error("unchanged/{0} has changed since it was read, so nothing was written; read it again")]
     Changed(usize),
+    /// A condition of the request is not met. Nothing was written.
+    #[error("{0}")]
+    ConditionFailed(String),
     /// A stored row is damaged.
     #[error("table {table}: {reason}")]
     Damaged {
@@ -52,7 +55,7 @@ pub enum RowsError {
 
 impl RowsError {
     /// Creates the error of an exceeded limit.
-    pub(crate) fn over(what: &str, limit: u64, actual: u64) -> Self {
+    pub fn over(what: &str, limit: u64, actual: u64) -> Self {
         Self::OverLimit {
             message: format!("{what} of {actual} is over the limit of {limit}"),
             limit,

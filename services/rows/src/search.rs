@@ -15,7 +15,7 @@ use tideline_openapi::timeline::{SortOrder, TextSpan};
 use crate::error::{Result, RowsError};
 use crate::index_filter::IndexFilter;
 use crate::read::{damaged, tested_groups};
-use crate::selection::{RowEncoder as _, Selection};
+use crate::selection::{RowEncoder, Selection};
 use crate::token;
 
 /// Default number of rows of a page.
@@ -112,15 +112,32 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true,
-    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position
-    /// in time, [`Memory`](tideline_engine::EngineError::Memory) if no memory is left, and the errors of
-    /// [`Engine::search_rows`] and of `take`.
+    /// The errors of [`page_as`](Self::page_as).
     pub fn page(
         &self,
         engine: &Engine,
         table: &WideTable,
         selection: &Selection,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<SearchEnd> {
+        self.page_as(engine, table, selection, selection, is_stopped, take)
+    }
+
+    /// Reads the page, and passes each row to `take` in the form of `encoder`, which needs the columns of `selection`. The
+    /// form must be a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SearchBehind`](tideline_engine::EngineError::SearchBehind)
+    /// if the index does not reach the requested position in time, [`Memory`](tideline_engine::EngineError::Memory) if no
+    /// memory is left, and the errors of [`Engine::search_rows`] and of `take`.
+    pub fn page_as(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+        selection: &Selection,
+        encoder: &dyn RowEncoder,
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<SearchEnd> {
@@ -145,7 +162,7 @@ impl Search {
                 return Err(RowsError::Cancelled);
             }
             json.clear();
-            if self.write_hit(engine, table, (hit, groups), selection, &mut json)? {
+            if self.write_hit(engine, table, (hit, groups), encoder, &mut json)? {
                 take(&json)?;
             }
         }
@@ -171,7 +188,7 @@ impl Search {
         engine: &Engine,
         table: &WideTable,
         (hit, groups): (&RowHit, GroupSet),
-        selection: &Selection,
+        encoder: &dyn RowEncoder,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let key = &hit.mark.key;
@@ -183,7 +200,7 @@ impl Search {
         if !matcher.is_none_or(|matcher| matcher.matches(table.layout(), key, Some(&columns))) {
             return Ok(false);
         }
-        selection.write_row(table, key, &columns, None, out)?;
+        encoder.write_row(table, key, &columns, None, out)?;
         let highlights = match (self.has_highlights, matcher) {
             (true, Some(matcher)) => matcher.highlights(table.layout(), key, &columns),
             _ => Vec::new(),

@@ -30,7 +30,7 @@ use tideline_openapi::row::{
 use crate::error::{Result, RowsError};
 use crate::transaction::Transaction;
 use draft::{Draft, check_partition, exclude_partitions, to_write};
-pub(crate) use outcome::refused_text;
+pub use outcome::refused_text;
 use outcome::{Remembered, counts_of, outcome, outcomes_of, repeated};
 
 /// Maximum number of rows of a request with a single JSON body.

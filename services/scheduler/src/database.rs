@@ -11,7 +11,7 @@ use crate::maintenance::WorkError;
 
 /// Operations of the database that the runner uses. Calls block.
 pub trait Database: Send + Sync + 'static {
-    /// Returns the models for which tables can be created. Each model requires a registered maintenance.
+    /// Returns the models that require a registered maintenance.
     fn models(&self) -> &[TableModel];
 
     /// Returns the trusted time and the state of the clock.
@@ -42,7 +42,8 @@ pub trait Database: Send + Sync + 'static {
 
 impl Database for Engine {
     fn models(&self) -> &[TableModel] {
-        Self::models(self)
+        // The maintenance of wide tables also maintains the rows of feed tables.
+        &[TableModel::Series, TableModel::Wide]
     }
 
     fn trusted_now(&self) -> TrustedNow {

@@ -242,6 +242,7 @@ fn slot_of(building: &BuildingIndex) -> Slot {
     }
 }
 
+/// The tables of the survey are wide tables, and feed tables, whose messages are rows.
 impl Maintenance for Rows {
     fn model(&self) -> TableModel {
         TableModel::Wide
@@ -249,7 +250,7 @@ impl Maintenance for Rows {
 
     fn survey(&self) -> Arc<dyn Survey> {
         let mut tables = self.engine.tables();
-        tables.retain(|table| table.spec().model == TableModel::Wide);
+        tables.retain(|table| table.spec().model.has_rows());
         let state = |table: &tideline_engine::Table| TableState {
             id: table.points().id(),
             name: table.name().to_string(),

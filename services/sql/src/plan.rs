@@ -163,7 +163,7 @@ impl ReadPlan {
     /// [`SqlError::Refused`] with the reason if the statement has no access path; also errors if the table does not
     /// exist, or if a value does not have the type of its column.
     pub fn new(engine: &Engine, select: Select) -> Result<Self> {
-        let table = engine.wide_table(&select.table.text)?;
+        let table = engine.table_of_rows(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;
         let access = index::choose(engine, &table, primary, &select);
         let path = access.path(&table, select.allow_scan, "SELECT")?;

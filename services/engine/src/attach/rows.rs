@@ -7,7 +7,7 @@
 
 use tideline_archive::rows::RowsDescription;
 use tideline_model::wide::IndexState;
-use tideline_model::{ColumnSpec, TableModel, TableName, TableSpec, WideSpec};
+use tideline_model::{ColumnSpec, TableName, TableSpec, WideSpec};
 use tideline_series_store::StoreError;
 use tideline_wide_table::{AttachEnd, PartToAttach, WideError};
 
@@ -167,10 +167,10 @@ impl Engine {
             });
         };
         let spec = table.spec();
-        if spec.model != TableModel::Wide {
+        if spec.model != planned.spec.model {
             return Err(AttachStop::Problem(format!(
-                "it has the model {}, and the archive has parts of a table of the model wide; attach it under another name",
-                spec.model
+                "it has the model {}, and the archive has parts of a table of the model {}; attach it under another name",
+                spec.model, planned.spec.model
             )));
         }
         if let Some(reason) = difference(spec.wide.as_deref(), planned.spec.wide.as_deref()) {
@@ -185,7 +185,7 @@ impl Engine {
     /// Replaces the indexes of a table with new ones without entries.
     fn renew_indexes(&self, name: &str) -> crate::error::Result<()> {
         let _settings = self.lock_settings();
-        let table = self.wide_table(name)?;
+        let table = self.table_of_rows(name)?;
         let settings = table.settings();
         if settings.indexes.is_empty() && settings.search_indexes.is_empty() {
             return Ok(());

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use tideline_model::{SearchIndexSpec, TableId, TableModel, WideSpec};
+use tideline_model::{SearchIndexSpec, TableId, WideSpec};
 use tideline_runtime::{Reservation, SupervisedThread};
 use tideline_wide_table::WideStore;
 
@@ -109,7 +109,7 @@ impl Engine {
         replace: bool,
     ) -> Result<Arc<WideTable>> {
         let alone = self.lock_settings();
-        let wide = self.wide_table(table)?;
+        let wide = self.table_of_rows(table)?;
         let known = &wide.settings().search_indexes;
         if !replace && known.iter().any(|known| known.name == index.name) {
             return Err(EngineError::IndexExists {
@@ -128,7 +128,7 @@ impl Engine {
         })?;
         drop(alone);
         self.follow_searches();
-        self.wide_table(table)
+        self.table_of_rows(table)
     }
 
     /// Drops a search index, and deletes its files.
@@ -139,7 +139,7 @@ impl Engine {
     /// [`wide_table`](Self::wide_table) and [`alter_table`](Self::alter_table).
     pub fn drop_search_index(&self, table: &str, name: &str) -> Result<()> {
         let alone = self.lock_settings();
-        let wide = self.wide_table(table)?;
+        let wide = self.table_of_rows(table)?;
         if !wide
             .settings()
             .search_indexes
@@ -232,8 +232,8 @@ impl Engine {
     /// Returns the wide tables whose settings can be compiled.
     fn wide_tables(&self) -> Vec<Arc<WideTable>> {
         let tables = self.tables().into_iter();
-        let wide = tables.filter(|table| table.spec().model == TableModel::Wide);
-        wide.filter_map(|table| self.wide_table(table.name().as_str()).ok())
+        let wide = tables.filter(|table| table.spec().model.has_rows());
+        wide.filter_map(|table| self.table_of_rows(table.name().as_str()).ok())
             .collect()
     }
 
@@ -282,7 +282,7 @@ impl Engine {
                 continue;
             }
             let _alone = self.lock_settings();
-            let Ok(table) = self.wide_table(table.table().name().as_str()) else {
+            let Ok(table) = self.table_of_rows(table.table().name().as_str()) else {
                 continue;
             };
             let replaced = self.replaced(table.settings());

@@ -1,8 +1,9 @@
 //! Tests of the table models that the engine serves.
 
-use tideline_engine::ErrorKind;
+use tideline_engine::{EngineError, ErrorKind};
+use tideline_model::feed::{MessageSettings, rows_of};
 use tideline_model::{
-    ColumnType, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec, WideSpec,
+    ColumnType, FeedSpec, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec, WideSpec,
 };
 
 use crate::support::Fixture;
@@ -29,54 +30,64 @@ fn spec(model: TableModel) -> TableSpec {
     };
     TableSpec {
         model,
-        wide: (model == TableModel::Wide).then(|| Box::new(wide)),
+        wide: match model {
+            TableModel::Series => None,
+            TableModel::Wide => Some(Box::new(wide)),
+            TableModel::Feed => {
+                let messages = MessageSettings::default();
+                Some(Box::new(rows_of(FeedSpec::default(), messages)))
+            }
+        },
+        feed: (model == TableModel::Feed).then(FeedSpec::default),
         ..TableSpec::default()
     }
 }
 
 #[test]
-fn only_served_models_are_created_and_a_model_is_fixed() {
+fn tables_of_each_model_are_created_and_a_model_is_fixed() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     for model in TableModel::ALL {
         let name = TableName::new(model.name()).expect("a name");
-        let created = engine.create_table(name, spec(model));
-        match engine.models().contains(&model) {
-            true => assert_eq!(created.expect("served").spec().model, model),
-            false => assert_eq!(created.expect_err("not served").kind(), ErrorKind::WrongModel),
-        }
+        let created = engine.create_table(name, spec(model)).expect("a table");
+        assert_eq!(created.spec().model, model);
     }
+    let named = |tables: Vec<tideline_engine::Table>| -> Vec<String> {
+        tables.iter().map(|table| table.name().to_string()).collect()
+    };
+    assert_eq!(named(engine.tables()), ["default", "feed", "series", "wide"]);
+    assert_eq!(named(engine.series_tables()), ["default", "series"]);
     let fixed = engine.alter_table("default", spec(TableModel::Feed));
     assert_eq!(fixed.expect_err("fixed").kind(), ErrorKind::Conflict);
     assert!(engine.alter_table("default", spec(TableModel::Series)).is_ok());
 }
 
 #[test]
-fn a_database_with_a_table_of_another_model_is_not_opened() {
+fn each_request_is_for_tables_of_its_model() {
     let fixture = Fixture::new();
     let engine = fixture.open();
-    // Creates the table as a build that serves the model does.
-    let name = TableName::new("messages").expect("a name");
-    engine
-        .store()
-        .create_table(name, spec(TableModel::Feed))
-        .expect("a table");
-    assert_eq!(
-        engine.table("messages").expect_err("no series").kind(),
-        ErrorKind::WrongModel
-    );
-    let named = |tables: Vec<tideline_engine::Table>| -> Vec<String> {
-        tables.iter().map(|table| table.name().to_string()).collect()
-    };
-    assert_eq!(named(engine.tables()), ["default", "messages"]);
-    assert_eq!(named(engine.series_tables()), ["default"]);
-    engine.close().expect("closes");
-    drop(engine);
-    let refused = fixture
-        .try_open_with(|_| {})
-        .expect_err("its journal may hold messages");
-    assert_eq!(
-        refused.to_string(),
-        "table messages: this server does not serve the model feed; it serves: series, wide"
-    );
+    for model in TableModel::ALL {
+        let name = TableName::new(model.name()).expect("a name");
+        engine.create_table(name, spec(model)).expect("a table");
+    }
+    for model in TableModel::ALL {
+        let name = model.name();
+        let is_wrong = |error: EngineError| error.kind() == ErrorKind::WrongModel;
+        assert_eq!(
+            engine.table(name).is_err_and(is_wrong),
+            model != TableModel::Series
+        );
+        assert_eq!(
+            engine.wide_table(name).is_err_and(is_wrong),
+            model != TableModel::Wide
+        );
+        assert_eq!(
+            engine.feed_table(name).is_err_and(is_wrong),
+            model != TableModel::Feed
+        );
+        assert_eq!(
+            engine.table_of_rows(name).is_err_and(is_wrong),
+            model == TableModel::Series
+        );
+    }
 }

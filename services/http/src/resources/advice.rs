@@ -54,7 +54,7 @@ async fn of_table(
     Query(query): Query<AdviceQuery>,
 ) -> Result<JsonResponse<TableAdvice>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(advice(engine, &table, query.all.unwrap_or_default()))
     });
     Ok(JsonResponse(TableAdvice {

@@ -316,7 +316,7 @@ async fn read(
     let permit = app.queries.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
     let opened = blocking(move || {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         let place = ValuePlace::new(&table, &key, &column)?;
         let value = engine.open_value(&table, &place.key, &place.column, version)?;
         value.ok_or_else(|| {

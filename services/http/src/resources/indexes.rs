@@ -50,7 +50,7 @@ async fn list(
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<IndexList>> {
     let indexes = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(views(engine, &table))
     });
     Ok(Json(IndexList {
@@ -86,7 +86,7 @@ async fn create(
     JsonBody(body): JsonBody<CreateIndex>,
 ) -> Result<(StatusCode, Json<IndexDetail>)> {
     let created = app.change(move |engine| {
-        let wide = engine.wide_table(&table)?;
+        let wide = engine.table_of_rows(&table)?;
         let name = body.name.clone();
         let index = body.into_spec(|column| wide.type_of(column));
         let wide = engine.create_index(&table, index.map_err(Failure::invalid)?)?;
@@ -109,7 +109,7 @@ async fn read(
     Path(IndexPath { table, index }): Path<IndexPath>,
 ) -> Result<Json<IndexDetail>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         detail(engine, &table, &index, id)
     });
     found.await.map(Json)

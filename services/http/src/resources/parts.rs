@@ -54,7 +54,7 @@ async fn list(
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<PartList>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(engine.table_parts(&table)?)
     });
     Ok(Json(PartList {
@@ -81,7 +81,7 @@ async fn preview_parts(
     JsonBody(PreviewParts { parts }): JsonBody<PreviewParts>,
 ) -> Result<Json<PartsPreview>> {
     let preview = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(engine.preview_parts(&table, |spec| parts.applied_to(spec))?)
     });
     let preview = preview.await?;
@@ -152,7 +152,7 @@ async fn restore_parts(
         return Err(Failure::new(ErrorCode::Invalid, "for must be longer than 0s"));
     }
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         let mut parts = engine.table_parts(&table)?;
         parts.retain(|part| {
             let is_restorable = part.tier == Some(ModelTier::Archive) || part.held_until.is_some();

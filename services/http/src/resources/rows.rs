@@ -58,8 +58,8 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
-pub(crate) use tier::{RowReading, RowTier};
-use tier::{has_cold_keys, in_tier, is_cold_scan, tier_of};
+pub(crate) use tier::{RowReading, RowTier, tier_of};
+use tier::{has_cold_keys, in_tier, is_cold_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
@@ -258,7 +258,7 @@ async fn write(
 /// Waits while search indexes of a table are far behind, for at most [`BACK_PRESSURE_MAX`]. The wait uses no permit and
 /// no thread, so that it does not delay writes to other tables. Does not wait if the table does not exist.
 pub(crate) async fn wait_for_searches(engine: &Engine, table: &str) {
-    let Ok(table) = engine.wide_table(table) else {
+    let Ok(table) = engine.table_of_rows(table) else {
         return;
     };
     let deadline = Instant::now() + BACK_PRESSURE_MAX;
@@ -404,7 +404,7 @@ async fn get(
     let is_lines = format == ResultFormat::Ndjson;
     let (tier, request) = tier_of(&app, &table, request, has_cold_keys).await?;
     read(&app, format.content_type(), tier, move |app, reading, writer| {
-        let table = app.engine.wide_table(&table)?;
+        let table = app.engine.table_of_rows(&table)?;
         let selection = Selection::new(
             request.columns.as_deref(),
             request.versions,
@@ -529,7 +529,7 @@ async fn scan(
     };
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
     read(&app, format.content_type(), tier, move |app, reading, writer| {
-        let table = app.engine.wide_table(&table)?;
+        let table = app.engine.table_of_rows(&table)?;
         let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let selection = Selection::new(
             request.columns.as_deref(),
@@ -742,7 +742,7 @@ where
     let app = app.clone();
     blocking(move || {
         let _permit = permit;
-        let table = app.engine.wide_table(&description.table)?;
+        let table = app.engine.table_of_rows(&description.table)?;
         let _listed = app.running.list(&app.engine, description, cancel.clone());
         in_tier(&app, &cancel, tier, |reading| {
             query(&app.engine, &table, &|| reading.is_stopped())
@@ -799,7 +799,9 @@ impl From<RowsError> for Failure {
                 limit: Some((limit, actual)),
                 ..Self::new(ErrorCode::OverLimit, message)
             },
-            RowsError::Changed(_) => Self::new(ErrorCode::ConditionFailed, message),
+            RowsError::Changed(_) | RowsError::ConditionFailed(_) => {
+                Self::new(ErrorCode::ConditionFailed, message)
+            }
             RowsError::Damaged { .. } => Self::new(ErrorCode::Internal, message),
             RowsError::Cancelled => Self::new(ErrorCode::Conflict, message),
             RowsError::Input(error) => match error.downcast::<BodyError>() {

@@ -85,7 +85,7 @@ async fn list(
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<SearchIndexList>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(views(engine, &table))
     });
     Ok(Json(SearchIndexList {
@@ -127,7 +127,7 @@ async fn create(
         if query.refresh.is_some() && engine.wait_searches_built(&wide, Instant::now() + WAIT_MAX) {
             // If the new index replaces an earlier index of the same name, this call completes the replacement.
             engine.follow_searches();
-            wide = engine.wide_table(&table)?;
+            wide = engine.table_of_rows(&table)?;
         }
         let newest = views(engine, &wide).into_iter().rfind(|index| index.name == name);
         Ok(SearchIndexDetail {
@@ -150,7 +150,7 @@ async fn read(
     Path(IndexPath { table, index }): Path<IndexPath>,
 ) -> Result<Json<SearchIndexDetail>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         let first = views(engine, &table).into_iter().find(|view| view.name == index);
         Ok(SearchIndexDetail {
             index: first.ok_or_else(|| table.no_such_search_index(&index))?,
@@ -200,7 +200,7 @@ async fn search(
         "application/json",
         RowTier::Hot,
         move |app, reading, writer| {
-            let table = app.engine.wide_table(&table)?;
+            let table = app.engine.table_of_rows(&table)?;
             let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
             let selection = Selection::new(
                 request.columns.as_deref(),

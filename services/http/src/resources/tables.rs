@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::model::{TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, Table};
+use tideline_openapi::feed::FeedView;
 use tideline_openapi::policy::Policy;
 use tideline_openapi::table::{AlterTable, CreateTable, TableDetail, TableList, TableSettings, TableView};
 use tideline_openapi::wide::WideView;
@@ -67,7 +68,25 @@ async fn create(
     let name = TableName::new(&body.name).map_err(Failure::invalid)?;
     let mut spec = with_changes(TableSpec::default(), body.settings)?;
     if let Some(wide) = body.wide {
+        if spec.model == TableModel::Feed {
+            return Err(Failure::invalid(
+                "the setting `wide` is for tables of the model wide; a table of the model feed has `feed`",
+            ));
+        }
         spec.wide = Some(Box::new(wide.into_spec().map_err(Failure::invalid)?));
+    }
+    match (spec.model, body.feed) {
+        (TableModel::Feed, feed) => {
+            let (feed, rows) = feed.unwrap_or_default().into_spec().map_err(Failure::invalid)?;
+            spec.feed = Some(feed);
+            spec.wide = Some(Box::new(rows));
+        }
+        (_, None) => {}
+        (model, Some(_)) => {
+            return Err(Failure::invalid(format!(
+                "the setting `feed` is for tables of the model feed, not {model}"
+            )));
+        }
     }
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;
@@ -156,8 +175,8 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
     if let Some(model) = settings.model {
         spec.model = model;
     }
-    if spec.model == TableModel::Wide {
-        check_settings_of_rows(&settings)?;
+    if spec.model.has_rows() {
+        check_settings_of_rows(spec.model, &settings)?;
     }
     if let Some(source_tags) = settings.source_tags {
         check_source_tags(&source_tags)?;
@@ -182,17 +201,21 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
 }
 
 /// Refuses settings that have no effect on rows.
-fn check_settings_of_rows(settings: &TableSettings) -> Result<()> {
+fn check_settings_of_rows(model: TableModel, settings: &TableSettings) -> Result<()> {
+    let has_timelines = model.has_timelines();
     let of_points = [
-        ("source_tags", settings.source_tags.is_some()),
+        ("source_tags", settings.source_tags.is_some() && !has_timelines),
         ("write_past", settings.write_past.is_some()),
         ("write_future", settings.write_future.is_some()),
         ("policy", settings.policy.is_some()),
-        ("attribute_analyzers", settings.attribute_analyzers.is_some()),
+        (
+            "attribute_analyzers",
+            settings.attribute_analyzers.is_some() && !has_timelines,
+        ),
     ];
     match of_points.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(Failure::invalid(format!(
-            "the setting `{name}` is for points; a table of the model wide has `durability` and `wide`"
+            "the setting `{name}` is for points; a table of the model {model} has `durability` and `{model}`"
         ))),
         None => Ok(()),
     }
@@ -230,6 +253,9 @@ fn view(table: &Table) -> TableView {
         policy: Policy::from(&spec.policy),
         attribute_analyzers: spec.attribute_analyzers.clone(),
         wide: spec.wide.as_deref().map(WideView::from),
+        feed: spec.feed.map(|feed| FeedView {
+            sequence: feed.sequence,
+        }),
     }
 }
 

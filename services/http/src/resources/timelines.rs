@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::condition::operators::Equals;
 use tideline_engine::condition::{Condition as Tree, Literal, Subject};
-use tideline_engine::model::{TimelineId, Timestamp};
+use tideline_engine::model::{TableModel, TimelineId, Timestamp};
 use tideline_engine::search::{self, FindRequest};
 use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
 use tideline_openapi::condition::Property;
@@ -193,7 +193,7 @@ async fn set_attributes(
 }
 
 /// Converts the attributes to set and to remove. Relative times are resolved against `now`.
-fn to_changes(
+pub(crate) fn to_changes(
     changes: BTreeMap<String, Option<AttributeValue>>,
     now: Timestamp,
 ) -> Result<BTreeMap<String, Option<tideline_engine::catalog::AttributeValue>>> {
@@ -205,6 +205,16 @@ fn to_changes(
 }
 
 async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -> Result<Json<TimelineList>> {
+    find_in(app, (TableModel::Series, table), search, id).await
+}
+
+/// Finds the timelines of a table with this model.
+pub(crate) async fn find_in(
+    app: &App,
+    (model, table): (TableModel, String),
+    search: TimelineSearch,
+    id: RequestId,
+) -> Result<Json<TimelineList>> {
     let now = app.engine.now();
     let condition = search
         .condition
@@ -219,7 +229,7 @@ async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -
         highlight: search.highlight,
     };
     let is_collapsed = request.collapse.is_some();
-    let page = app.search(&app.queries, table, move |engine, table, stop| {
+    let page = app.search_in(&app.queries, (model, table), move |engine, table, stop| {
         Ok(engine.find(table, &request, stop)?)
     });
     let TimelinePage {

@@ -1,13 +1,11 @@
 //! Table models: a table shows its model, the model cannot be changed, and requests for tables of another model are
 //! refused.
-//!
-//! The server of these tests serves the models series and wide. It does not serve the model feed.
 
 use crate::client::Server;
 use serde_json::json;
 
 #[test]
-fn a_model_is_shown_and_one_that_is_not_served_is_refused() {
+fn a_model_is_shown_and_an_unknown_one_is_refused() {
     let server = Server::start();
     assert_eq!(server.get("/v1/tables/default").expect(200)["model"], "series");
     let created = server.json("POST", "/v1/tables", r#"{"name": "points", "model": "series"}"#);
@@ -18,15 +16,6 @@ fn a_model_is_shown_and_one_that_is_not_served_is_refused() {
     {
         assert_eq!(table["model"], "series", "{table}");
     }
-    let refused = server.json("POST", "/v1/tables", r#"{"name": "other", "model": "feed"}"#);
-    let refused = refused.expect(422);
-    assert_eq!(
-        (&refused["code"], &refused["message"]),
-        (
-            &json!("wrong_model"),
-            &json!("table other: this server does not serve the model feed; it serves: series, wide")
-        )
-    );
     let unknown = server.json("POST", "/v1/tables", r#"{"name": "other", "model": "rows"}"#);
     assert_eq!(unknown.expect(400)["code"], "invalid");
 }

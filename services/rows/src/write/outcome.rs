@@ -112,7 +112,8 @@ pub(super) fn outcomes_of(
     drafts.iter().map(to_outcome).collect()
 }
 
-pub(crate) fn refused_text(table: &WideTable, refused: &Refused) -> String {
+/// Returns the reason why a row was refused, for users.
+pub fn refused_text(table: &WideTable, refused: &Refused) -> String {
     let name = |column| table.name_of(column).unwrap_or_default().to_owned();
     match refused {
         Refused::NotAnInteger(column) => {

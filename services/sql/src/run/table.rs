@@ -196,7 +196,7 @@ fn show_tables(engine: &Engine) -> Vec<String> {
     let tables = engine.tables();
     let mut names: Vec<String> = tables
         .iter()
-        .filter(|table| table.spec().model == TableModel::Wide)
+        .filter(|table| table.spec().model.has_rows())
         .map(|table| table.name().to_string())
         .collect();
     names.sort();
@@ -205,7 +205,7 @@ fn show_tables(engine: &Engine) -> Vec<String> {
 
 /// Returns the columns of a table, key columns first.
 fn describe(engine: &Engine, table: &Name) -> Result<Vec<String>> {
-    let table = engine.wide_table(&table.text)?;
+    let table = engine.table_of_rows(&table.text)?;
     let rows = table.settings();
     let key = key_columns(rows).into_iter().zip(1_u64..);
     let key = key.map(|((name, column_type, order), place)| ShownColumn {

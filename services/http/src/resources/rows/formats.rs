@@ -156,7 +156,7 @@ impl Plan {
             id, table, request, ..
         } = self;
         let description = describe(id.clone(), &table, "scan", &request);
-        let table = app.engine.wide_table(&table)?;
+        let table = app.engine.table_of_rows(&table)?;
         let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let columns = request.columns.as_deref();
         let selection = Selection::new(columns, None, None, Default::default(), app.engine.now())?;
@@ -210,7 +210,7 @@ pub(super) async fn get(
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
     let (tier, request) = tier_of(app, &table, request, has_cold_keys).await?;
     read(app, format.content_type(), tier, move |app, reading, writer| {
-        let table = app.engine.wide_table(&table)?;
+        let table = app.engine.table_of_rows(&table)?;
         let keys = keys_of(&table, &request)?;
         let listed = request.columns.as_deref();
         let selection = Selection::new(listed, None, None, Default::default(), app.engine.now())?;

@@ -48,7 +48,10 @@ pub(super) async fn rekey(
     let permit = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
-        let (from, into) = (begun.engine.wide_table(&table)?, begun.engine.wide_table(&into)?);
+        let (from, into) = (
+            begun.engine.table_of_rows(&table)?,
+            begun.engine.wide_table(&into)?,
+        );
         let rekey = Rekey::new(from, into, merge)?;
         let (from, into) = (rekey.from().table(), rekey.into_table().table());
         let reason = format!("requested copy of its rows into table {}", into.name());

@@ -34,7 +34,7 @@ pub(super) async fn stats(
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<JsonResponse<RowStatistics>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(statistics(engine, &table))
     });
     Ok(JsonResponse(RowStatistics {
@@ -60,7 +60,7 @@ pub(super) async fn load(
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<JsonResponse<RowLoad>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(load_of(engine, &table))
     });
     Ok(JsonResponse(RowLoad {
@@ -98,7 +98,7 @@ pub(super) async fn growth(
     Query(query): Query<GrowthQuery>,
 ) -> Result<JsonResponse<RowGrowthList>> {
     let found = app.read(move |engine| {
-        let table = engine.wide_table(&table)?;
+        let table = engine.table_of_rows(&table)?;
         Ok(growth_of(engine, &table, query.rows, query.bytes))
     });
     Ok(JsonResponse(RowGrowthList {

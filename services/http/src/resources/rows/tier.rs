@@ -43,13 +43,13 @@ impl RowTier {
 /// # Errors
 ///
 /// The errors of [`App::read`].
-pub(super) async fn tier_of<R: Send + 'static>(
+pub(crate) async fn tier_of<R: Send + 'static>(
     app: &App,
     table: &str,
     request: R,
     is_cold: impl FnOnce(&Engine, &WideTable, &R) -> RowsResult<bool> + Send + 'static,
 ) -> Result<(RowTier, R)> {
-    let table = app.engine.wide_table(table).ok();
+    let table = app.engine.table_of_rows(table).ok();
     let Some(table) = table.filter(|table| app.engine.has_cold_parts(table)) else {
         return Ok((RowTier::Hot, request));
     };

@@ -73,7 +73,7 @@ pub(super) fn drop_index(
 
 /// Returns the indexes of a table.
 pub(super) fn show(engine: &Engine, table: &Name) -> Result<Vec<String>> {
-    let table = engine.wide_table(&table.text)?;
+    let table = engine.table_of_rows(&table.text)?;
     let shown = |index: &IndexSpec| {
         row(&ShownIndex {
             index: &index.name,

@@ -1,0 +1,625 @@
+//! Feeds: settings of feed tables, and messages.
+//!
+//! Sequence numbers are text in responses, because many JSON parsers would round them. Requests accept text and numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use tideline_model::feed::{MessageSettings, SEQUENCE, rows_of};
+use tideline_model::{FeedSpec, PartPeriod, SequenceSource, WideSpec};
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::attribute::AttributeValue;
+use crate::condition::RowFilter;
+use crate::row::Members;
+use crate::row_search::RowSortKey;
+use crate::time::{DurationText, TimeInput};
+use crate::wide::{PartPeriodSchema, PartsArchive, RowColumn, WideSettings};
+
+/// Sequence number of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub i64);
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for Sequence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse().map(Self);
+        number.map_err(|_| format!("expected an integer of up to 64 bits, found {text:?}"))
+    }
+}
+
+impl Serialize for Sequence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sequence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrNumber;
+
+        impl Visitor<'_> for TextOrNumber {
+            type Value = Sequence;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the sequence number of a message, as text or number")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Sequence, E> {
+                Ok(Sequence(number))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Sequence, E> {
+                let number = i64::try_from(number);
+                number
+                    .map(Sequence)
+                    .map_err(|_| E::invalid_value(Unexpected::Other("a number above 2^63 - 1"), &self))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Sequence, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(TextOrNumber)
+    }
+}
+
+impl PartialSchema for Sequence {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::String))
+            .description(Some("Sequence number of a message: a 64-bit integer as text"))
+            .examples(["1795700000000000000"])
+            .build();
+        text.into()
+    }
+}
+
+impl ToSchema for Sequence {}
+
+/// Settings of the messages of a new feed table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"columns": [{"name": "text", "type": "string"}], "parts": {"every": "month"}}))]
+pub struct FeedSettings {
+    /// Origin of the sequence numbers: `generated` by the server in the order of the writes, or `manual`, given with each
+    /// message. Cannot be changed. Default `generated`.
+    #[serde(default)]
+    #[schema(value_type = SequenceSourceSchema)]
+    pub sequence: SequenceSource,
+    /// Declared columns of the messages. Other columns can be written too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<RowColumn>,
+    /// Time after which messages expire: they are hidden at once, and their bytes are freed later. It counts from the last
+    /// change of a message. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<DurationText>,
+    /// Division of the messages into parts by their time. Requires generated sequence numbers. Default: no division.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<FeedParts>,
+}
+
+/// Division of the messages of a table into parts by their time. A part is moved, archived and dropped as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"every": "month", "hot": "30d", "keep": "365d"}))]
+pub struct FeedParts {
+    /// Length of a part in UTC: `day`, `week` (from Monday) or `month`. Cannot be changed.
+    #[schema(value_type = PartPeriodSchema)]
+    pub every: PartPeriod,
+    /// Minimum time for which a part is kept after its end. Older parts are hidden at once and dropped later. Default:
+    /// parts are kept until they are dropped on request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<DurationText>,
+    /// Minimum time for which a part stays in the hot tier after its end. Default: parts stay in the hot tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<DurationText>,
+    /// Minimum time for which messages of a part can be changed after its end. Default: they always can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writable: Option<DurationText>,
+    /// Archive that old parts move into. Default: parts stay in their tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<PartsArchive>,
+}
+
+/// Names of [`SequenceSource`] for the OpenAPI document.
+#[derive(Debug, Clone, Copy, ToSchema)]
+#[schema(as = SequenceSource, rename_all = "lowercase")]
+pub enum SequenceSourceSchema {
+    /// Assigned by the server.
+    Generated,
+    /// Given with each message.
+    Manual,
+}
+
+/// Settings of a feed table beyond those of its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeedView {
+    /// Origin of the sequence numbers.
+    #[schema(value_type = SequenceSourceSchema)]
+    pub sequence: SequenceSource,
+}
+
+impl FeedSettings {
+    /// Converts the settings to those of a table.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message for parts of a table with manual sequence numbers.
+    pub fn into_spec(self) -> Result<(FeedSpec, WideSpec), String> {
+        if self.parts.is_some() && self.sequence == SequenceSource::Manual {
+            return Err("feed.parts: parts follow from generated sequence numbers; omit `parts`, or set `sequence` to \
+                 `generated`"
+                .to_owned());
+        }
+        let feed = FeedSpec {
+            sequence: self.sequence,
+        };
+        // The conversion of durations and archives is that of wide tables.
+        let rows = WideSettings {
+            key: Vec::new(),
+            columns: self.columns,
+            max_versions: 1,
+            version_guard: None,
+            allow_rising_key: false,
+            ttl: self.ttl,
+            ttl_of: crate::wide::TtlOf::default(),
+            parts: self.parts.map(|parts| crate::wide::PartsSettings {
+                by: SEQUENCE.to_owned(),
+                every: parts.every,
+                keep: parts.keep,
+                hot: parts.hot,
+                writable: parts.writable,
+                archive: parts.archive,
+            }),
+            groups: Vec::new(),
+        };
+        let rows = rows.into_spec()?;
+        let messages = MessageSettings {
+            columns: rows.columns,
+            ttl: rows.ttl,
+            parts: rows.parts,
+        };
+        Ok((feed, rows_of(feed, messages)))
+    }
+}
+
+/// Messages to send to one feed: all of them are written, or none.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"messages": [{"id": "4f1c-17", "sender": "ann", "columns": {"text": "Lunch at noon?"}}]}))]
+pub struct SendMessages {
+    /// Messages in their order, 1 to 1,000.
+    pub messages: Vec<NewMessage>,
+}
+
+/// New message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// Id that the sender chooses, unique within the feed, 1 to 255 bytes. A message with the id of an earlier one is not
+    /// written; its sequence number is that of the earlier message. So a repeated request is safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Sender, 1 to 255 bytes. Default: the principal of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// Sequence number. Required in tables with manual sequence numbers, refused in others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
+    /// Columns, as in a write of rows. Names that the server uses (`feed`, `sequence`, `sender`, `id`, `time`, `event`,
+    /// `target`, `cleared`, `edited`, `recalled` and `counter.*`) are refused.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub columns: Members,
+}
+
+/// Sequence numbers of sent messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "feed": "7d5f6f5bdc4ab1a1b86df3a1a2f9cc10",
+    "messages": [{"sequence": "1795700000000000000", "time": "2026-11-26T12:13:20Z"}],
+    "position": "4711",
+    "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct MessagesSent {
+    /// Id of the feed.
+    pub feed: String,
+    /// Messages in the order of the request.
+    pub messages: Vec<MessageSent>,
+    /// Position of the write. A search with this value as `at_least` finds the messages. Omitted if nothing was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Sent message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MessageSent {
+    /// Sequence number.
+    pub sequence: Sequence,
+    /// Time of the message; omitted for a repeated message with a manual sequence number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// True if an earlier message has this id, so that nothing was written. Omitted otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
+/// Message of a feed, or event that changes an earlier message.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({
+    "sequence": "1795700000000000000", "time": "2026-11-26T12:13:20Z", "sender": "ann", "id": "4f1c-17",
+    "columns": {"text": "Lunch at noon?"}, "counters": {"like": 2}
+}))]
+pub struct Message {
+    /// Feed. Omitted where the request names only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed: Option<String>,
+    /// Sequence number.
+    pub sequence: Sequence,
+    /// Time of the write.
+    pub time: String,
+    /// Sender; of an event, the principal who made the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// Id that the sender chose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Kind of an event: `edit`, `recall` or `delete`. Omitted for messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Sequence number of the message that an event has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Sequence>,
+    /// Columns; of an edit, the changed columns, with `null` for removed ones.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub columns: Members,
+    /// Counters, such as reactions. Omitted without counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<BTreeMap<String, i64>>,
+    /// Time of the last edit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited: Option<String>,
+    /// Time of the recall. A recalled message has no columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recalled: Option<String>,
+}
+
+/// Parameters of a read of messages. A page is stable: messages that arrive later do not change it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageQuery {
+    /// Cursor: only messages after this sequence number. `next` of an ascending page.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Only messages before this sequence number. `next` of a descending page.
+    #[serde(default)]
+    pub before: Option<String>,
+    /// Only messages of this time or later.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Only messages before this time.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// Order by sequence number: `ascending`, the default, or `descending`, newest first.
+    #[serde(default)]
+    pub order: Option<MessageOrder>,
+    /// Maximum number of messages, 1 to 1,000. Default 100.
+    #[serde(default)]
+    pub limit: Option<usize>,
+    /// Columns to return, separated by commas: names, or prefixes that end with `*`. Default: all.
+    #[serde(default)]
+    pub columns: Option<String>,
+    /// False to omit the events of edits, recalls and deletions. Default true.
+    #[serde(default)]
+    pub events: Option<bool>,
+}
+
+/// Order of messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageOrder {
+    /// Oldest first.
+    #[default]
+    Ascending,
+    /// Newest first.
+    Descending,
+}
+
+/// Page of messages.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct MessagePage {
+    /// Messages in the requested order.
+    #[schema(value_type = Vec<Message>)]
+    pub messages: Vec<Box<RawValue>>,
+    /// Cursor after the page: `after` or `before` of the next request. `null` if there was nothing to read and the
+    /// request had no cursor.
+    pub next: Option<Sequence>,
+    /// True if more messages follow at present.
+    pub more: bool,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Message.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct MessageDetail {
+    /// The message.
+    #[schema(value_type = Message)]
+    pub message: Box<RawValue>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Number of messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"count": 17, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct MessagesCounted {
+    /// Number of messages, without events.
+    pub count: u64,
+    /// Sequence number up to which the messages were counted, if there are more than 1,000,000: `after` of the next
+    /// request. `null` if all were counted.
+    pub next: Option<Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Messages of several feeds to read, each after its own cursor.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"feeds": [{"feed": "room,name=lobby", "after": "1795700000000000000"}, {"feed": "room,name=garden"}]}))]
+pub struct ReadFeeds {
+    /// Feeds, 1 to 1,000.
+    pub feeds: Vec<FeedCursor>,
+    /// Order within each feed. Default `ascending`.
+    #[serde(default)]
+    pub order: MessageOrder,
+    /// Maximum number of messages of each feed, 1 to 1,000. Default 100. A response has at most 10,000 messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Columns to return: names, or prefixes that end with `*`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// False to omit the events of edits, recalls and deletions. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<bool>,
+}
+
+/// Feed and cursor of a read.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FeedCursor {
+    /// Feed: its id, or its type and tags.
+    pub feed: String,
+    /// Only messages after this sequence number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Sequence>,
+    /// Only messages before this sequence number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Sequence>,
+}
+
+/// Messages of several feeds.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct FeedPages {
+    /// A page for each feed, in the order of the request.
+    pub feeds: Vec<FeedPage>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Messages of one of several feeds.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct FeedPage {
+    /// Feed, as in the request.
+    pub feed: String,
+    /// Messages in the requested order.
+    #[schema(value_type = Vec<Message>)]
+    pub messages: Vec<Box<RawValue>>,
+    /// Cursor after the page.
+    pub next: Option<Sequence>,
+    /// True if more messages follow at present, also because the response is full.
+    pub more: bool,
+}
+
+/// Messages of several feeds to read in one order, by time, feed and sequence number.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"feeds": ["outbox,author=ann", "outbox,author=bea"], "order": "descending", "limit": 20}))]
+pub struct MergeFeeds {
+    /// Feeds, 1 to 1,000: ids, or types and tags.
+    pub feeds: Vec<String>,
+    /// Order. Default `ascending`.
+    #[serde(default)]
+    pub order: MessageOrder,
+    /// Maximum number of messages, 1 to 1,000. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Only messages of this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<TimeInput>,
+    /// Only messages before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<TimeInput>,
+    /// Columns to return: names, or prefixes that end with `*`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// True to return the events of edits, recalls and deletions. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
+    /// `next` of the previous page, with the same feeds and order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
+}
+
+/// Messages of several feeds in one order. Each has its feed.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct MergedPage {
+    /// Messages.
+    #[schema(value_type = Vec<Message>)]
+    pub messages: Vec<Box<RawValue>>,
+    /// Token of the next page, sent as `page`; `null` on the last page.
+    pub next: Option<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Changes of a message.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"columns": {"text": "Lunch at one?"}}))]
+pub struct EditMessage {
+    /// Columns to set.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub columns: Members,
+    /// Columns to remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clear: Vec<String>,
+    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
+}
+
+/// Parameters of a recall or deletion of a message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageEventQuery {
+    /// Principal on whose behalf the request acts: the sender of the event.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
+    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in others.
+    #[serde(default)]
+    pub sequence: Option<String>,
+}
+
+/// Event that a change of a message has added to its feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"event": "1795700000000000001", "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct MessageChanged {
+    /// Sequence number of the event. `null` if the message was recalled before, so that nothing was written.
+    pub event: Option<Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Changes of counters of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"add": {"like": 1, "seen": 1}}))]
+pub struct CountMessage {
+    /// Numbers to add, by the name of the counter, 1 to 100. A missing counter counts as 0.
+    pub add: BTreeMap<String, i64>,
+}
+
+/// Counters of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"counters": {"like": 3}, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct MessageCounters {
+    /// All counters of the message.
+    pub counters: BTreeMap<String, i64>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Search over the messages of one feed, of several feeds, or of the table.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"feeds": ["room,name=lobby"], "where": {"column": "text", "text": "lunch"}, "highlight": true}))]
+pub struct SearchMessages {
+    /// Feeds, at most 1,000: ids, or types and tags. Default: all feeds. The column `feed` must be in the index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feeds: Option<Vec<String>>,
+    /// Condition on columns, `sender`, `id`, `sequence` and the other columns of messages. All tested columns must be in
+    /// the index.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<RowFilter>,
+    /// Name of the search index. May be omitted if the table has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// Order of the messages, at most 8 keys. Default: by feed and sequence number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sort: Vec<RowSortKey>,
+    /// Maximum number of messages, 1 to 1,000. Default 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Columns to return: names, or prefixes that end with `*`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// True to return the texts that matched, with the positions of the matches. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub highlight: bool,
+    /// `position` of a write. The search waits up to 10 seconds until it finds this write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<String>,
+    /// `next` of the previous page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_token: Option<String>,
+}
+
+/// Messages that a search found.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct MessagesFound {
+    /// Messages in the requested order, each with its feed, and with `highlights` as in a search over rows.
+    #[schema(value_type = Vec<Message>)]
+    pub messages: Vec<Box<RawValue>>,
+    /// Number of matching messages and events on all pages, as of the last commit of the index.
+    pub total: u64,
+    /// Number of changes that the index has not seen yet.
+    pub waiting: u64,
+    /// Token of the next page; `null` on the last page.
+    pub next: Option<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Feed to create or to change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"attributes": {"title": "Lobby", "members_max": 50}}))]
+pub struct PutFeed {
+    /// Attributes to set, and to remove with `null`. Others stay.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub attributes: BTreeMap<String, Option<AttributeValue>>,
+}
+
+/// Feed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "id": "7d5f6f5bdc4ab1a1b86df3a1a2f9cc10", "type": "room", "tags": {"name": "lobby"},
+    "attributes": {"title": "Lobby"}, "newest": "1795700000000000000", "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct FeedDetail {
+    /// Id.
+    pub id: String,
+    /// Type: the first part of the name.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// Attributes.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// Sequence number of the newest message or event; `null` without messages.
+    pub newest: Option<Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}

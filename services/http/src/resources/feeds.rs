@@ -1,0 +1,380 @@
+//! `/v1/tables/{table}/feeds`: creates, describes, finds and deletes feeds, and reads several feeds at once.
+//!
+//! The messages of one feed are in [`messages`]. `tideline_message_feed` defines messages; feeds are timelines, so their
+//! search is that of timelines.
+
+mod messages;
+
+use std::sync::Arc;
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::{TableModel, TimelineId};
+use tideline_engine::{Engine, WideTable};
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::read::{
+    self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
+};
+use tideline_message_feed::search::search as search_messages;
+use tideline_openapi::feed::{
+    FeedDetail, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
+    SearchMessages, Sequence,
+};
+use tideline_openapi::timeline::{TimelineList, TimelineSearch};
+use tideline_rows::RowsError;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::condition::from_attribute;
+use crate::context::RequestId;
+use crate::extract::{Json, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::query::describe;
+use crate::resources::rows::{RowTier, answer, tier_of};
+use crate::resources::timelines::{find_in, to_changes};
+use crate::resources::{Failures, QueryFailures, page_limit};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(put, describe_feed, delete_feed))
+        .routes(routes!(search))
+        .routes(routes!(read))
+        .routes(routes!(merge))
+        .routes(routes!(find_messages))
+        .merge(messages::router())
+}
+
+/// Path parameter of routes for a feed table.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct FeedTablePath {
+    /// Name of the table, which has the model `feed`
+    #[param(example = "chat")]
+    table: String,
+}
+
+/// Path parameters of routes for a feed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct FeedPath {
+    /// Name of the table, which has the model `feed`
+    #[param(example = "chat")]
+    table: String,
+    /// Feed: its id of 32 hexadecimal digits, or its type and tags
+    #[param(example = "room,name=lobby")]
+    feed: String,
+}
+
+/// Create a feed, or set its attributes
+///
+/// The first message of a feed creates it too. A feed is named by a type and tags, such as `room,name=lobby`; commas,
+/// spaces and equals signs within names are escaped with a backslash.
+#[utoipa::path(
+    put, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "put_feed",
+    params(FeedPath),
+    request_body = PutFeed,
+    responses((status = 200, description = "The feed", body = FeedDetail), Failures)
+)]
+async fn put(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Json(PutFeed { attributes }): Json<PutFeed>,
+) -> Result<JsonResponse<FeedDetail>> {
+    let changes = to_changes(attributes, app.engine.now())?;
+    let detail = app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed_or_new(&table, &FeedName::parse(&feed))?;
+        if !changes.is_empty() {
+            engine.set_attributes(table.table(), feed, &changes)?;
+        }
+        detail_of(engine, &table, feed, id)
+    });
+    Ok(JsonResponse(detail.await?))
+}
+
+/// Describe a feed
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "read_feed",
+    params(FeedPath),
+    responses((status = 200, description = "The feed", body = FeedDetail), Failures)
+)]
+async fn describe_feed(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+) -> Result<JsonResponse<FeedDetail>> {
+    let detail = app.read(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        detail_of(engine, &table, feed, id)
+    });
+    Ok(JsonResponse(detail.await?))
+}
+
+/// Delete a feed
+///
+/// Deletes the feed with its messages and attributes. A feed that gets a message later is created again with the same
+/// id. Repeating the request is safe; after an error, some of the messages can be deleted.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "delete_feed",
+    params(FeedPath),
+    responses((status = 204, description = "The feed is deleted"), Failures)
+)]
+async fn delete_feed(
+    State(app): State<App>,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+) -> Result<StatusCode> {
+    let cancel = tideline_query::Cancel::new();
+    let _waiting = crate::app::Waiting(Some(cancel.clone()));
+    app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        Ok(engine.delete_feed(&table, feed, &|| cancel.is_cancelled())?)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Search feeds
+///
+/// Finds feeds by a tree of conditions on type (`measurement`), tags and attributes. A new feed can be found as soon as
+/// the request that created it is acknowledged.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/search", tag = "feeds", operation_id = "search_feeds",
+    params(FeedTablePath),
+    request_body = TimelineSearch,
+    responses((status = 200, description = "A page of feeds", body = TimelineList), Failures)
+)]
+async fn search(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedTablePath { table }): Path<FeedTablePath>,
+    Json(search): Json<TimelineSearch>,
+) -> Result<JsonResponse<TimelineList>> {
+    find_in(&app, (TableModel::Feed, table), search, id).await
+}
+
+/// Read messages of several feeds
+///
+/// Reads a page of each feed after its own cursor, for example of all conversations of a device that was offline.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/read", tag = "feeds", operation_id = "read_feeds",
+    params(FeedTablePath),
+    request_body = ReadFeeds,
+    responses((status = 200, description = "A page of each feed", body = FeedPages), QueryFailures)
+)]
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedTablePath { table }): Path<FeedTablePath>,
+    Json(request): Json<ReadFeeds>,
+) -> Result<JsonResponse<FeedPages>> {
+    check_feeds(request.feeds.len())?;
+    let limit = page_limit(request.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
+    let description = describe(id.clone(), &table, "feeds", &request);
+    let is_cold = |engine: &Engine, table: &WideTable, request: &ReadFeeds| {
+        any_cold(request.feeds.iter(), |cursor| {
+            let feed = engine.feed(table, &FeedName::parse(&cursor.feed))?;
+            terms_of(request, cursor).reaches_cold(engine, table, feed)
+        })
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
+    let pages = answer(&app, description, tier, move |engine, table, is_stopped| {
+        check_model(engine, table)?;
+        let encoder = MessageEncoder {
+            columns: request.columns.clone(),
+            has_feed: false,
+        };
+        let mut room = Room::default();
+        let pages = request.feeds.iter().map(|cursor| {
+            let feed = engine.feed(table, &FeedName::parse(&cursor.feed))?;
+            let terms = terms_of(&request, cursor);
+            let page = reading::page(
+                engine,
+                table,
+                (feed, &terms),
+                &encoder,
+                (limit, &mut room),
+                is_stopped,
+            )?;
+            Ok(FeedPage {
+                feed: cursor.feed.clone(),
+                messages: raw(page.messages)?,
+                next: page.next.map(Sequence),
+                more: page.has_more,
+            })
+        });
+        pages.collect::<Result<Vec<_>>>()
+    });
+    Ok(JsonResponse(FeedPages {
+        feeds: pages.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// Read messages of several feeds in one order
+///
+/// Merges the messages of the feeds by time, feed and sequence number, for example those of all authors that a user
+/// follows. Equal times and numbers of different feeds lose no message.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/merge", tag = "feeds", operation_id = "merge_feeds",
+    params(FeedTablePath),
+    request_body = MergeFeeds,
+    responses((status = 200, description = "A page of messages", body = MergedPage), QueryFailures)
+)]
+async fn merge(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedTablePath { table }): Path<FeedTablePath>,
+    Json(request): Json<MergeFeeds>,
+) -> Result<JsonResponse<MergedPage>> {
+    check_feeds(request.feeds.len())?;
+    let limit = page_limit(request.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
+    let description = describe(id.clone(), &table, "feeds", &request);
+    let now = app.engine.now();
+    let terms = ReadTerms {
+        from: request.from.map(|from| from.resolve(now)),
+        to: request.to.map(|to| to.resolve(now)),
+        order: request.order,
+        has_events: request.events,
+        ..ReadTerms::default()
+    };
+    let is_cold = move |engine: &Engine, table: &WideTable, request: &MergeFeeds| {
+        any_cold(request.feeds.iter(), |name| {
+            let feed = engine.feed(table, &FeedName::parse(name))?;
+            terms.reaches_cold(engine, table, feed)
+        })
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
+    let merged = answer(&app, description, tier, move |engine, table, is_stopped| {
+        check_model(engine, table)?;
+        let feeds = request.feeds.iter();
+        let feeds = feeds.map(|name| Ok(engine.feed(table, &FeedName::parse(name))?));
+        let feeds = feeds.collect::<Result<Vec<TimelineId>>>()?;
+        let encoder = MessageEncoder {
+            columns: request.columns.clone(),
+            has_feed: true,
+        };
+        let page = (limit, request.page.as_deref());
+        Ok(reading::merge(
+            engine, table, &feeds, &terms, &encoder, page, is_stopped,
+        )?)
+    });
+    let merged = merged.await?;
+    Ok(JsonResponse(MergedPage {
+        messages: raw(merged.messages)?,
+        next: merged.next,
+        request_id: id.into(),
+    }))
+}
+
+/// Search messages
+///
+/// Finds messages by any combination of conditions through a search index of the table, in one feed, in several, or in
+/// all. Events are found like messages; exclude them with a condition on the column `event`.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/messages/search", tag = "feeds", operation_id = "search_messages",
+    params(FeedTablePath),
+    request_body = SearchMessages,
+    responses((status = 200, description = "A page of messages", body = MessagesFound), QueryFailures)
+)]
+async fn find_messages(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedTablePath { table }): Path<FeedTablePath>,
+    Json(request): Json<SearchMessages>,
+) -> Result<JsonResponse<MessagesFound>> {
+    let description = describe(id.clone(), &table, "messages", &request);
+    let found = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            check_model(engine, table)?;
+            let mut messages = Vec::new();
+            let mut take = |json: &[u8]| {
+                messages.push(String::from_utf8_lossy(json).into_owned());
+                Ok(())
+            };
+            let end = search_messages(engine, table, request, is_stopped, &mut take)?;
+            Ok((messages, end))
+        },
+    );
+    let (messages, end) = found.await?;
+    Ok(JsonResponse(MessagesFound {
+        messages: raw(messages)?,
+        total: end.total,
+        waiting: end.waiting,
+        next: end.next,
+        request_id: id.into(),
+    }))
+}
+
+/// Describes a feed.
+fn detail_of(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId, id: RequestId) -> Result<FeedDetail> {
+    let timeline = engine.timeline(table.table(), feed)?;
+    Ok(FeedDetail {
+        id: feed.to_string(),
+        kind: timeline.measurement,
+        tags: timeline.tags.into_iter().collect(),
+        attributes: timeline
+            .attributes
+            .into_iter()
+            .map(|(key, value)| (key, from_attribute(value)))
+            .collect(),
+        newest: reading::newest_sequence(engine, table, feed)?.map(Sequence),
+        request_id: id.into(),
+    })
+}
+
+/// Returns the range of a feed of a read of several feeds.
+fn terms_of(request: &ReadFeeds, cursor: &tideline_openapi::feed::FeedCursor) -> ReadTerms {
+    ReadTerms {
+        after: cursor.after.map(|Sequence(after)| after),
+        before: cursor.before.map(|Sequence(before)| before),
+        order: request.order,
+        has_events: request.events.unwrap_or(true),
+        ..ReadTerms::default()
+    }
+}
+
+/// Returns true if the read of some feed reaches old rows.
+fn any_cold<T>(
+    mut feeds: impl Iterator<Item = T>,
+    mut is_cold: impl FnMut(T) -> std::result::Result<bool, RowsError>,
+) -> std::result::Result<bool, RowsError> {
+    feeds.try_fold(false, |is_any, feed| Ok(is_any || is_cold(feed)?))
+}
+
+fn check_feeds(count: usize) -> Result<()> {
+    match count {
+        0 => Err(Failure::invalid("feeds is empty; name at least one feed")),
+        count if count > FEEDS_MAX => Err(Failure::over(
+            tideline_openapi::ErrorCode::OverLimit,
+            "number of feeds",
+            FEEDS_MAX as u64,
+            count as u64,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a table of another model.
+fn check_model(engine: &Engine, table: &WideTable) -> Result<()> {
+    engine.feed_table(table.table().name().as_str())?;
+    Ok(())
+}
+
+/// Converts JSON texts to parts of a response.
+fn raw(messages: Vec<String>) -> Result<Vec<Box<RawValue>>> {
+    let raw = messages.into_iter().map(RawValue::from_string);
+    raw.collect::<std::result::Result<_, _>>()
+        .map_err(|error| Failure::new(tideline_openapi::ErrorCode::Internal, error.to_string()))
+}

@@ -1,0 +1,463 @@
+//! `/v1/tables/{table}/feeds/{feed}/messages`: sends, reads, counts, edits, recalls and deletes the messages of a feed.
+
+use std::sync::Arc;
+
+use axum::Json as JsonResponse;
+use axum::extract::{Request, State};
+use serde::Deserialize;
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::Timestamp;
+use tideline_engine::{Engine, WideTable};
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::change::{self, Target};
+use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room};
+use tideline_message_feed::send::{WriteTerms, send as send_messages};
+use tideline_openapi::feed::{
+    CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
+    MessagePage, MessageQuery, MessageSent, MessagesCounted, MessagesSent, SendMessages, Sequence,
+};
+use tideline_openapi::table::Durability;
+use tideline_openapi::time::TimeInput;
+use tideline_openapi::{ErrorBody, plain};
+use tideline_rows::RowsError;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{FeedPath, check_model, raw};
+use crate::app::{App, blocking};
+use crate::body;
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json, Path, Query, unreadable};
+use crate::failure::{Failure, Result};
+use crate::resources::query::describe;
+use crate::resources::rows::{answer, tier_of, wait_for_searches};
+use crate::resources::{Failures, QueryFailures, page_limit};
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(send, list))
+        .routes(routes!(count))
+        .routes(routes!(read, edit, delete))
+        .routes(routes!(recall))
+        .routes(routes!(add))
+}
+
+/// Path parameters of routes for a message.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct MessagePath {
+    /// Name of the table, which has the model `feed`
+    #[param(example = "chat")]
+    table: String,
+    /// Feed: its id of 32 hexadecimal digits, or its type and tags
+    #[param(example = "room,name=lobby")]
+    feed: String,
+    /// Sequence number of the message
+    #[param(example = "1795700000000000000")]
+    sequence: String,
+}
+
+/// Options of a write of messages.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WriteQuery {
+    /// Principal on whose behalf the request acts: the sender of messages without a sender, and of events.
+    #[serde(rename = "as", default)]
+    principal: Option<String>,
+    /// Durability of the acknowledgement. Default: the setting of the table.
+    #[serde(default)]
+    durability: Option<Durability>,
+}
+
+impl WriteQuery {
+    fn terms(&self) -> WriteTerms<'_> {
+        WriteTerms {
+            principal: self.principal.as_deref(),
+            durability: self.durability.map(Into::into),
+        }
+    }
+}
+
+/// Send messages
+///
+/// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written, or none.
+/// Each gets a sequence number above all earlier ones of the feed; a reader that has seen a number never sees a lower one
+/// appear later. The response follows the sync.
+///
+/// A message with an `id` can be sent again safely: if the feed has a message with this id, the response has its sequence
+/// number, and nothing is written. This holds as long as the message exists, and after its deletion.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "send_messages",
+    params(FeedPath, WriteQuery),
+    request_body = SendMessages,
+    responses(
+        (status = 200, description = "The sequence numbers", body = MessagesSent),
+        (status = 409, description = "The feed has a message with the given sequence number, or a request with the same message id is running", body = ErrorBody),
+        (status = 413, description = "The body is too large", body = ErrorBody),
+        (status = 507, description = "The disk is nearly full", body = ErrorBody),
+        Failures
+    )
+)]
+async fn send(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<WriteQuery>,
+    request: Request,
+) -> Result<JsonResponse<MessagesSent>> {
+    let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
+    wait_for_searches(&app.engine, &table).await;
+    let permit = app.writes.take(current_client()).await?;
+    let engine = Arc::clone(&app.engine);
+    let sent = blocking(move || {
+        let _permit = permit;
+        let body = received.decode()?;
+        let SendMessages { messages } = plain::read(&body).map_err(unreadable)?;
+        let table = engine.feed_table(&table)?;
+        Ok(send_messages(
+            &engine,
+            &table,
+            &FeedName::parse(&feed),
+            &messages,
+            &query.terms(),
+        )?)
+    });
+    let sent = sent.await?;
+    let messages = sent.messages.into_iter().map(|message| MessageSent {
+        sequence: Sequence(message.sequence),
+        time: message.time.map(Timestamp::to_rfc3339),
+        repeated: message.is_repeated,
+    });
+    Ok(JsonResponse(MessagesSent {
+        feed: sent.feed.to_string(),
+        messages: messages.collect(),
+        position: sent.position.map(|position| position.0.to_string()),
+        request_id: id.into(),
+    }))
+}
+
+/// Read messages
+///
+/// Reads forward after a cursor, backward from the newest, or by ranges of sequence numbers or times. `next` continues; a
+/// reader that keeps `next` and sends it as `after` misses and repeats nothing, also while messages arrive.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "read_messages",
+    params(FeedPath, MessageQuery),
+    responses((status = 200, description = "A page of messages", body = MessagePage), QueryFailures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<MessageQuery>,
+) -> Result<JsonResponse<MessagePage>> {
+    let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
+    let terms = terms_of(&query, app.engine.now())?;
+    let columns = query.columns.as_ref();
+    let encoder = MessageEncoder {
+        columns: columns.map(|columns| columns.split(',').map(str::to_owned).collect()),
+        has_feed: false,
+    };
+    let description = describe(id.clone(), &table, "messages", &query);
+    let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
+    let page = answer(&app, description, tier, move |engine, table, is_stopped| {
+        check_model(engine, table)?;
+        let feed = engine.feed(table, &FeedName::parse(&feed))?;
+        let mut room = Room::default();
+        Ok(reading::page(
+            engine,
+            table,
+            (feed, &terms),
+            &encoder,
+            (limit, &mut room),
+            is_stopped,
+        )?)
+    });
+    let page = page.await?;
+    Ok(JsonResponse(MessagePage {
+        messages: raw(page.messages)?,
+        next: page.next.map(Sequence),
+        more: page.has_more,
+        request_id: id.into(),
+    }))
+}
+
+/// Count messages
+///
+/// Counts the messages of a range, without events: for example the unread ones after a cursor.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}/messages/count", tag = "feeds", operation_id = "count_messages",
+    params(FeedPath, MessageQuery),
+    responses((status = 200, description = "The number of messages", body = MessagesCounted), QueryFailures)
+)]
+async fn count(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<MessageQuery>,
+) -> Result<JsonResponse<MessagesCounted>> {
+    for (name, is_given) in [
+        ("order", query.order.is_some()),
+        ("limit", query.limit.is_some()),
+        ("columns", query.columns.is_some()),
+        ("events", query.events.is_some()),
+    ] {
+        if is_given {
+            return Err(Failure::invalid(format!(
+                "parameter {name}: a count does not have it; omit it"
+            )));
+        }
+    }
+    let terms = terms_of(&query, app.engine.now())?;
+    let description = describe(id.clone(), &table, "messages", &query);
+    let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
+    let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
+        check_model(engine, table)?;
+        let feed = engine.feed(table, &FeedName::parse(&feed))?;
+        Ok(reading::count(engine, table, feed, &terms, is_stopped)?)
+    });
+    let counted = counted.await?;
+    Ok(JsonResponse(MessagesCounted {
+        count: counted.messages,
+        next: counted.next.map(Sequence),
+        request_id: id.into(),
+    }))
+}
+
+/// Read a message
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "read_message",
+    params(MessagePath),
+    responses((status = 200, description = "The message", body = MessageDetail), Failures)
+)]
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MessagePath {
+        table,
+        feed,
+        sequence,
+    }): Path<MessagePath>,
+) -> Result<JsonResponse<MessageDetail>> {
+    let sequence = parse(&sequence, "sequence")?;
+    let message = app.read(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        Ok(reading::message(
+            engine,
+            &table,
+            feed,
+            sequence,
+            &MessageEncoder::default(),
+        )?)
+    });
+    let message = raw(vec![message.await?])?.remove(0);
+    Ok(JsonResponse(MessageDetail {
+        message,
+        request_id: id.into(),
+    }))
+}
+
+/// Edit a message
+///
+/// Sets and removes columns. The change is also an event of the feed, which readers after a cursor see.
+#[utoipa::path(
+    patch, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "edit_message",
+    params(MessagePath, WriteQuery),
+    request_body = EditMessage,
+    responses(
+        (status = 200, description = "The message is changed", body = MessageChanged),
+        (status = 409, description = "The message was recalled", body = ErrorBody),
+        Failures
+    )
+)]
+async fn edit(
+    State(app): State<App>,
+    id: RequestId,
+    Path(path): Path<MessagePath>,
+    Query(query): Query<WriteQuery>,
+    Json(request): Json<EditMessage>,
+) -> Result<JsonResponse<MessageChanged>> {
+    let event = request.sequence.map(|Sequence(event)| event);
+    changed(app, id, path, event, move |engine, table, target| {
+        change::edit(engine, table, target, &request, &query.terms()).map(Some)
+    })
+    .await
+}
+
+/// Recall a message
+///
+/// Removes the columns of the message and marks it as recalled. The recall is also an event of the feed. Repeating the
+/// request is safe.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}/recall", tag = "feeds",
+    operation_id = "recall_message",
+    params(MessagePath, MessageEventQuery),
+    responses((status = 200, description = "The message is recalled", body = MessageChanged), Failures)
+)]
+async fn recall(
+    State(app): State<App>,
+    id: RequestId,
+    Path(path): Path<MessagePath>,
+    Query(query): Query<MessageEventQuery>,
+) -> Result<JsonResponse<MessageChanged>> {
+    let event = event_of(&query)?;
+    changed(app, id, path, event, move |engine, table, target| {
+        change::recall(engine, table, target, &terms_of_event(&query))
+    })
+    .await
+}
+
+/// Delete a message
+///
+/// Removes the message. The deletion is also an event of the feed.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds",
+    operation_id = "delete_message",
+    params(MessagePath, MessageEventQuery),
+    responses((status = 200, description = "The message is deleted", body = MessageChanged), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    id: RequestId,
+    Path(path): Path<MessagePath>,
+    Query(query): Query<MessageEventQuery>,
+) -> Result<JsonResponse<MessageChanged>> {
+    let event = event_of(&query)?;
+    changed(app, id, path, event, move |engine, table, target| {
+        change::delete(engine, table, target, &terms_of_event(&query)).map(Some)
+    })
+    .await
+}
+
+/// Add to counters of a message
+///
+/// Counters hold reactions and receipts. They change without an event.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}/counters", tag = "feeds",
+    operation_id = "count_message",
+    params(MessagePath, WriteQuery),
+    request_body = CountMessage,
+    responses(
+        (status = 200, description = "All counters of the message", body = MessageCounters),
+        (status = 409, description = "The message was recalled", body = ErrorBody),
+        Failures
+    )
+)]
+async fn add(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MessagePath {
+        table,
+        feed,
+        sequence,
+    }): Path<MessagePath>,
+    Query(query): Query<WriteQuery>,
+    Json(CountMessage { add }): Json<CountMessage>,
+) -> Result<JsonResponse<MessageCounters>> {
+    let sequence = parse(&sequence, "sequence")?;
+    wait_for_searches(&app.engine, &table).await;
+    let permit = app.writes.take(current_client()).await?;
+    let engine = Arc::clone(&app.engine);
+    let counters = blocking(move || {
+        let _permit = permit;
+        let table = engine.feed_table(&table)?;
+        let feed = FeedName::parse(&feed);
+        let target = Target {
+            feed: &feed,
+            sequence,
+            event: None,
+        };
+        Ok(change::count(&engine, &table, target, &add, &query.terms())?)
+    });
+    Ok(JsonResponse(MessageCounters {
+        counters: counters.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// Runs a change of a message on a blocking thread.
+async fn changed(
+    app: App,
+    id: RequestId,
+    MessagePath {
+        table,
+        feed,
+        sequence,
+    }: MessagePath,
+    event: Option<i64>,
+    change: impl FnOnce(&Engine, &Arc<WideTable>, Target<'_>) -> std::result::Result<Option<i64>, RowsError>
+    + Send
+    + 'static,
+) -> Result<JsonResponse<MessageChanged>> {
+    let sequence = parse(&sequence, "sequence")?;
+    wait_for_searches(&app.engine, &table).await;
+    let permit = app.writes.take(current_client()).await?;
+    let engine = Arc::clone(&app.engine);
+    let event = blocking(move || {
+        let _permit = permit;
+        let table = engine.feed_table(&table)?;
+        let feed = FeedName::parse(&feed);
+        let target = Target {
+            feed: &feed,
+            sequence,
+            event,
+        };
+        Ok(change(&engine, &table, target)?)
+    });
+    Ok(JsonResponse(MessageChanged {
+        event: event.await?.map(Sequence),
+        request_id: id.into(),
+    }))
+}
+
+fn terms_of_event(query: &MessageEventQuery) -> WriteTerms<'_> {
+    WriteTerms {
+        principal: query.principal.as_deref(),
+        durability: None,
+    }
+}
+
+fn event_of(query: &MessageEventQuery) -> Result<Option<i64>> {
+    let sequence = query.sequence.as_deref();
+    sequence.map(|text| parse(text, "sequence")).transpose()
+}
+
+/// Parses the range and order of a read. Relative times are resolved against `now`.
+fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms> {
+    let sequence = |text: &Option<String>, name| text.as_deref().map(|text| parse(text, name)).transpose();
+    let time = |text: &Option<String>, name: &str| {
+        let parsed = text.as_deref().map(|text| {
+            let time = TimeInput::parse(text);
+            time.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))
+        });
+        Ok::<_, Failure>(parsed.transpose()?.map(|time| time.resolve(now)))
+    };
+    Ok(ReadTerms {
+        after: sequence(&query.after, "after")?,
+        before: sequence(&query.before, "before")?,
+        from: time(&query.from, "from")?,
+        to: time(&query.to, "to")?,
+        order: query.order.unwrap_or_default(),
+        has_events: query.events.unwrap_or(true),
+    })
+}
+
+/// Returns the function that determines whether a read of a feed reaches old rows.
+fn is_cold(
+    terms: ReadTerms,
+) -> impl FnOnce(&Engine, &WideTable, &String) -> std::result::Result<bool, RowsError> + Send + 'static {
+    move |engine, table, feed| {
+        let feed = engine.feed(table, &FeedName::parse(feed))?;
+        terms.reaches_cold(engine, table, feed)
+    }
+}
+
+/// Parses a sequence number.
+fn parse(text: &str, name: &str) -> Result<i64> {
+    let parsed = text.parse::<Sequence>();
+    let Sequence(number) = parsed.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))?;
+    Ok(number)
+}

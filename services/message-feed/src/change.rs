@@ -1,0 +1,383 @@
+//! Changes of messages: edits, recalls, deletions and counters.
+//!
+//! An edit, a recall and a deletion change the message and add an event to its feed, by one atomic write. Counters change
+//! without an event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::feed::{
+    CLEARED, COUNTER_PREFIX, EDITED, EVENT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME,
+};
+use tideline_engine::model::{SequenceSource, Timestamp};
+use tideline_engine::rows::{
+    Action, CellValue, Column, ColumnName, Image, Increment, Mutation, RowCondition, RowOutcome, RowWrite,
+    RowWriteOptions, Unchanged, Update,
+};
+use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_openapi::feed::EditMessage;
+use tideline_rows::{Result, RowsError};
+
+use crate::message::{
+    Values, check_length, check_name, columns_of, newest, reserved, sequence_source, to_columns,
+};
+use crate::send::{WriteTerms, check_sequence, check_written, new_row, stored_key};
+
+/// Number of attempts of a change of a message that other requests change at the same time.
+const ATTEMPTS_MAX: usize = 100;
+/// Maximum number of counters of a message, and of a request.
+pub const COUNTERS_MAX: usize = 100;
+/// Maximum length of the name of a counter, in bytes.
+pub const COUNTER_BYTES_MAX: usize = 64;
+
+/// Message to change.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The feed.
+    pub feed: &'a FeedName,
+    /// Sequence number of the message.
+    pub sequence: i64,
+    /// Sequence number of the event; `None` if the server assigns it.
+    pub event: Option<i64>,
+}
+
+/// Change of the row of a message, and its event.
+struct Change {
+    row: RowChange,
+    event: Values,
+}
+
+/// Change of the row of a message.
+enum RowChange {
+    Update(Update),
+    Replace(Values),
+    Delete,
+}
+
+/// Sets and removes columns of a message. Returns the sequence number of the event.
+///
+/// # Errors
+///
+/// [`EngineError::NoSuchFeed`] and [`EngineError::NoSuchMessage`] if there is nothing to change,
+/// [`RowsError::ConditionFailed`] for a recalled message, [`RowsError::Invalid`] for columns that are not valid, and the
+/// errors of [`Engine::write_rows`].
+pub fn edit(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    target: Target<'_>,
+    changes: &EditMessage,
+    terms: &WriteTerms<'_>,
+) -> Result<i64> {
+    if changes.columns.is_empty() && changes.clear.is_empty() {
+        return Err(RowsError::Invalid(
+            "the edit changes nothing; give columns or clear".to_owned(),
+        ));
+    }
+    let values = columns_of(engine, table, &changes.columns, "columns")?;
+    for (number, name) in changes.clear.iter().enumerate() {
+        check_name(name, "clear")?;
+        let is_repeated = changes.clear[..number].contains(name)
+            || changes.columns.0.iter().any(|(column, _)| column == name);
+        if is_repeated {
+            return Err(RowsError::Invalid(format!(
+                "column {name:?} is changed twice; name it once in columns or clear"
+            )));
+        }
+    }
+    let edited = change(engine, table, target, terms, &mut |time, row| {
+        if newest(table, row, RECALLED).is_some() {
+            return Err(recalled(target.sequence));
+        }
+        let set = values.iter().map(|(name, value)| Column {
+            clears: true,
+            ..Column::with(name.clone(), time, value.clone())
+        });
+        let cleared = changes
+            .clear
+            .iter()
+            .map(|name| Column::cleared(table.column(name).0));
+        let edited = reserved(
+            table,
+            EDITED,
+            CellValue::Timestamp(Timestamp::from_nanos_clamped(time)),
+        );
+        let edited = Column {
+            clears: true,
+            ..Column::with(edited.0, time, edited.1)
+        };
+        let mut columns: Vec<Column<'static>> = set.chain(cleared).chain([edited]).collect();
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut event = values.clone();
+        if !changes.clear.is_empty() {
+            let names = serde_json::to_string(&changes.clear).unwrap_or_default();
+            event.push(reserved(table, CLEARED, CellValue::Json(names.into())));
+        }
+        event.push(reserved(table, EVENT, CellValue::String("edit".into())));
+        Ok(Some(Change {
+            row: RowChange::Update(Update {
+                columns,
+                ..Update::default()
+            }),
+            event,
+        }))
+    })?;
+    edited.ok_or_else(|| missing(table, target.sequence))
+}
+
+/// Removes the columns of a message, and marks it as recalled. Returns the sequence number of the event; `None` if the
+/// message was recalled before.
+///
+/// # Errors
+///
+/// The errors of [`edit`], except those of columns.
+pub fn recall(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    target: Target<'_>,
+    terms: &WriteTerms<'_>,
+) -> Result<Option<i64>> {
+    change(engine, table, target, terms, &mut |time, row| {
+        if newest(table, row, RECALLED).is_some() {
+            return Ok(None);
+        }
+        let is_kept = |name: &str| {
+            [SENDER, MESSAGE_ID, TIME, EDITED].contains(&name) || name.starts_with(COUNTER_PREFIX)
+        };
+        let kept = row.columns.iter().filter_map(|column| {
+            table.name_of(&column.name).filter(|name| is_kept(name))?;
+            let newest = column.newest()?;
+            Some((
+                column.name.clone().into_owned(),
+                newest.value.clone().into_owned(),
+            ))
+        });
+        let recalled = CellValue::Timestamp(Timestamp::from_nanos_clamped(time));
+        Ok(Some(Change {
+            row: RowChange::Replace(kept.chain([reserved(table, RECALLED, recalled)]).collect()),
+            event: vec![reserved(table, EVENT, CellValue::String("recall".into()))],
+        }))
+    })
+}
+
+/// Removes a message. Returns the sequence number of the event. The event keeps the message id, so that the message is
+/// not written again by a repeated request.
+///
+/// # Errors
+///
+/// The errors of [`edit`], except those of columns.
+pub fn delete(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    target: Target<'_>,
+    terms: &WriteTerms<'_>,
+) -> Result<i64> {
+    let deleted = change(engine, table, target, terms, &mut |_, row| {
+        let mut event = vec![reserved(table, EVENT, CellValue::String("delete".into()))];
+        if let Some(id) = newest(table, row, MESSAGE_ID) {
+            event.push(reserved(table, MESSAGE_ID, id.clone().into_owned()));
+        }
+        Ok(Some(Change {
+            row: RowChange::Delete,
+            event,
+        }))
+    })?;
+    deleted.ok_or_else(|| missing(table, target.sequence))
+}
+
+/// Reads a message, and writes its change and its event if the message is unchanged then; otherwise begins again. `decide`
+/// returns the change for a time and the row of the message; `None` if there is nothing to write. Returns the sequence
+/// number of the event.
+fn change(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    target: Target<'_>,
+    terms: &WriteTerms<'_>,
+    decide: &mut dyn FnMut(i64, &Mutation<'_>) -> Result<Option<Change>>,
+) -> Result<Option<i64>> {
+    check_sequence(table, target.event, "the event")?;
+    if let Some(principal) = terms.principal {
+        check_length("as", principal, "the request")?;
+    }
+    let feed = engine.feed(table, target.feed)?;
+    let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
+    let name = feed.to_string();
+    let (key, partition) = stored_key(table, &name, target.sequence)?;
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = engine.row(table, &key)? else {
+            return Err(missing(table, target.sequence));
+        };
+        let row = stored.columns().map_err(|reason| RowsError::Damaged {
+            table: table.table().name().to_string(),
+            reason: reason.to_string(),
+        })?;
+        if newest(table, &row, EVENT).is_some() {
+            return Err(missing(table, target.sequence));
+        }
+        let time = engine.next_version();
+        let Some(mut change) = decide(time, &row)? else {
+            return Ok(None);
+        };
+        change
+            .event
+            .push(reserved(table, TARGET, CellValue::I64(target.sequence)));
+        if let Some(principal) = terms.principal {
+            change.event.push(reserved(
+                table,
+                SENDER,
+                CellValue::String(principal.to_owned().into()),
+            ));
+        }
+        if sequence_source(table) == SequenceSource::Manual {
+            let now = Timestamp::from_nanos_clamped(time);
+            change
+                .event
+                .push(reserved(table, TIME, CellValue::Timestamp(now)));
+        }
+        let make = |next_id: &mut dyn FnMut() -> i64| {
+            let (_, event) = new_row(table, &name, target.event, &change.event, next_id)?;
+            let message = RowWrite {
+                key: key.clone(),
+                partition,
+                time: event.time,
+                action: match &change.row {
+                    RowChange::Update(update) => Action::Update(update.clone()),
+                    RowChange::Replace(values) => Action::Put(to_columns(values.iter(), event.time)),
+                    RowChange::Delete => Action::Delete,
+                },
+                condition: None,
+                image: Image::None,
+            };
+            Ok(vec![message, event])
+        };
+        let options = RowWriteOptions {
+            durability: terms.durability,
+            unchanged: vec![Unchanged::Row {
+                key: key.to_vec(),
+                digest: Some(stored.digest()),
+            }],
+            ..RowWriteOptions::default()
+        };
+        let (writes, written) = engine.write_rows(table, &make, &options)?;
+        if written.changed.is_some() {
+            continue;
+        }
+        check_written(table, &written.rows, |row| match row {
+            0 => format!("message {}", target.sequence),
+            _ => "the event".to_owned(),
+        })?;
+        let (_, event) = crate::message::key_of(table, &writes[1].key)?;
+        return Ok(Some(event));
+    }
+    Err(RowsError::ConditionFailed(format!(
+        "message {} was changed by other requests during {ATTEMPTS_MAX} attempts; send the request again",
+        target.sequence
+    )))
+}
+
+/// Adds to counters of a message. Returns all counters of the message.
+///
+/// # Errors
+///
+/// [`RowsError::OverLimit`] for too many counters, [`RowsError::Invalid`] for a name that is not valid and for a sum
+/// outside of 64 bits, and the errors of [`recall`].
+pub fn count(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    target: Target<'_>,
+    add: &BTreeMap<String, i64>,
+    terms: &WriteTerms<'_>,
+) -> Result<BTreeMap<String, i64>> {
+    if add.is_empty() {
+        return Err(RowsError::Invalid(
+            "add is empty; name at least one counter".to_owned(),
+        ));
+    }
+    if let Some(name) = add
+        .keys()
+        .find(|name| !(1..=COUNTER_BYTES_MAX).contains(&name.len()))
+    {
+        return Err(RowsError::Invalid(format!(
+            "the name of a counter has {} bytes; 1 to {COUNTER_BYTES_MAX} are allowed",
+            name.len()
+        )));
+    }
+    let feed = engine.feed(table, target.feed)?;
+    let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
+    let (key, partition) = stored_key(table, &feed.to_string(), target.sequence)?;
+    let counters_of = |row: &Mutation<'_>| {
+        let counters = row.columns.iter().filter_map(|column| {
+            let name = table.name_of(&column.name)?.strip_prefix(COUNTER_PREFIX)?;
+            match column.newest()?.value {
+                CellValue::I64(count) => Some((name.to_owned(), count)),
+                _ => None,
+            }
+        });
+        counters.collect::<BTreeMap<String, i64>>()
+    };
+    let names: Vec<ColumnName<'static>> = add
+        .keys()
+        .map(|name| table.column(&format!("{COUNTER_PREFIX}{name}")).0)
+        .collect();
+    let can_count = |row: Option<&Mutation<'_>>| {
+        let Some(row) = row else { return false };
+        let new = add.keys().filter(|name| !counters_of(row).contains_key(*name));
+        newest(table, row, EVENT).is_none()
+            && newest(table, row, RECALLED).is_none()
+            && counters_of(row).len() + new.count() <= COUNTERS_MAX
+    };
+    let make = |next_id: &mut dyn FnMut() -> i64| {
+        let increments = names.iter().zip(add.values()).map(|(column, by)| Increment {
+            column: column.clone(),
+            by: *by,
+            is_unsigned: false,
+        });
+        Ok(vec![RowWrite {
+            key: key.clone(),
+            partition,
+            time: next_id(),
+            action: Action::Update(Update {
+                increments: increments.collect(),
+                ..Update::default()
+            }),
+            condition: Some(Box::new(can_count) as RowCondition<'_>),
+            image: Image::After,
+        }])
+    };
+    let options = RowWriteOptions {
+        durability: terms.durability,
+        ..RowWriteOptions::default()
+    };
+    let (_, written) = engine.write_rows(table, &make, &options)?;
+    match written.rows.into_iter().next() {
+        Some(RowOutcome::Written(Some(row))) => Ok(counters_of(&row)),
+        Some(RowOutcome::ConditionFailed(Some(row))) if newest(table, &row, EVENT).is_none() => {
+            match newest(table, &row, RECALLED) {
+                Some(_) => Err(recalled(target.sequence)),
+                None => Err(RowsError::over(
+                    "number of counters of a message",
+                    COUNTERS_MAX as u64,
+                    (counters_of(&row).len() + add.len()) as u64,
+                )),
+            }
+        }
+        Some(RowOutcome::Refused(refused)) => Err(RowsError::Invalid(tideline_rows::write::refused_text(
+            table, &refused,
+        ))),
+        _ => Err(missing(table, target.sequence)),
+    }
+}
+
+fn recalled(sequence: i64) -> RowsError {
+    RowsError::ConditionFailed(format!(
+        "message {sequence} was recalled, so it cannot be changed"
+    ))
+}
+
+pub(crate) fn missing(table: &WideTable, sequence: i64) -> RowsError {
+    EngineError::NoSuchMessage {
+        table: table.table().name().clone(),
+        sequence,
+    }
+    .into()
+}

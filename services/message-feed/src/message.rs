@@ -1,0 +1,283 @@
+//! Messages: the columns that users write, and messages as JSON.
+
+use std::io::Write as _;
+
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::feed::{
+    CLEARED, COUNTER_PREFIX, EDITED, EVENT, MESSAGE_ID, RECALLED, RESERVED, SENDER, TARGET, TIME,
+};
+use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
+use tideline_engine::rows::{CellValue, Column, ColumnName, Mutation, RowDigest};
+use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::row::{Members, RowIntegers};
+use tideline_rows::selection::RowEncoder;
+use tideline_rows::value::{parse_column, write_text, write_value};
+use tideline_rows::{Result, RowsError};
+
+/// Maximum length of a message id and of the name of a sender, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Values of columns, sorted by their stored names.
+pub(crate) type Values = Vec<(ColumnName<'static>, CellValue<'static>)>;
+
+/// Returns the origin of the sequence numbers of a table.
+pub(crate) fn sequence_source(table: &WideTable) -> SequenceSource {
+    let feed = table.table().spec().feed;
+    feed.unwrap_or_default().sequence
+}
+
+/// Returns a reserved column with a value.
+pub(crate) fn reserved(
+    table: &WideTable,
+    name: &str,
+    value: CellValue<'static>,
+) -> (ColumnName<'static>, CellValue<'static>) {
+    (table.column(name).0, value)
+}
+
+/// Parses the columns of a message. `place` names the message in errors.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] for a reserved or invalid name, for a value that does not fit its column, and for versions.
+pub(crate) fn columns_of(
+    engine: &Engine,
+    table: &WideTable,
+    members: &Members,
+    place: &str,
+) -> Result<Values> {
+    let now = engine.now();
+    let mut columns = Vec::with_capacity(members.0.len() + 3);
+    for (name, json) in &members.0 {
+        check_name(name, place)?;
+        let (column, declared) = table.column(name);
+        let invalid = |found: String| {
+            let expected = declared.map_or_else(String::new, |declared| format!(" has the type {declared};"));
+            RowsError::Invalid(format!("{place}: column {name:?}{expected} {found}"))
+        };
+        let mut values = parse_column(json.get(), declared, now).map_err(invalid)?;
+        match (values.pop(), values.is_empty()) {
+            (Some(given), true) if given.version.is_none() => columns.push((column, given.value)),
+            _ => return Err(invalid("messages have no versions; give one value".to_owned())),
+        }
+    }
+    Ok(columns)
+}
+
+/// Refuses the name of a column that users cannot write.
+pub(crate) fn check_name(name: &str, place: &str) -> Result<()> {
+    if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
+        return Err(RowsError::Invalid(format!(
+            "{place}: a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
+            name.len()
+        )));
+    }
+    match RESERVED.contains(&name) || name.starts_with(COUNTER_PREFIX) {
+        false => Ok(()),
+        true => Err(RowsError::Invalid(format!(
+            "{place}: column {name:?} is set by the server; use another name"
+        ))),
+    }
+}
+
+/// Refuses an empty or long name.
+pub(crate) fn check_length(what: &str, name: &str, place: &str) -> Result<()> {
+    match (1..=NAME_BYTES_MAX).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(RowsError::Invalid(format!(
+            "{place}: {what} has {} bytes; 1 to {NAME_BYTES_MAX} are allowed",
+            name.len()
+        ))),
+    }
+}
+
+/// Returns columns with one version each, sorted by name.
+pub(crate) fn to_columns<'v>(
+    values: impl Iterator<Item = &'v (ColumnName<'static>, CellValue<'static>)>,
+    time: i64,
+) -> Vec<Column<'v>> {
+    let mut columns: Vec<Column<'v>> = values
+        .map(|(name, value)| Column::with(name.borrowed(), time, value.borrowed()))
+        .collect();
+    columns.sort_by(|one, other| one.name.cmp(&other.name));
+    columns
+}
+
+/// Returns the feed and the sequence number of a stored key.
+///
+/// # Errors
+///
+/// [`RowsError::Damaged`] for a key that is not one of a message.
+pub fn key_of(table: &WideTable, key: &[u8]) -> Result<(TimelineId, i64)> {
+    let damaged = |reason: String| RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason,
+    };
+    let values = table
+        .layout()
+        .decode(key)
+        .map_err(|error| damaged(error.to_string()))?;
+    match values.as_slice() {
+        [KeyValue::String(feed), KeyValue::Signed(sequence)] => {
+            let feed = feed.parse();
+            let feed = feed.map_err(|_| damaged("the key of a message holds no feed id".to_owned()))?;
+            Ok((feed, *sequence))
+        }
+        _ => Err(damaged("the key of a message has other columns".to_owned())),
+    }
+}
+
+/// Returns the time of a message.
+pub(crate) fn time_of(table: &WideTable, sequence: i64, row: &Mutation<'_>) -> Timestamp {
+    match sequence_source(table) {
+        SequenceSource::Generated => Timestamp::from_nanos_clamped(sequence),
+        SequenceSource::Manual => match newest(table, row, TIME) {
+            Some(CellValue::Timestamp(time)) => *time,
+            _ => Timestamp::from_nanos_clamped(row.time),
+        },
+    }
+}
+
+/// Returns the newest value of a column; `None` if the row has none.
+pub(crate) fn newest<'r>(table: &WideTable, row: &'r Mutation<'_>, name: &str) -> Option<&'r CellValue<'r>> {
+    let column = row.column(&table.column(name).0)?;
+    Some(&column.newest()?.value)
+}
+
+/// Form in which messages are returned.
+#[derive(Debug, Clone, Default)]
+pub struct MessageEncoder {
+    /// Returned columns: names, or prefixes that end with `*`; `None` = all.
+    pub columns: Option<Vec<String>>,
+    /// True if each message has its feed.
+    pub has_feed: bool,
+}
+
+impl MessageEncoder {
+    fn has(&self, name: &str) -> bool {
+        let is_named = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == wanted,
+        };
+        self.columns
+            .as_ref()
+            .is_none_or(|columns| columns.iter().any(is_named))
+    }
+}
+
+/// Columns of a message, by their use.
+#[derive(Default)]
+struct Sorted<'r> {
+    sender: Option<&'r str>,
+    id: Option<&'r str>,
+    event: Option<&'r str>,
+    target: Option<i64>,
+    cleared: Option<&'r str>,
+    edited: Option<Timestamp>,
+    recalled: Option<Timestamp>,
+    counters: Vec<(&'r str, i64)>,
+    others: Vec<(&'r str, &'r CellValue<'r>)>,
+}
+
+impl<'r> Sorted<'r> {
+    fn new(table: &'r WideTable, row: &'r Mutation<'_>) -> Self {
+        let mut sorted = Self::default();
+        for column in &row.columns {
+            // A column has no name if its declaration was removed from the settings.
+            let (Some(name), Some(newest)) = (table.name_of(&column.name), column.newest()) else {
+                continue;
+            };
+            match (name, &newest.value) {
+                (SENDER, CellValue::String(text)) => sorted.sender = Some(text),
+                (MESSAGE_ID, CellValue::String(text)) => sorted.id = Some(text),
+                (EVENT, CellValue::String(text)) => sorted.event = Some(text),
+                (CLEARED, CellValue::Json(text)) => sorted.cleared = Some(text),
+                (TARGET, CellValue::I64(sequence)) => sorted.target = Some(*sequence),
+                (EDITED, CellValue::Timestamp(time)) => sorted.edited = Some(*time),
+                (RECALLED, CellValue::Timestamp(time)) => sorted.recalled = Some(*time),
+                (TIME, _) => {}
+                (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
+                    (Some(counter), CellValue::I64(count)) => sorted.counters.push((counter, *count)),
+                    _ => sorted.others.push((name, value)),
+                },
+            }
+        }
+        sorted
+    }
+}
+
+impl RowEncoder for MessageEncoder {
+    fn write_row(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        row: &Mutation<'_>,
+        _: Option<RowDigest>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (feed, sequence) = key_of(table, key)?;
+        let sorted = Sorted::new(table, row);
+        let time = time_of(table, sequence, row).to_rfc3339();
+        write!(out, "{{\"sequence\":\"{sequence}\",\"time\":\"{time}\"")?;
+        if self.has_feed {
+            write!(out, ",\"feed\":\"{feed}\"")?;
+        }
+        let texts = [
+            ("sender", sorted.sender),
+            ("id", sorted.id),
+            ("event", sorted.event),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                write!(out, ",\"{name}\":")?;
+                write_text(text, out);
+            }
+        }
+        if let Some(target) = sorted.target {
+            write!(out, ",\"target\":\"{target}\"")?;
+        }
+        out.extend_from_slice(b",\"columns\":{");
+        let mut is_first = true;
+        let mut begin = |name: &str, out: &mut Vec<u8>| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            write_text(name, out);
+            out.push(b':');
+        };
+        for (name, value) in sorted.others.iter().filter(|(name, _)| self.has(name)) {
+            begin(name, out);
+            write_value(value, table.column(name).1, RowIntegers::Number, out);
+        }
+        let cleared = sorted.cleared.map(serde_json::from_str::<Vec<String>>);
+        for name in cleared
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|name| self.has(name))
+        {
+            begin(&name, out);
+            out.extend_from_slice(b"null");
+        }
+        out.push(b'}');
+        if !sorted.counters.is_empty() {
+            out.extend_from_slice(b",\"counters\":{");
+            for (number, (name, count)) in sorted.counters.iter().enumerate() {
+                if number > 0 {
+                    out.push(b',');
+                }
+                write_text(name, out);
+                write!(out, ":{count}")?;
+            }
+            out.push(b'}');
+        }
+        for (name, time) in [("edited", sorted.edited), ("recalled", sorted.recalled)] {
+            if let Some(time) = time {
+                write!(out, ",\"{name}\":\"{}\"", time.to_rfc3339())?;
+            }
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}

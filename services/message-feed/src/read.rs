@@ -1,0 +1,455 @@
+//! Reads of messages: pages of one feed, of several feeds, and of several feeds in one order; counts.
+//!
+//! A cursor is a sequence number. A page after a cursor does not change when messages arrive, because new messages have
+//! higher numbers.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tideline_engine::backend::Direction;
+use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::model::feed::EVENT;
+use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
+use tideline_engine::rows::{ALL_PARTS, RowPath, RowScan, StoredRow};
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::feed::MessageOrder;
+use tideline_rows::selection::RowEncoder as _;
+use tideline_rows::{Result, RowsError};
+
+use crate::change::missing;
+use crate::message::{MessageEncoder, key_of, newest, sequence_source, time_of};
+use crate::send::stored_key;
+
+/// Default number of messages of a page.
+pub const PAGE_MESSAGES: usize = 100;
+/// Maximum number of messages of a page.
+pub const PAGE_MESSAGES_MAX: usize = 1_000;
+/// Maximum number of feeds of a request.
+pub const FEEDS_MAX: usize = 1_000;
+/// Maximum number of messages of a response with several feeds.
+pub const RESPONSE_MESSAGES_MAX: usize = 10_000;
+/// Total size of the messages of a response, in bytes of JSON, at which it ends.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Maximum number of messages and events that are read for a page of a feed.
+pub const PAGE_SCANNED_MAX: usize = 100_000;
+/// Maximum number of messages and events that are read for one count.
+pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
+/// Number of messages that a merge reads at once from each feed at least.
+const MERGE_ROWS_MIN: usize = 8;
+
+/// Range and order of the messages of a read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadTerms {
+    /// Only messages after this sequence number.
+    pub after: Option<i64>,
+    /// Only messages before this sequence number.
+    pub before: Option<i64>,
+    /// Only messages of this time or later.
+    pub from: Option<Timestamp>,
+    /// Only messages before this time.
+    pub to: Option<Timestamp>,
+    /// Order by sequence number.
+    pub order: MessageOrder,
+    /// True if events are returned too.
+    pub has_events: bool,
+}
+
+impl ReadTerms {
+    /// Returns the bounds of the sequence numbers. Generated sequence numbers are times, so they also bound the time.
+    fn bounds(&self, source: SequenceSource) -> (Bound<i64>, Bound<i64>) {
+        let (from, to) = match source {
+            SequenceSource::Generated => (self.from.map(Timestamp::nanos), self.to.map(Timestamp::nanos)),
+            SequenceSource::Manual => (None, None),
+        };
+        // Bounds are compared as inclusive ones.
+        let low = [self.after.map(|after| after.saturating_add(1)), from];
+        let high = [
+            self.before.map(|before| before.saturating_sub(1)),
+            to.map(|to| to.saturating_sub(1)),
+        ];
+        (
+            low.into_iter()
+                .flatten()
+                .max()
+                .map_or(Bound::Unbounded, Bound::Included),
+            high.into_iter()
+                .flatten()
+                .min()
+                .map_or(Bound::Unbounded, Bound::Included),
+        )
+    }
+
+    /// Returns the range of the stored keys of a feed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::messages_of`].
+    pub fn ranges(&self, engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Ranges> {
+        Ok(engine.messages_of(table, feed, self.bounds(sequence_source(table)))?)
+    }
+
+    /// Returns true if the read reaches parts in the cold tier or in the archive.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::scan_reaches_cold`].
+    pub fn reaches_cold(&self, engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<bool> {
+        let ranges = self.ranges(engine, table, feed)?;
+        Ok(engine.scan_reaches_cold(table, &RowPath::Primary, &ranges, &ALL_PARTS)?)
+    }
+
+    fn direction(&self) -> Direction {
+        match self.order {
+            MessageOrder::Ascending => Direction::Ascending,
+            MessageOrder::Descending => Direction::Descending,
+        }
+    }
+
+    /// Returns true if a row is wanted: by its kind, and by its time if the range of keys does not bound it.
+    fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
+        let needs_time =
+            sequence_source(table) == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
+        if self.has_events && !needs_time {
+            return Ok(true);
+        }
+        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        if !self.has_events && newest(table, &columns, EVENT).is_some() {
+            return Ok(false);
+        }
+        if !needs_time {
+            return Ok(true);
+        }
+        let time = time_of(table, key_of(table, &row.key)?.1, &columns);
+        Ok(self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to))
+    }
+}
+
+/// Page of messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Messages as JSON, in the order of the request.
+    pub messages: Vec<String>,
+    /// Cursor after the page; that of the request if nothing was read.
+    pub next: Option<i64>,
+    /// True if more messages follow.
+    pub has_more: bool,
+}
+
+/// Room for the messages of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Number of messages that the response can still hold.
+    pub messages: usize,
+    /// Number of bytes that the response can still hold.
+    pub bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            messages: RESPONSE_MESSAGES_MAX,
+            bytes: PAGE_BYTES_MAX,
+        }
+    }
+}
+
+/// Reads a page of a feed. `room` is reduced by its messages.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read, and
+/// the errors of [`RowScan::next_row`].
+pub fn page(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (feed, terms): (TimelineId, &ReadTerms),
+    encoder: &MessageEncoder,
+    (limit, room): (usize, &mut Room),
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Page> {
+    let ranges = terms.ranges(engine, table, feed)?;
+    let mut page = Page {
+        next: match terms.order {
+            MessageOrder::Ascending => terms.after,
+            MessageOrder::Descending => terms.before,
+        },
+        ..Page::default()
+    };
+    let limit = limit.min(room.messages);
+    let mut scan = scan(engine, table, ranges, terms, limit);
+    let mut scanned = 0;
+    while let Some(row) = next(&mut scan, is_stopped)? {
+        if page.messages.len() >= limit || room.bytes == 0 || scanned >= PAGE_SCANNED_MAX {
+            page.has_more = true;
+            break;
+        }
+        scanned += 1;
+        if terms.has(table, &row)? {
+            let json = encoded(table, encoder, &row)?;
+            room.bytes = room.bytes.saturating_sub(json.len());
+            room.messages -= 1;
+            page.messages.push(json);
+        }
+        page.next = Some(key_of(table, &row.key)?.1);
+    }
+    Ok(page)
+}
+
+/// Returns a message or event as JSON.
+///
+/// # Errors
+///
+/// [`EngineError::NoSuchMessage`](tideline_engine::EngineError::NoSuchMessage) if the feed has none with this sequence
+/// number, and the errors of [`Engine::row`].
+pub fn message(
+    engine: &Engine,
+    table: &WideTable,
+    feed: TimelineId,
+    sequence: i64,
+    encoder: &MessageEncoder,
+) -> Result<String> {
+    let (key, _) = stored_key(table, &feed.to_string(), sequence)?;
+    match engine.row(table, &key)? {
+        Some(row) => encoded(table, encoder, &row),
+        None => Err(missing(table, sequence)),
+    }
+}
+
+/// Returns the sequence number of the newest message or event of a feed; `None` without messages.
+///
+/// # Errors
+///
+/// The errors of [`page`].
+pub fn newest_sequence(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId) -> Result<Option<i64>> {
+    let terms = ReadTerms {
+        order: MessageOrder::Descending,
+        ..ReadTerms::default()
+    };
+    let ranges = terms.ranges(engine, table, feed)?;
+    let newest = scan(engine, table, ranges, &terms, 1).next_row()?;
+    newest
+        .map(|found| Ok(key_of(table, &found.row.key)?.1))
+        .transpose()
+}
+
+/// Number of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// Number of messages, without events.
+    pub messages: u64,
+    /// Sequence number up to which the messages were counted; `None` if all were.
+    pub next: Option<i64>,
+}
+
+/// Counts the messages of a feed. Reads at most [`COUNT_SCANNED_MAX`] messages and events.
+///
+/// # Errors
+///
+/// The errors of [`page`].
+pub fn count(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    terms: &ReadTerms,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Count> {
+    let terms = ReadTerms {
+        has_events: false,
+        order: MessageOrder::Ascending,
+        ..*terms
+    };
+    let ranges = terms.ranges(engine, table, feed)?;
+    let mut scan = scan(engine, table, ranges, &terms, usize::MAX);
+    let (mut messages, mut scanned, mut last) = (0, 0, None);
+    while let Some(row) = next(&mut scan, is_stopped)? {
+        if scanned >= COUNT_SCANNED_MAX {
+            return Ok(Count { messages, next: last });
+        }
+        scanned += 1;
+        messages += u64::from(terms.has(table, &row)?);
+        last = Some(key_of(table, &row.key)?.1);
+    }
+    Ok(Count { messages, next: None })
+}
+
+/// Position in the order of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Place {
+    time: i64,
+    feed: [u8; 16],
+    sequence: i64,
+}
+
+/// Feed of a merge, with its next messages.
+struct Source<'e> {
+    feed: TimelineId,
+    scan: RowScan<'e>,
+    rows: VecDeque<(Place, StoredRow)>,
+    /// Number of messages and events read.
+    read: usize,
+}
+
+/// Messages of several feeds in one order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Messages as JSON, in the order of the request.
+    pub messages: Vec<String>,
+    /// Token of the next page; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// Reads a page of the messages of several feeds, ordered by time, feed and sequence number. `page` is the token of the
+/// previous page. In a table with manual sequence numbers, the order within a feed is that of the sequence numbers, and
+/// the times are expected to follow it.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] for a token that cannot be read, and the errors of [`page`].
+pub fn merge(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feeds: &[TimelineId],
+    terms: &ReadTerms,
+    encoder: &MessageEncoder,
+    (limit, page): (usize, Option<&str>),
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Merged> {
+    let last = page.map(place_of).transpose()?;
+    let is_generated = sequence_source(table) == SequenceSource::Generated;
+    let mut known = HashSet::new();
+    let mut sources = Vec::with_capacity(feeds.len());
+    for feed in feeds.iter().filter(|feed| known.insert(**feed)) {
+        // With generated numbers, the last place bounds the sequence numbers of every feed.
+        let bounded = match (last.filter(|_| is_generated), terms.order) {
+            (None, _) => *terms,
+            (Some(last), MessageOrder::Ascending) => ReadTerms {
+                after: Some(last.time.saturating_sub(1)),
+                ..*terms
+            },
+            (Some(last), MessageOrder::Descending) => ReadTerms {
+                before: Some(last.time.saturating_add(1)),
+                ..*terms
+            },
+        };
+        let ranges = bounded.ranges(engine, table, *feed)?;
+        sources.push(Source {
+            feed: *feed,
+            scan: scan(engine, table, ranges, &bounded, limit.min(MERGE_ROWS_MIN)),
+            rows: VecDeque::new(),
+            read: 0,
+        });
+    }
+    let is_descending = terms.order == MessageOrder::Descending;
+    let is_after = |place: &Place| match (last, is_descending) {
+        (None, _) => true,
+        (Some(last), false) => *place > last,
+        (Some(last), true) => *place < last,
+    };
+    let fill = |source: &mut Source<'_>| -> Result<Option<Place>> {
+        while source.rows.is_empty() {
+            let Some(row) = next(&mut source.scan, is_stopped)? else {
+                return Ok(None);
+            };
+            source.read += 1;
+            let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+            let (_, sequence) = key_of(table, &row.key)?;
+            let place = Place {
+                time: time_of(table, sequence, &columns).nanos(),
+                feed: source.feed.0,
+                sequence,
+            };
+            drop(columns);
+            if is_after(&place) && terms.has(table, &row)? {
+                source.rows.push_back((place, row));
+            }
+        }
+        Ok(source.rows.front().map(|(place, _)| *place))
+    };
+    let mut heads = BTreeSet::new();
+    for (number, source) in sources.iter_mut().enumerate() {
+        if let Some(place) = fill(source)? {
+            heads.insert((place, number));
+        }
+    }
+    let (mut merged, mut bytes, mut place) = (Merged::default(), 0, last);
+    loop {
+        let first = match is_descending {
+            false => heads.pop_first(),
+            true => heads.pop_last(),
+        };
+        let Some((_, number)) = first else { break };
+        if merged.messages.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            merged.next = place.map(|place| token_of(&place));
+            break;
+        }
+        let source = &mut sources[number];
+        if let Some((at, row)) = source.rows.pop_front() {
+            let json = encoded(table, encoder, &row)?;
+            bytes += json.len();
+            merged.messages.push(json);
+            place = Some(at);
+        }
+        if let Some(at) = fill(source)? {
+            heads.insert((at, number));
+        }
+    }
+    Ok(merged)
+}
+
+fn token_of(place: &Place) -> String {
+    use base64::Engine as _;
+    let json = serde_json::to_vec(place).unwrap_or_default();
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(json)
+}
+
+fn place_of(token: &str) -> Result<Place> {
+    use base64::Engine as _;
+    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(token)
+        .ok();
+    let place = json.and_then(|json| serde_json::from_slice(&json).ok());
+    place.ok_or_else(|| RowsError::Invalid("page is damaged; send the `next` of a response".to_owned()))
+}
+
+/// Begins a scan that is expected to return `wanted` rows.
+fn scan<'e>(
+    engine: &'e Engine,
+    table: &Arc<WideTable>,
+    ranges: Ranges,
+    terms: &ReadTerms,
+    wanted: usize,
+) -> RowScan<'e> {
+    // One extra row shows whether more follow.
+    let wanted = wanted.saturating_add(1);
+    engine.scan_rows(
+        Arc::clone(table),
+        RowPath::Primary,
+        ranges,
+        terms.direction(),
+        None,
+        wanted,
+    )
+}
+
+fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<StoredRow>> {
+    if is_stopped() {
+        return Err(RowsError::Cancelled);
+    }
+    Ok(scan.next_row()?.map(|found| found.row))
+}
+
+fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
+    let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+    let mut json = Vec::new();
+    encoder.write_row(table, &row.key, &columns, None, &mut json)?;
+    String::from_utf8(json).map_err(|error| damaged(table, error))
+}
+
+fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
+    RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: reason.to_string(),
+    }
+}

@@ -1,0 +1,320 @@
+//! New messages.
+//!
+//! The messages of a request are written by one journal entry. A message id makes a repeated request safe: the ids of a
+//! feed are in a secondary index, which the entry of the message also changes. Requests with the same message id cannot
+//! run at the same time, so none of them misses the other.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_engine::backend::Direction;
+use tideline_engine::feeds::FeedName;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::feed::{ID_INDEX, MESSAGE_ID, SENDER, TARGET, TIME};
+use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
+use tideline_engine::rows::{
+    Action, CellValue, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
+};
+use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
+use tideline_openapi::feed::NewMessage;
+use tideline_rows::write::refused_text;
+use tideline_rows::{Result, RowsError};
+
+use crate::message::{
+    Values, check_length, columns_of, key_of, newest, reserved, sequence_source, time_of, to_columns,
+};
+
+/// Maximum number of messages of a request.
+pub const MESSAGES_MAX: usize = 1_000;
+/// Number of times that a request creates its feed again because it was deleted meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Settings of a write of messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteTerms<'a> {
+    /// Principal on whose behalf the request acts; `None` = not given.
+    pub principal: Option<&'a str>,
+    /// Durability of the acknowledgement; `None` = the setting of the table.
+    pub durability: Option<Durability>,
+}
+
+/// Result of a request with new messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The feed.
+    pub feed: TimelineId,
+    /// Messages in the order of the request.
+    pub messages: Vec<SentMessage>,
+    /// Sequence of the journal entry; `None` if nothing was written.
+    pub position: Option<SequenceNumber>,
+}
+
+/// Sequence number of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentMessage {
+    /// The sequence number.
+    pub sequence: i64,
+    /// Time of the message; `None` for a repeated message with a manual sequence number.
+    pub time: Option<Timestamp>,
+    /// True if an earlier message has the message id, so that nothing was written.
+    pub is_repeated: bool,
+}
+
+/// Parsed message.
+struct Draft {
+    values: Values,
+    id: Option<String>,
+    /// Sequence number of the request; `None` if the server assigns it.
+    sequence: Option<i64>,
+}
+
+/// Writes messages to a feed, and creates the feed if it does not exist: all messages, or none.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] for a message that is not valid, [`RowsError::OverLimit`] for too many messages,
+/// [`RowsError::ConditionFailed`] if the feed has a message with a given sequence number, and the errors of
+/// [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
+pub fn send(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: &FeedName,
+    messages: &[NewMessage],
+    terms: &WriteTerms<'_>,
+) -> Result<Sent> {
+    if messages.is_empty() {
+        return Err(RowsError::Invalid(
+            "messages is empty; send at least one".to_owned(),
+        ));
+    }
+    if messages.len() > MESSAGES_MAX {
+        return Err(RowsError::over(
+            "number of messages",
+            MESSAGES_MAX as u64,
+            messages.len() as u64,
+        ));
+    }
+    let drafts = messages.iter().enumerate();
+    let drafts = drafts.map(|(number, message)| draft(engine, table, message, number, terms));
+    let drafts = drafts.collect::<Result<Vec<Draft>>>()?;
+    let ids = || drafts.iter().filter_map(|draft| draft.id.as_deref());
+    for _ in 0..ATTEMPTS_MAX {
+        let feed_id = engine.feed_or_new(table, feed)?;
+        let _claim = engine.claim_feed(table, feed_id, ids())?;
+        match engine.feed(table, &FeedName::Id(feed_id)) {
+            Ok(_) => return write(engine, table, feed_id, &drafts, terms),
+            // It was deleted before the claim.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(EngineError::FeedDeleting(format!("{feed:?}")).into())
+}
+
+/// Parses a message.
+fn draft(
+    engine: &Engine,
+    table: &WideTable,
+    message: &NewMessage,
+    number: usize,
+    terms: &WriteTerms<'_>,
+) -> Result<Draft> {
+    let place = format!("messages/{number}");
+    let mut values = columns_of(engine, table, &message.columns, &place)?;
+    let sender = message.sender.as_deref().or(terms.principal);
+    for (what, column, text) in [
+        ("the sender", SENDER, sender),
+        ("the id", MESSAGE_ID, message.id.as_deref()),
+    ] {
+        if let Some(text) = text {
+            check_length(what, text, &place)?;
+            values.push(reserved(table, column, CellValue::String(text.to_owned().into())));
+        }
+    }
+    let sequence = message.sequence.map(|sequence| sequence.0);
+    check_sequence(table, sequence, &place)?;
+    if sequence.is_some() {
+        values.push(reserved(table, TIME, CellValue::Timestamp(engine.now())));
+    }
+    Ok(Draft {
+        values,
+        id: message.id.clone(),
+        sequence,
+    })
+}
+
+/// Checks that a sequence number is given if, and only if, the table requires it.
+pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: &str) -> Result<()> {
+    let name = table.table().name();
+    match (sequence_source(table), sequence) {
+        (SequenceSource::Generated, Some(_)) => Err(RowsError::Invalid(format!(
+            "{place}: sequence is given, and the server assigns the sequence numbers of table {name}; omit it"
+        ))),
+        (SequenceSource::Manual, None) => Err(RowsError::Invalid(format!(
+            "{place}: table {name} has manual sequence numbers; give a sequence"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the stored key of a message, and the length of the part that names its feed.
+pub(crate) fn stored_key(
+    table: &WideTable,
+    feed: &str,
+    sequence: i64,
+) -> std::result::Result<(Bytes, usize), EngineError> {
+    let invalid = |error: &dyn std::fmt::Display| EngineError::Invalid(error.to_string());
+    let layout = table.layout();
+    let mut key = Vec::new();
+    let values = [KeyValue::String(feed.into()), KeyValue::Signed(sequence)];
+    layout
+        .encode(&values, &mut key)
+        .map_err(|error| invalid(&error))?;
+    let partition = layout.partition_len(&key).map_err(|error| invalid(&error))?;
+    Ok((key.into(), partition))
+}
+
+/// Returns a write of a new row of a feed. With a given sequence number, it requires that the feed has no such row.
+pub(crate) fn new_row<'v>(
+    table: &WideTable,
+    feed: &str,
+    given: Option<i64>,
+    values: &'v Values,
+    next_id: &mut dyn FnMut() -> i64,
+) -> std::result::Result<(i64, RowWrite<'v>), EngineError> {
+    let time = next_id();
+    let sequence = given.unwrap_or(time);
+    let (key, partition) = stored_key(table, feed, sequence)?;
+    let columns = to_columns(values.iter(), time);
+    let write = RowWrite {
+        key,
+        partition,
+        time,
+        action: match given {
+            None => Action::Create(columns),
+            Some(_) => Action::Put(columns),
+        },
+        condition: given.map(|_| {
+            let is_new = |row: Option<&Mutation<'_>>| row.is_none();
+            Box::new(is_new) as RowCondition<'v>
+        }),
+        image: Image::None,
+    };
+    Ok((sequence, write))
+}
+
+/// Writes the messages whose ids the feed does not have yet.
+fn write(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    drafts: &[Draft],
+    terms: &WriteTerms<'_>,
+) -> Result<Sent> {
+    let known = drafts.iter().map(|draft| match &draft.id {
+        Some(id) => sent_before(engine, table, feed, id),
+        None => Ok(None),
+    });
+    let mut messages = known.collect::<Result<Vec<Option<SentMessage>>>>()?;
+    let new: Vec<(usize, &Draft)> = drafts
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| messages[*number].is_none())
+        .collect();
+    let mut position = None;
+    if !new.is_empty() {
+        let name = feed.to_string();
+        let make = |next_id: &mut dyn FnMut() -> i64| {
+            let rows = new.iter().map(|(_, draft)| {
+                let row = new_row(table, &name, draft.sequence, &draft.values, next_id);
+                row.map(|(_, write)| write)
+            });
+            rows.collect()
+        };
+        let options = RowWriteOptions {
+            durability: terms.durability,
+            ..RowWriteOptions::default()
+        };
+        let (writes, written) = engine.write_rows(table, &make, &options)?;
+        check_written(table, &written.rows, |row| format!("messages/{}", new[row].0))?;
+        position = written.sequence;
+        for ((number, _), write) in new.iter().zip(&writes) {
+            let (_, sequence) = key_of(table, &write.key)?;
+            messages[*number] = Some(SentMessage {
+                sequence,
+                time: Some(Timestamp::from_nanos_clamped(write.time)),
+                is_repeated: false,
+            });
+        }
+    }
+    Ok(Sent {
+        feed,
+        messages: messages.into_iter().flatten().collect(),
+        position,
+    })
+}
+
+/// Returns an error if a row of an atomic write was not written. `place` names a row, by its number.
+pub(crate) fn check_written(
+    table: &WideTable,
+    outcomes: &[RowOutcome],
+    place: impl Fn(usize) -> String,
+) -> Result<()> {
+    for (number, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            RowOutcome::Written(_) | RowOutcome::NotApplied => {}
+            RowOutcome::ConditionFailed(_) => {
+                return Err(RowsError::ConditionFailed(format!(
+                    "{}: the feed has a message with this sequence number; nothing was written",
+                    place(number)
+                )));
+            }
+            RowOutcome::Refused(refused) => {
+                let reason = refused_text(table, refused);
+                return Err(RowsError::Invalid(format!("{}: {reason}", place(number))));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the message of a feed with a message id; `None` without one. A deleted message is found by its event.
+fn sent_before(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    id: &str,
+) -> Result<Option<SentMessage>> {
+    let index = table.index(ID_INDEX)?;
+    let prefix = [
+        KeyValue::String(feed.to_string().into()),
+        KeyValue::String(id.to_owned().into()),
+    ];
+    let ranges = index
+        .layout()
+        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
+    let path = RowPath::Index {
+        index: Arc::clone(index),
+        is_covered: true,
+    };
+    let mut scan = engine.scan_rows(Arc::clone(table), path, ranges, Direction::Ascending, None, 1);
+    let Some(found) = scan.next_row()? else {
+        return Ok(None);
+    };
+    let (_, sequence) = key_of(table, &found.row.key)?;
+    let row = found.row.columns().map_err(|reason| RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: reason.to_string(),
+    })?;
+    let sequence = match newest(table, &row, TARGET) {
+        Some(CellValue::I64(target)) => *target,
+        _ => sequence,
+    };
+    let has_time = sequence_source(table) == SequenceSource::Generated;
+    Ok(Some(SentMessage {
+        sequence,
+        time: has_time.then(|| time_of(table, sequence, &row)),
+        is_repeated: true,
+    }))
+}
