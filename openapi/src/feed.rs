@@ -10,7 +10,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use tideline_model::feed::{MessageSettings, SEQUENCE, rows_of};
-use tideline_model::{FeedSpec, PartPeriod, SequenceSource, WideSpec};
+use tideline_model::{FeedSpec, InboxSpec, PartPeriod, SequenceSource, WideSpec};
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -108,9 +108,27 @@ pub struct FeedSettings {
     /// change of a message. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<DurationText>,
+    /// Members and inboxes. Requires generated sequence numbers, and cannot be changed. Default: feeds have no members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inboxes: Option<InboxSettings>,
     /// Division of the messages into parts by their time. Requires generated sequence numbers. Default: no division.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<FeedParts>,
+}
+
+/// Delivery of messages to the inboxes of the members of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"push_max": 500}))]
+pub struct InboxSettings {
+    /// Largest number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
+    /// its messages from the feed, until it has half as many members. Default 500.
+    #[serde(default = "default_push_max")]
+    pub push_max: u32,
+}
+
+const fn default_push_max() -> u32 {
+    500
 }
 
 /// Division of the messages of a table into parts by their time. A part is moved, archived and dropped as a whole.
@@ -152,6 +170,20 @@ pub struct FeedView {
     /// Origin of the sequence numbers.
     #[schema(value_type = SequenceSourceSchema)]
     pub sequence: SequenceSource,
+    /// Delivery to inboxes. Omitted if feeds have no members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inboxes: Option<InboxSettings>,
+}
+
+impl From<FeedSpec> for FeedView {
+    fn from(spec: FeedSpec) -> Self {
+        Self {
+            sequence: spec.sequence,
+            inboxes: spec.inboxes.map(|inboxes| InboxSettings {
+                push_max: inboxes.push_max,
+            }),
+        }
+    }
 }
 
 impl FeedSettings {
@@ -168,6 +200,9 @@ impl FeedSettings {
         }
         let feed = FeedSpec {
             sequence: self.sequence,
+            inboxes: self.inboxes.map(|inboxes| InboxSpec {
+                push_max: inboxes.push_max,
+            }),
         };
         // The conversion of durations and archives is that of wide tables.
         let rows = WideSettings {
@@ -221,8 +256,17 @@ pub struct NewMessage {
     /// Sequence number. Required in tables with manual sequence numbers, refused in others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
+    /// Members whose inboxes show the message, at most 1,000. Default: all members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Vec<String>>,
+    /// Members whose inboxes do not show the message, at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
+    /// Users whom the message mentions, at most 1,000. Unread messages that mention a user are counted separately.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<String>,
     /// Columns, as in a write of rows. Names that the server uses (`feed`, `sequence`, `sender`, `id`, `time`, `event`,
-    /// `target`, `cleared`, `edited`, `recalled` and `counter.*`) are refused.
+    /// `target`, `cleared`, `edited`, `recalled`, `source`, `to`, `except`, `mentions` and `counter.*`) are refused.
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
@@ -287,6 +331,9 @@ pub struct Message {
     /// Sequence number of the message that an event has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Sequence>,
+    /// Users whom the message mentions. Omitted without mentions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mentions: Option<Vec<String>>,
     /// Columns; of an edit, the changed columns, with `null` for removed ones.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
@@ -620,6 +667,166 @@ pub struct FeedDetail {
     pub attributes: BTreeMap<String, AttributeValue>,
     /// Sequence number of the newest message or event; `null` without messages.
     pub newest: Option<Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Begin of a membership.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"history": "all"}))]
+pub struct JoinFeed {
+    /// Earlier messages that the inbox shows: `none`, the default, `all`, or those since a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+}
+
+/// Earlier messages that the inbox of a new member shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// Only later messages.
+    None,
+    /// All messages of the feed.
+    All,
+    /// Messages of this time or later.
+    Since(TimeInput),
+}
+
+/// Member of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"user": "ann", "joined": "2026-11-26T12:13:20Z", "cursor": "1795700000000000000", "muted": false}))]
+pub struct Member {
+    /// User.
+    pub user: String,
+    /// Time at which the membership began.
+    pub joined: String,
+    /// Sequence number up to which the user has read the feed; `null` = nothing.
+    pub cursor: Option<Sequence>,
+    /// True if unread messages of the feed do not count for the user.
+    pub muted: bool,
+}
+
+/// New or known member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberDetail {
+    /// Id of the feed.
+    pub feed: String,
+    /// The member.
+    #[serde(flatten)]
+    pub member: Member,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Parameters of a list of members.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MemberQuery {
+    /// Maximum number of members, 1 to 10,000. Default 100.
+    #[serde(default)]
+    pub limit: Option<usize>,
+    /// `next` of the previous page.
+    #[serde(default)]
+    pub page: Option<String>,
+}
+
+/// Members of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberList {
+    /// Members, in the order in which they joined.
+    pub members: Vec<Member>,
+    /// Token of the next page; `null` on the last page.
+    pub next: Option<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Position up to which messages were read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"sequence": "1795700000000000000"}))]
+pub struct SetCursor {
+    /// Sequence number. One below the present cursor changes nothing.
+    pub sequence: Sequence,
+    /// Device that has read the messages. Default: the user, whose unread messages are counted from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// Cursor after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CursorSet {
+    /// The cursor; the higher one of the present and the requested sequence number.
+    pub cursor: Option<Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Cursors of the devices of a user in a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"cursor": "1795700000000000000", "devices": {"phone": "1795700000000000000"}, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct CursorList {
+    /// Sequence number up to which the user has read the feed; `null` = nothing.
+    pub cursor: Option<Sequence>,
+    /// Cursors by device.
+    pub devices: BTreeMap<String, Sequence>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Change of a membership.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"muted": true}))]
+pub struct ChangeMember {
+    /// True if unread messages of the feed do not count in the total of the user.
+    pub muted: bool,
+}
+
+/// Parameters of a list of conversations.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ConversationQuery {
+    /// Maximum number of conversations, 1 to 1,000. Default 50.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+/// Conversation of a user: a feed of which the user is a member.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Conversation {
+    /// Id of the feed.
+    pub feed: String,
+    /// Type of the feed.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Tags of the feed.
+    pub tags: BTreeMap<String, String>,
+    /// Newest message; `null` without messages.
+    #[schema(value_type = Option<Message>)]
+    pub last: Option<Box<RawValue>>,
+    /// Number of unread messages of other senders, without recalled ones.
+    pub unread: u64,
+    /// Number of these messages that mention the user.
+    pub mentions: u64,
+    /// Sequence number up to which the user has read the feed; `null` = nothing.
+    pub cursor: Option<Sequence>,
+    /// True if unread messages do not count in the total.
+    pub muted: bool,
+}
+
+/// Conversations of a user, by their last activity.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ConversationList {
+    /// Conversations, those with the newest message first.
+    pub conversations: Vec<Conversation>,
+    /// Number of all conversations.
+    pub total: u64,
+    /// Number of unread messages in all conversations that are not muted.
+    pub unread: u64,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }

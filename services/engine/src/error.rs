@@ -133,6 +133,27 @@ pub enum EngineError {
         /// Requested sequence number.
         sequence: i64,
     },
+    /// The rows of the table are the users of a feed table.
+    #[error(
+        "table {table} holds the users of the feed table {owner}, which changes it; use the routes of feeds"
+    )]
+    UsersTable {
+        /// Name of the table.
+        table: TableName,
+        /// Name of the feed table.
+        owner: TableName,
+    },
+    /// The feed table has no inboxes.
+    #[error("table {0} has no members and inboxes; set `feed.inboxes` when a table is created")]
+    NoInboxes(TableName),
+    /// The user is no member of the feed.
+    #[error("user {user:?} is no member of feed {feed}")]
+    NoSuchMember {
+        /// Name of the user.
+        user: String,
+        /// Id of the feed.
+        feed: String,
+    },
     /// A new feed exceeds a limit of the table.
     #[error("the feed was not created: {0}")]
     FeedRefused(RejectReason),
@@ -250,11 +271,12 @@ impl EngineError {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::OverLimit,
             },
-            Self::OtherModel { .. } => ErrorKind::WrongModel,
+            Self::OtherModel { .. } | Self::UsersTable { .. } | Self::NoInboxes(_) => ErrorKind::WrongModel,
             Self::NoSuchTimeline(_)
             | Self::NoSuchIndex { .. }
             | Self::NoSuchFeed { .. }
-            | Self::NoSuchMessage { .. } => ErrorKind::NotFound,
+            | Self::NoSuchMessage { .. }
+            | Self::NoSuchMember { .. } => ErrorKind::NotFound,
             Self::FeedRefused(reason) => match reason.is_retryable() {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::Invalid,

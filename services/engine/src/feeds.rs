@@ -4,18 +4,25 @@
 //! A feed is catalogued before its first message is written. The deletion of a feed refuses new messages, deletes the
 //! messages, and then removes the feed from the catalog. An interrupted deletion leaves the feed with some of its
 //! messages, and can be repeated.
+//!
+//! The members of the feeds of a table are rows of another table, which is created and dropped with it. The *audience* of
+//! a feed, its members with their inboxes, is cached. An inbox is a feed of the same table.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use hashbrown::{HashMap, HashSet};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use tideline_chunk::Delta;
 use tideline_ingest_protocols::series_key;
 use tideline_key_codec::layout::Ranges;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{Durability, SeriesResolver as _, TableId, TimeRange, TimelineId};
+use tideline_model::feed::users_rows;
+use tideline_model::{
+    Durability, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange, TimelineId,
+};
 use tideline_timeline_catalog::LastKey;
 
 use crate::engine::Engine;
@@ -42,11 +49,44 @@ impl FeedName {
     }
 }
 
-/// Feeds that are being deleted, and message ids that are being written.
+/// Maximum number of members of all cached audiences.
+const CACHED_MEMBERS_MAX: usize = 1_000_000;
+
+/// Members of a feed to whose inboxes its messages are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Audience {
+    /// Names of the members with the ids of their inboxes. Empty while members read messages from the feed.
+    pub members: Vec<(Box<str>, TimelineId)>,
+    /// Ranges of sequence numbers that members read from the feed: a start, and an end that is missing while this goes on.
+    pub pulled: Vec<(i64, Option<i64>)>,
+}
+
+impl Audience {
+    /// Returns true while members read messages from the feed.
+    pub fn is_pulled(&self) -> bool {
+        self.pulled.last().is_some_and(|(_, end)| end.is_none())
+    }
+}
+
+/// Cached audiences.
+#[derive(Debug, Default)]
+struct Audiences {
+    by_feed: HashMap<(TableId, TimelineId), Arc<Audience>>,
+    members: usize,
+    /// Number of changes of members since the start. An audience that was read before a change is not cached after it.
+    changes: u64,
+}
+
+/// Feeds that are being deleted, message ids that are being written, and cached audiences.
 #[derive(Debug, Default)]
 pub(crate) struct FeedClaims {
+    audiences: Mutex<Audiences>,
     /// Held by writes of messages, so that a deletion can wait for those that began before it.
     writing: RwLock<()>,
+    /// A version that each running write has taken when it began.
+    begun: Mutex<BTreeSet<i64>>,
+    /// Signals the end of a write.
+    ended: Condvar,
     deleting: Mutex<HashSet<(TableId, TimelineId)>>,
     message_ids: Mutex<HashSet<(TableId, TimelineId, Box<str>)>>,
 }
@@ -59,11 +99,15 @@ pub struct FeedClaim<'e> {
     table: TableId,
     feed: TimelineId,
     message_ids: Vec<Box<str>>,
+    /// Version below all sequence numbers of the write.
+    begun: i64,
     _writing: RwLockReadGuard<'e, ()>,
 }
 
 impl Drop for FeedClaim<'_> {
     fn drop(&mut self) {
+        self.engine.feed_claims.begun.lock().remove(&self.begun);
+        self.engine.feed_claims.ended.notify_all();
         if self.message_ids.is_empty() {
             return;
         }
@@ -184,11 +228,19 @@ impl Engine {
         if claims.deleting.lock().contains(&(id, feed)) {
             return Err(EngineError::FeedDeleting(feed.to_string()));
         }
+        let begun = {
+            // The version is taken under the lock, so that no reader that holds it later misses the write.
+            let mut running = claims.begun.lock();
+            let begun = self.next_version();
+            running.insert(begun);
+            begun
+        };
         let mut claim = FeedClaim {
             engine: self,
             table: id,
             feed,
             message_ids: Vec::new(),
+            begun,
             _writing: writing,
         };
         for message_id in message_ids {
@@ -209,6 +261,17 @@ impl Engine {
         Ok(claim)
     }
 
+    /// Waits for the running writes of messages that began before a version, which the caller has taken from
+    /// [`next_version`](Self::next_version). No message below the version appears afterwards. A reader of several ranges
+    /// needs such a bound, because it reads one after the other.
+    pub fn wait_for_messages(&self, version: i64) {
+        let claims = &self.feed_claims;
+        let mut running = claims.begun.lock();
+        while running.first().is_some_and(|begun| *begun < version) {
+            claims.ended.wait(&mut running);
+        }
+    }
+
     /// Returns the range of the stored keys of the messages of a feed, limited to sequence numbers.
     ///
     /// # Errors
@@ -224,6 +287,117 @@ impl Engine {
         let bounds = (low.map(KeyValue::Signed), high.map(KeyValue::Signed));
         let ranges = table.layout().ranges(&[feed], bounds);
         ranges.map_err(|error| EngineError::Invalid(error.to_string()))
+    }
+
+    /// Returns the audience of a feed; `read` reads it if it is not cached.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `read`.
+    pub fn audience<E>(
+        &self,
+        table: &WideTable,
+        feed: TimelineId,
+        read: impl FnOnce() -> std::result::Result<Audience, E>,
+    ) -> std::result::Result<Arc<Audience>, E> {
+        let key = (table.table().points.id(), feed);
+        let audiences = &self.feed_claims.audiences;
+        let changes = {
+            let audiences = audiences.lock();
+            if let Some(known) = audiences.by_feed.get(&key) {
+                return Ok(Arc::clone(known));
+            }
+            audiences.changes
+        };
+        let audience = Arc::new(read()?);
+        let mut audiences = audiences.lock();
+        if audiences.changes == changes {
+            let members = audience.members.len() + 1;
+            if audiences.members + members > CACHED_MEMBERS_MAX {
+                audiences.by_feed.clear();
+                audiences.members = 0;
+            }
+            audiences.members += members;
+            audiences.by_feed.insert(key, Arc::clone(&audience));
+        }
+        Ok(audience)
+    }
+
+    /// Ends the use of the audience of a feed, because its members were changed: returns when every write of messages that
+    /// may use the previous audience has ended.
+    pub fn audience_changed(&self, table: &WideTable, feed: TimelineId) {
+        let claims = &self.feed_claims;
+        {
+            let mut audiences = claims.audiences.lock();
+            audiences.changes += 1;
+            let known = audiences.by_feed.remove(&(table.table().points.id(), feed));
+            audiences.members -= known.map_or(0, |known| known.members.len() + 1);
+        }
+        drop(claims.writing.write());
+    }
+
+    /// Returns the table of the users of a feed table.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows).
+    pub fn users_table(&self, table: &WideTable) -> Result<Arc<WideTable>> {
+        let name = table.table().name();
+        let feed = table.table().spec().feed;
+        match feed.and_then(|feed| feed.inboxes) {
+            Some(_) => self.table_of_rows(&users_name(name)),
+            None => Err(EngineError::NoInboxes(name.clone())),
+        }
+    }
+
+    /// Creates the table of the users of a new feed table. One that an interrupted creation has left is used.
+    pub(crate) fn create_users(&self, name: &TableName, spec: &TableSpec) -> Result<()> {
+        if spec.feed.is_none_or(|feed| feed.inboxes.is_none()) || self.store.table(name.as_str()).is_ok() {
+            return Ok(());
+        }
+        let users = TableName::new(&users_name(name)).map_err(|_| {
+            EngineError::Invalid(format!(
+                "table {name}: its users are in a table with {USERS_SUFFIX} after this name, so it can have at most {} \
+                 characters",
+                64 - USERS_SUFFIX.len()
+            ))
+        })?;
+        if let Ok(left) = self.table_of_any_model(users.as_str())
+            && left.spec().users_of.as_ref() == Some(name)
+        {
+            return Ok(());
+        }
+        self.create_table(
+            users,
+            TableSpec {
+                model: TableModel::Wide,
+                durability: spec.durability,
+                wide: Some(Box::new(users_rows())),
+                users_of: Some(name.clone()),
+                ..TableSpec::default()
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Refuses to drop the users of a feed table without it. Returns the name of the table of the users of a feed table.
+    pub(crate) fn check_droppable(&self, name: &str) -> Result<Option<TableName>> {
+        let Ok(table) = self.table_of_any_model(name) else {
+            return Ok(None);
+        };
+        let spec = table.spec();
+        if let Some(owner) = &spec.users_of
+            && self.table_of_any_model(owner.as_str()).is_ok()
+        {
+            return Err(EngineError::UsersTable {
+                table: table.name().clone(),
+                owner: owner.clone(),
+            });
+        }
+        let has_users = spec.feed.is_some_and(|feed| feed.inboxes.is_some());
+        Ok(has_users
+            .then(|| TableName::new(&users_name(table.name())).ok())
+            .flatten())
     }
 
     /// Deletes a feed with its messages and attributes. `stop` is called between pages of messages. A feed that gets a
@@ -247,6 +421,13 @@ impl Engine {
         self.remove_timelines(table.table(), vec![feed], TimeRange::ALL)?;
         self.forget_removed(table.table())
     }
+}
+
+/// End of the name of a table of users.
+const USERS_SUFFIX: &str = "-users";
+
+fn users_name(table: &TableName) -> String {
+    format!("{table}{USERS_SUFFIX}")
 }
 
 fn invalid_key(key: &[u8], error: &tideline_model::SeriesError) -> EngineError {

@@ -149,6 +149,7 @@ impl Engine {
         check_attribute_analyzers(&spec)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
+        self.create_users(&name, &spec)?;
         let (limit, count) = (self.settings.tables.tables_max, self.store.tables().len());
         if count >= limit && self.store.table(name.as_str()).is_err() {
             return Err(EngineError::TooManyTables { limit, count });
@@ -256,7 +257,11 @@ impl Engine {
     /// Returns a store error if the table does not exist, is the default table or cannot be dropped. After a
     /// retryable error the table may have been dropped.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let dropped = self.store.drop_table(name);
+        let users = self.check_droppable(name)?;
+        let dropped = match (self.store.drop_table(name), users) {
+            (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),
+            (dropped, _) => dropped,
+        };
         // Runs also after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");

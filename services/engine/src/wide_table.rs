@@ -9,7 +9,8 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyKind;
 use tideline_model::time::format_duration;
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, TableModel, TableName, TableSpec, TtlScope, WideSpec, feed,
+    ColumnGroupSpec, ColumnSpec, ColumnType, SequenceSource, TableModel, TableName, TableSpec, TtlScope,
+    WideSpec, feed,
 };
 use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
@@ -161,6 +162,22 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
             ));
         }
     }
+    let inboxes = spec.feed.and_then(|feed| feed.inboxes);
+    if let Some(inboxes) = inboxes
+        && inboxes.push_max > feed::PUSH_MAX
+    {
+        return Err(EngineError::OverLimit {
+            what: "feed.inboxes.push_max",
+            limit: u64::from(feed::PUSH_MAX),
+            actual: u64::from(inboxes.push_max),
+        });
+    }
+    let is_manual = spec
+        .feed
+        .is_some_and(|feed| feed.sequence == SequenceSource::Manual);
+    if inboxes.is_some() && is_manual {
+        return refuse("feed.inboxes requires generated sequence numbers".into());
+    }
     let Some(wide) = spec.wide.as_deref() else {
         return Ok(());
     };
@@ -206,10 +223,17 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, and the errors of
-    /// [`table_of_rows`](Self::table_of_rows).
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, [`EngineError::UsersTable`] for the users
+    /// of a feed table, and the errors of [`table_of_rows`](Self::table_of_rows).
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
-        self.compiled(self.table_with_model(name, TableModel::Wide)?)
+        let table = self.table_with_model(name, TableModel::Wide)?;
+        match &table.spec().users_of {
+            None => self.compiled(table),
+            Some(owner) => Err(EngineError::UsersTable {
+                table: table.name().clone(),
+                owner: owner.clone(),
+            }),
+        }
     }
 
     /// Returns a feed table by name.

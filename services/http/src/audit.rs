@@ -19,7 +19,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
-const CHANGES: [(&str, &str); 29] = [
+const CHANGES: [(&str, &str); 32] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -42,6 +42,9 @@ const CHANGES: [(&str, &str); 29] = [
     ("POST", "/v1/tables/{table}/archive/restore"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}"),
+    ("PUT", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
+    ("PATCH", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
+    ("DELETE", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
     ("POST", "/v1/archive/attach"),
     ("POST", "/v1/archive/orphans"),
     ("POST", "/v1/jobs"),
@@ -119,7 +122,8 @@ mod tests {
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
         /// Path suffixes of reads with a body, of writes of points, rows and messages, and of `/v1/sql`.
-        const OTHERS: [&str; 29] = [
+        const OTHERS: [&str; 30] = [
+            "/cursors/{feed}",
             "/messages",
             "/messages/{sequence}",
             "/recall",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::feed::{
-    CLEARED, COUNTER_PREFIX, EDITED, EVENT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME,
+    CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME, TO,
 };
 use tideline_engine::model::{SequenceSource, Timestamp};
 use tideline_engine::rows::{
@@ -19,10 +19,14 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::feed::EditMessage;
 use tideline_rows::{Result, RowsError};
 
+use crate::members::audience;
 use crate::message::{
-    Values, check_length, check_name, columns_of, newest, reserved, sequence_source, to_columns,
+    Values, check_length, check_name, columns_of, damaged, names_in, newest, reserved, sequence_source,
+    to_columns,
 };
-use crate::send::{WriteTerms, check_sequence, check_written, new_row, stored_key};
+use crate::send::{
+    WriteTerms, check_sequence, check_written, inbox_entry, new_row, push_entries, readers, stored_key,
+};
 
 /// Number of attempts of a change of a message that other requests change at the same time.
 const ATTEMPTS_MAX: usize = 100;
@@ -142,7 +146,7 @@ pub fn recall(
             return Ok(None);
         }
         let is_kept = |name: &str| {
-            [SENDER, MESSAGE_ID, TIME, EDITED].contains(&name) || name.starts_with(COUNTER_PREFIX)
+            [SENDER, MESSAGE_ID, TIME, EDITED, TO, EXCEPT].contains(&name) || name.starts_with(COUNTER_PREFIX)
         };
         let kept = row.columns.iter().filter_map(|column| {
             table.name_of(&column.name).filter(|name| is_kept(name))?;
@@ -207,10 +211,7 @@ fn change(
         let Some(stored) = engine.row(table, &key)? else {
             return Err(missing(table, target.sequence));
         };
-        let row = stored.columns().map_err(|reason| RowsError::Damaged {
-            table: table.table().name().to_string(),
-            reason: reason.to_string(),
-        })?;
+        let row = stored.columns().map_err(|reason| damaged(table, reason))?;
         if newest(table, &row, EVENT).is_some() {
             return Err(missing(table, target.sequence));
         }
@@ -234,6 +235,18 @@ fn change(
                 .event
                 .push(reserved(table, TIME, CellValue::Timestamp(now)));
         }
+        // The event reaches the readers of the message.
+        for name in [TO, EXCEPT] {
+            if let Some(list) = newest(table, &row, name) {
+                change
+                    .event
+                    .push(reserved(table, name, list.clone().into_owned()));
+            }
+        }
+        let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
+        let audience = audience(engine, table, feed)?;
+        let readers = readers(&audience, to.as_deref(), &except.unwrap_or_default());
+        let entry = inbox_entry(table, &name);
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let (_, event) = new_row(table, &name, target.event, &change.event, next_id)?;
             let message = RowWrite {
@@ -248,7 +261,10 @@ fn change(
                 condition: None,
                 image: Image::None,
             };
-            Ok(vec![message, event])
+            let sequence = event.time;
+            let mut rows = vec![message, event];
+            push_entries(table, &readers, sequence, &entry, &mut rows)?;
+            Ok(rows)
         };
         let options = RowWriteOptions {
             durability: terms.durability,

@@ -13,10 +13,14 @@
 //! | [`message`] | columns of messages; messages as JSON |
 //! | [`send`](mod@send) | new messages, and message ids that were sent before |
 //! | [`change`] | edits, recalls, deletions and counters |
+//! | [`inbox`] | inboxes and conversations of users |
+//! | [`members`] | members of feeds, delivery to inboxes, cursors |
 //! | [`read`] | pages of one feed, of several feeds, and in one order; counts |
 //! | [`search`] | searches over messages |
 
 pub mod change;
+pub mod inbox;
+pub mod members;
 pub mod message;
 pub mod read;
 pub mod search;

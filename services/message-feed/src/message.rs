@@ -4,7 +4,8 @@ use std::io::Write as _;
 
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
-    CLEARED, COUNTER_PREFIX, EDITED, EVENT, MESSAGE_ID, RECALLED, RESERVED, SENDER, TARGET, TIME,
+    CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, RESERVED, SENDER, SOURCE,
+    TARGET, TIME, TO,
 };
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{CellValue, Column, ColumnName, Mutation, RowDigest};
@@ -104,27 +105,29 @@ pub(crate) fn to_columns<'v>(
     columns
 }
 
+/// Returns the error of stored data that cannot be read.
+pub(crate) fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
+    RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: reason.to_string(),
+    }
+}
+
 /// Returns the feed and the sequence number of a stored key.
 ///
 /// # Errors
 ///
 /// [`RowsError::Damaged`] for a key that is not one of a message.
 pub fn key_of(table: &WideTable, key: &[u8]) -> Result<(TimelineId, i64)> {
-    let damaged = |reason: String| RowsError::Damaged {
-        table: table.table().name().to_string(),
-        reason,
-    };
-    let values = table
-        .layout()
-        .decode(key)
-        .map_err(|error| damaged(error.to_string()))?;
+    let values = table.layout().decode(key);
+    let values = values.map_err(|error| damaged(table, error))?;
     match values.as_slice() {
         [KeyValue::String(feed), KeyValue::Signed(sequence)] => {
             let feed = feed.parse();
-            let feed = feed.map_err(|_| damaged("the key of a message holds no feed id".to_owned()))?;
+            let feed = feed.map_err(|_| damaged(table, "the key of a message holds no feed id"))?;
             Ok((feed, *sequence))
         }
-        _ => Err(damaged("the key of a message has other columns".to_owned())),
+        _ => Err(damaged(table, "the key of a message has other columns")),
     }
 }
 
@@ -143,6 +146,14 @@ pub(crate) fn time_of(table: &WideTable, sequence: i64, row: &Mutation<'_>) -> T
 pub(crate) fn newest<'r>(table: &WideTable, row: &'r Mutation<'_>, name: &str) -> Option<&'r CellValue<'r>> {
     let column = row.column(&table.column(name).0)?;
     Some(&column.newest()?.value)
+}
+
+/// Returns the names in a list of a message; `None` if the message has no such list.
+pub(crate) fn names_in(table: &WideTable, row: &Mutation<'_>, column: &str) -> Option<Vec<String>> {
+    match newest(table, row, column)? {
+        CellValue::Json(json) => serde_json::from_str(json).ok(),
+        _ => None,
+    }
 }
 
 /// Form in which messages are returned.
@@ -176,6 +187,7 @@ struct Sorted<'r> {
     cleared: Option<&'r str>,
     edited: Option<Timestamp>,
     recalled: Option<Timestamp>,
+    mentions: Option<&'r str>,
     counters: Vec<(&'r str, i64)>,
     others: Vec<(&'r str, &'r CellValue<'r>)>,
 }
@@ -196,7 +208,8 @@ impl<'r> Sorted<'r> {
                 (TARGET, CellValue::I64(sequence)) => sorted.target = Some(*sequence),
                 (EDITED, CellValue::Timestamp(time)) => sorted.edited = Some(*time),
                 (RECALLED, CellValue::Timestamp(time)) => sorted.recalled = Some(*time),
-                (TIME, _) => {}
+                (MENTIONS, CellValue::Json(text)) => sorted.mentions = Some(text),
+                (TIME | SOURCE | TO | EXCEPT, _) => {}
                 (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
                     (Some(counter), CellValue::I64(count)) => sorted.counters.push((counter, *count)),
                     _ => sorted.others.push((name, value)),
@@ -236,6 +249,9 @@ impl RowEncoder for MessageEncoder {
         }
         if let Some(target) = sorted.target {
             write!(out, ",\"target\":\"{target}\"")?;
+        }
+        if let Some(mentions) = sorted.mentions {
+            write!(out, ",\"mentions\":{mentions}")?;
         }
         out.extend_from_slice(b",\"columns\":{");
         let mut is_first = true;

@@ -19,7 +19,7 @@ use tideline_rows::selection::RowEncoder as _;
 use tideline_rows::{Result, RowsError};
 
 use crate::change::missing;
-use crate::message::{MessageEncoder, key_of, newest, sequence_source, time_of};
+use crate::message::{MessageEncoder, damaged, key_of, newest, sequence_source, time_of};
 use crate::send::stored_key;
 
 /// Default number of messages of a page.
@@ -81,6 +81,35 @@ impl ReadTerms {
         )
     }
 
+    /// Returns the terms with only the messages before a sequence number.
+    pub(crate) fn until(self, sequence: i64) -> Self {
+        Self {
+            before: Some(self.before.map_or(sequence, |before| before.min(sequence))),
+            ..self
+        }
+    }
+
+    /// Returns the bounds of generated sequence numbers that are also in a range; `None` if there are no such numbers.
+    pub(crate) fn within(&self, from: i64, to: Option<i64>) -> Option<(Bound<i64>, Bound<i64>)> {
+        let (low, high) = self.bounds(SequenceSource::Generated);
+        let low = match low {
+            Bound::Included(low) => low.max(from),
+            _ => from,
+        };
+        let high = match (high, to.map(|to| to.saturating_sub(1))) {
+            (Bound::Included(high), Some(to)) => Some(high.min(to)),
+            (Bound::Included(high), None) => Some(high),
+            (_, to) => to,
+        };
+        match high {
+            Some(high) if high < low => None,
+            high => Some((
+                Bound::Included(low),
+                high.map_or(Bound::Unbounded, Bound::Included),
+            )),
+        }
+    }
+
     /// Returns the range of the stored keys of a feed.
     ///
     /// # Errors
@@ -100,7 +129,7 @@ impl ReadTerms {
         Ok(engine.scan_reaches_cold(table, &RowPath::Primary, &ranges, &ALL_PARTS)?)
     }
 
-    fn direction(&self) -> Direction {
+    pub(crate) fn direction(&self) -> Direction {
         match self.order {
             MessageOrder::Ascending => Direction::Ascending,
             MessageOrder::Descending => Direction::Descending,
@@ -318,6 +347,14 @@ pub fn merge(
 ) -> Result<Merged> {
     let last = page.map(place_of).transpose()?;
     let is_generated = sequence_source(table) == SequenceSource::Generated;
+    // The feeds are read one after the other. A message must not appear in the first one after that was read, before one
+    // that the second one already has.
+    let version = engine.next_version();
+    engine.wait_for_messages(version);
+    let terms = &match is_generated {
+        true => terms.until(version),
+        false => *terms,
+    };
     let mut known = HashSet::new();
     let mut sources = Vec::with_capacity(feeds.len());
     for feed in feeds.iter().filter(|feed| known.insert(**feed)) {
@@ -440,16 +477,9 @@ fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<
     Ok(scan.next_row()?.map(|found| found.row))
 }
 
-fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
+pub(crate) fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
     let mut json = Vec::new();
     encoder.write_row(table, &row.key, &columns, None, &mut json)?;
     String::from_utf8(json).map_err(|error| damaged(table, error))
-}
-
-fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
-    RowsError::Damaged {
-        table: table.table().name().to_string(),
-        reason: reason.to_string(),
-    }
 }

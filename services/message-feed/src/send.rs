@@ -3,15 +3,19 @@
 //! The messages of a request are written by one journal entry. A message id makes a repeated request safe: the ids of a
 //! feed are in a secondary index, which the entry of the message also changes. Requests with the same message id cannot
 //! run at the same time, so none of them misses the other.
+//!
+//! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
-use tideline_engine::feeds::FeedName;
+use tideline_engine::feeds::{Audience, FeedName};
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::feed::{ID_INDEX, MESSAGE_ID, SENDER, TARGET, TIME};
+use tideline_engine::model::feed::{
+    EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
+};
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
     Action, CellValue, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
@@ -21,12 +25,17 @@ use tideline_openapi::feed::NewMessage;
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
+use crate::members::audience;
 use crate::message::{
-    Values, check_length, columns_of, key_of, newest, reserved, sequence_source, time_of, to_columns,
+    Values, check_length, columns_of, damaged, key_of, newest, reserved, sequence_source, time_of, to_columns,
 };
 
 /// Maximum number of messages of a request.
 pub const MESSAGES_MAX: usize = 1_000;
+/// Maximum number of names in a list of a message.
+pub const NAMES_MAX: usize = 1_000;
+/// Maximum number of messages and inbox entries that one request writes.
+pub const ENTRIES_MAX: usize = 20_000;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -64,6 +73,10 @@ pub struct SentMessage {
 /// Parsed message.
 struct Draft {
     values: Values,
+    /// Members whose inboxes show the message; `None` = all.
+    to: Option<Vec<String>>,
+    /// Members whose inboxes do not show the message.
+    except: Vec<String>,
     id: Option<String>,
     /// Sequence number of the request; `None` if the server assigns it.
     sequence: Option<i64>,
@@ -132,6 +145,34 @@ fn draft(
             values.push(reserved(table, column, CellValue::String(text.to_owned().into())));
         }
     }
+    let to = message.to.as_ref();
+    for (what, column, names) in [
+        ("to", TO, to),
+        (
+            "except",
+            EXCEPT,
+            Some(&message.except).filter(|names| !names.is_empty()),
+        ),
+        (
+            "mentions",
+            MENTIONS,
+            Some(&message.mentions).filter(|names| !names.is_empty()),
+        ),
+    ] {
+        let Some(names) = names else { continue };
+        if names.len() > NAMES_MAX {
+            return Err(RowsError::over(
+                &format!("{place}: number of names in {what}"),
+                NAMES_MAX as u64,
+                names.len() as u64,
+            ));
+        }
+        names
+            .iter()
+            .try_for_each(|name| check_length(what, name, &place))?;
+        let json = serde_json::to_string(names).unwrap_or_default();
+        values.push(reserved(table, column, CellValue::Json(json.into())));
+    }
     let sequence = message.sequence.map(|sequence| sequence.0);
     check_sequence(table, sequence, &place)?;
     if sequence.is_some() {
@@ -139,6 +180,8 @@ fn draft(
     }
     Ok(Draft {
         values,
+        to: message.to.clone(),
+        except: message.except.clone(),
         id: message.id.clone(),
         sequence,
     })
@@ -225,19 +268,41 @@ fn write(
     let mut position = None;
     if !new.is_empty() {
         let name = feed.to_string();
+        let audience = audience(engine, table, feed)?;
+        let readers: Vec<Vec<String>> = new
+            .iter()
+            .map(|(_, draft)| readers(&audience, draft.to.as_deref(), &draft.except))
+            .collect();
+        let entries = new.len() + readers.iter().map(Vec::len).sum::<usize>();
+        if entries > ENTRIES_MAX {
+            return Err(RowsError::over(
+                "number of messages and inbox entries of a request",
+                ENTRIES_MAX as u64,
+                entries as u64,
+            ));
+        }
+        let source = inbox_entry(table, &name);
         let make = |next_id: &mut dyn FnMut() -> i64| {
-            let rows = new.iter().map(|(_, draft)| {
-                let row = new_row(table, &name, draft.sequence, &draft.values, next_id);
-                row.map(|(_, write)| write)
-            });
-            rows.collect()
+            let mut rows = Vec::with_capacity(entries);
+            for (_, draft) in &new {
+                let (_, row) = new_row(table, &name, draft.sequence, &draft.values, next_id)?;
+                rows.push(row);
+            }
+            for (number, readers) in readers.iter().enumerate() {
+                let message = rows[number].time;
+                push_entries(table, readers, message, &source, &mut rows)?;
+            }
+            Ok(rows)
         };
         let options = RowWriteOptions {
             durability: terms.durability,
             ..RowWriteOptions::default()
         };
         let (writes, written) = engine.write_rows(table, &make, &options)?;
-        check_written(table, &written.rows, |row| format!("messages/{}", new[row].0))?;
+        check_written(table, &written.rows, |row| match new.get(row) {
+            Some((number, _)) => format!("messages/{number}"),
+            None => "an inbox entry".to_owned(),
+        })?;
         position = written.sequence;
         for ((number, _), write) in new.iter().zip(&writes) {
             let (_, sequence) = key_of(table, &write.key)?;
@@ -253,6 +318,42 @@ fn write(
         messages: messages.into_iter().flatten().collect(),
         position,
     })
+}
+
+/// Returns the ids of the inboxes that show a message.
+pub(crate) fn readers(audience: &Audience, to: Option<&[String]>, except: &[String]) -> Vec<String> {
+    let shows = |user: &str| {
+        to.is_none_or(|to| to.iter().any(|name| name == user)) && !except.iter().any(|name| name == user)
+    };
+    let shown = audience.members.iter().filter(|(user, _)| shows(user));
+    shown.map(|(_, inbox)| inbox.to_string()).collect()
+}
+
+/// Returns the columns of the inbox entries of a feed.
+pub(crate) fn inbox_entry(table: &WideTable, feed: &str) -> Values {
+    vec![reserved(table, SOURCE, CellValue::String(feed.to_owned().into()))]
+}
+
+/// Appends the writes of the inbox entries of a message.
+pub(crate) fn push_entries<'v>(
+    table: &WideTable,
+    inboxes: &[String],
+    sequence: i64,
+    entry: &'v Values,
+    rows: &mut Vec<RowWrite<'v>>,
+) -> std::result::Result<(), EngineError> {
+    for inbox in inboxes {
+        let (key, partition) = stored_key(table, inbox, sequence)?;
+        rows.push(RowWrite {
+            key,
+            partition,
+            time: sequence,
+            action: Action::Create(to_columns(entry.iter(), sequence)),
+            condition: None,
+            image: Image::None,
+        });
+    }
+    Ok(())
 }
 
 /// Returns an error if a row of an atomic write was not written. `place` names a row, by its number.
@@ -303,10 +404,7 @@ fn sent_before(
         return Ok(None);
     };
     let (_, sequence) = key_of(table, &found.row.key)?;
-    let row = found.row.columns().map_err(|reason| RowsError::Damaged {
-        table: table.table().name().to_string(),
-        reason: reason.to_string(),
-    })?;
+    let row = found.row.columns().map_err(|reason| damaged(table, reason))?;
     let sequence = match newest(table, &row, TARGET) {
         Some(CellValue::I64(target)) => *target,
         _ => sequence,

@@ -1,8 +1,9 @@
 //! Settings of feed tables. The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares.
+//! The members of its feeds are rows of another table, which belongs to it; [`users_rows`] declares them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::parts::PartsSpec;
+use crate::parts::{PartsSpec, TierScope};
 use crate::wide::{
     ColumnSpec, ColumnType, Generated, IndexCover, IndexScope, IndexSpec, IndexState, KeyColumnSpec,
     KeyOrder, KeySource, RowTtl, WideSpec,
@@ -28,14 +29,24 @@ pub const CLEARED: &str = "cleared";
 pub const EDITED: &str = "edited";
 /// Column with the time at which a message was recalled.
 pub const RECALLED: &str = "recalled";
+/// Column with the id of the feed whose message an entry of an inbox refers to. The message has the sequence number of the
+/// entry. Only entries of inboxes have it.
+pub const SOURCE: &str = "source";
+/// Column with the users whose inboxes show a message, as a JSON list; missing = all members.
+pub const TO: &str = "to";
+/// Column with the users whose inboxes do not show a message, as a JSON list.
+pub const EXCEPT: &str = "except";
+/// Column with the users whom a message mentions, as a JSON list.
+pub const MENTIONS: &str = "mentions";
 /// Beginning of the names of columns that hold the counters of a message.
 pub const COUNTER_PREFIX: &str = "counter.";
 /// Name of the secondary index by message id.
 pub const ID_INDEX: &str = "by_message_id";
 
 /// Columns of messages that users cannot write.
-pub const RESERVED: [&str; 10] = [
-    FEED, SEQUENCE, SENDER, MESSAGE_ID, TIME, EVENT, TARGET, CLEARED, EDITED, RECALLED,
+pub const RESERVED: [&str; 14] = [
+    FEED, SEQUENCE, SENDER, MESSAGE_ID, TIME, EVENT, TARGET, CLEARED, EDITED, RECALLED, SOURCE, TO, EXCEPT,
+    MENTIONS,
 ];
 
 /// Settings of a feed table beyond those of its rows.
@@ -45,6 +56,88 @@ pub struct FeedSpec {
     /// Origin of the sequence numbers. Fixed when the table is created.
     #[serde(default)]
     pub sequence: SequenceSource,
+    /// Members and inboxes; `None` = feeds have no members. Fixed when the table is created. Requires generated sequence
+    /// numbers, because an entry of an inbox has the sequence number of its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inboxes: Option<InboxSpec>,
+}
+
+/// Delivery of messages to the inboxes of the members of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InboxSpec {
+    /// Largest number of members to whose inboxes each message is written, 0 to [`PUSH_MAX`]. The members of a larger feed
+    /// read its messages from the feed.
+    pub push_max: u32,
+}
+
+/// Largest [`InboxSpec::push_max`]: the inbox entries of a message are in one journal entry.
+pub const PUSH_MAX: u32 = 1_000;
+
+/// Key column of the table of users: the user, or an empty text for the state of a feed.
+pub const USER: &str = "user";
+/// Key column of the table of users: the device, or an empty text for the membership.
+pub const DEVICE: &str = "device";
+/// Column of a membership: its time, in nanoseconds since 1970-01-01T00:00:00Z.
+pub const JOINED: &str = "joined";
+/// Column of a membership: lowest sequence number that the member sees in the inbox.
+pub const VISIBLE_FROM: &str = "visible_from";
+/// Column of a membership or of a device: sequence number up to which messages were read.
+pub const CURSOR: &str = "cursor";
+/// Column of a membership: true if its unread messages do not count for the user.
+pub const MUTED: &str = "muted";
+/// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list.
+pub const PULLED: &str = "pulled";
+/// Name of the index of memberships by feed.
+pub const MEMBER_INDEX: &str = "by_feed";
+
+/// Returns the settings of the rows of the table of users. All rows of a user are one partition. Memberships are found by
+/// feed, in the order in which they began.
+pub fn users_rows() -> WideSpec {
+    let column = |name: &str, column_type| ColumnSpec {
+        name: name.to_owned(),
+        column_type,
+        number: 0,
+    };
+    let key_column = |name: &str, column_type| KeyColumnSpec {
+        name: name.to_owned(),
+        source: KeySource::Type(column_type),
+        order: KeyOrder::Ascending,
+    };
+    WideSpec {
+        key: [USER, FEED, DEVICE]
+            .map(|name| key_column(name, ColumnType::String))
+            .to_vec(),
+        columns: vec![
+            column(JOINED, ColumnType::I64),
+            column(VISIBLE_FROM, ColumnType::I64),
+            column(CURSOR, ColumnType::I64),
+            column(MUTED, ColumnType::Bool),
+            column(PULLED, ColumnType::Json),
+        ],
+        next_column: 1,
+        max_versions: 1,
+        version_guard: None,
+        allow_rising_key: false,
+        indexes: vec![IndexSpec {
+            id: 0,
+            name: MEMBER_INDEX.to_owned(),
+            key: vec![
+                key_column(FEED, ColumnType::String),
+                key_column(JOINED, ColumnType::I64),
+            ],
+            covers: IndexCover::default(),
+            scope: IndexScope::Global,
+            allow_rising_key: false,
+            tier: TierScope::default(),
+            state: IndexState::Ready,
+        }],
+        ttl: None,
+        parts: None,
+        search_indexes: Vec::new(),
+        large_values: None,
+        groups: Vec::new(),
+    }
 }
 
 /// Origin of the sequence numbers of the messages of a table.
@@ -91,6 +184,10 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         (CLEARED, ColumnType::Json),
         (EDITED, ColumnType::Timestamp),
         (RECALLED, ColumnType::Timestamp),
+        (SOURCE, ColumnType::String),
+        (TO, ColumnType::Json),
+        (EXCEPT, ColumnType::Json),
+        (MENTIONS, ColumnType::Json),
     ];
     let reserved = reserved.map(|(name, column_type)| ColumnSpec {
         name: name.to_owned(),
@@ -114,7 +211,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
             covers: IndexCover::Columns(vec![TARGET.to_owned()]),
             scope: IndexScope::Local,
             allow_rising_key: false,
-            tier: crate::parts::TierScope::default(),
+            tier: TierScope::default(),
             state: IndexState::Ready,
         }],
         ttl: messages.ttl,

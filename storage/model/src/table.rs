@@ -288,6 +288,9 @@ pub struct TableSpec {
     /// Settings of the rows of a wide table or of a feed table; `None` for series tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<Box<WideSpec>>,
+    /// Feed table whose users are the rows of this wide table; `None` for other tables. Only requests for feeds write them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users_of: Option<TableName>,
     /// Further settings of a feed table; `None` for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed: Option<FeedSpec>,
@@ -305,6 +308,7 @@ impl Default for TableSpec {
             policy: Policy::default(),
             attribute_analyzers: BTreeMap::new(),
             wide: None,
+            users_of: None,
             feed: None,
         }
     }

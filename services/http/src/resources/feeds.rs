@@ -1,8 +1,9 @@
 //! `/v1/tables/{table}/feeds`: creates, describes, finds and deletes feeds, and reads several feeds at once.
 //!
-//! The messages of one feed are in [`messages`]. `tideline_message_feed` defines messages; feeds are timelines, so their
+//! The messages of one feed are in [`messages`], members and users in [`members`]. `tideline_message_feed` defines messages; feeds are timelines, so their
 //! search is that of timelines.
 
+mod members;
 mod messages;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tideline_engine::feeds::FeedName;
 use tideline_engine::model::{TableModel, TimelineId};
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::members::delete_feed as delete_with_members;
 use tideline_message_feed::read::{
     self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
 };
@@ -48,6 +50,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(merge))
         .routes(routes!(find_messages))
         .merge(messages::router())
+        .merge(members::router())
 }
 
 /// Path parameter of routes for a feed table.
@@ -136,7 +139,9 @@ async fn delete_feed(
     app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
-        Ok(engine.delete_feed(&table, feed, &|| cancel.is_cancelled())?)
+        Ok(delete_with_members(engine, &table, feed, &|| {
+            cancel.is_cancelled()
+        })?)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)

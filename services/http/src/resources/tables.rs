@@ -253,9 +253,7 @@ fn view(table: &Table) -> TableView {
         policy: Policy::from(&spec.policy),
         attribute_analyzers: spec.attribute_analyzers.clone(),
         wide: spec.wide.as_deref().map(WideView::from),
-        feed: spec.feed.map(|feed| FeedView {
-            sequence: feed.sequence,
-        }),
+        feed: spec.feed.map(FeedView::from),
     }
 }
 

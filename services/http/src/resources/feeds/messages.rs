@@ -155,9 +155,8 @@ async fn list(
 ) -> Result<JsonResponse<MessagePage>> {
     let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
     let terms = terms_of(&query, app.engine.now())?;
-    let columns = query.columns.as_ref();
     let encoder = MessageEncoder {
-        columns: columns.map(|columns| columns.split(',').map(str::to_owned).collect()),
+        columns: columns_of(&query),
         has_feed: false,
     };
     let description = describe(id.clone(), &table, "messages", &query);
@@ -425,8 +424,14 @@ fn event_of(query: &MessageEventQuery) -> Result<Option<i64>> {
     sequence.map(|text| parse(text, "sequence")).transpose()
 }
 
+/// Returns the columns that a read returns; `None` for all.
+pub(super) fn columns_of(query: &MessageQuery) -> Option<Vec<String>> {
+    let columns = query.columns.as_ref()?;
+    Some(columns.split(',').map(str::to_owned).collect())
+}
+
 /// Parses the range and order of a read. Relative times are resolved against `now`.
-fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms> {
+pub(super) fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms> {
     let sequence = |text: &Option<String>, name| text.as_deref().map(|text| parse(text, name)).transpose();
     let time = |text: &Option<String>, name: &str| {
         let parsed = text.as_deref().map(|text| {

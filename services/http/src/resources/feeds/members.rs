@@ -1,0 +1,384 @@
+//! `/v1/tables/{table}/feeds/{feed}/members` and `/v1/tables/{table}/users/{user}`: members of feeds, inboxes, cursors and
+//! conversations of users.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::Timestamp;
+use tideline_engine::{Engine, WideTable};
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::inbox::{self, CONVERSATIONS, CONVERSATIONS_MAX};
+use tideline_message_feed::members::{self, MemberChange, Membership};
+use tideline_message_feed::read::{PAGE_MESSAGES, PAGE_MESSAGES_MAX};
+use tideline_openapi::feed::{
+    ChangeMember, Conversation, ConversationList, ConversationQuery, CursorList, CursorSet, History,
+    JoinFeed, Member, MemberDetail, MemberList, MemberQuery, MessagePage, MessageQuery, Sequence, SetCursor,
+};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::messages::{columns_of, terms_of};
+use super::{FeedPath, check_model, raw};
+use crate::app::{App, Waiting};
+use crate::context::RequestId;
+use crate::extract::{Json, Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::query::describe;
+use crate::resources::rows::{RowTier, answer};
+use crate::resources::{Failures, QueryFailures, page_limit};
+
+/// Default number of members of a page.
+const PAGE_MEMBERS: usize = 100;
+/// Maximum number of members of a page.
+const PAGE_MEMBERS_MAX: usize = 10_000;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(join, leave, change))
+        .routes(routes!(read_inbox))
+        .routes(routes!(conversations))
+        .routes(routes!(set_cursor, read_cursors))
+}
+
+/// Path parameters of routes for a member of a feed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct MemberPath {
+    /// Name of the table, which has the model `feed` and inboxes
+    #[param(example = "chat")]
+    table: String,
+    /// Feed: its id of 32 hexadecimal digits, or its type and tags
+    #[param(example = "room,name=lobby")]
+    feed: String,
+    /// User, 1 to 255 bytes
+    #[param(example = "ann")]
+    user: String,
+}
+
+/// Path parameters of routes for a user.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct UserPath {
+    /// Name of the table, which has the model `feed` and inboxes
+    #[param(example = "chat")]
+    table: String,
+    /// User, 1 to 255 bytes
+    #[param(example = "ann")]
+    user: String,
+}
+
+/// List the members of a feed
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}/members", tag = "feeds", operation_id = "list_members",
+    params(FeedPath, MemberQuery),
+    responses((status = 200, description = "A page of members", body = MemberList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<MemberQuery>,
+) -> Result<JsonResponse<MemberList>> {
+    let limit = page_limit(query.limit, PAGE_MEMBERS, PAGE_MEMBERS_MAX)?;
+    let after = query.page.as_deref().map(position_of).transpose()?;
+    let page = app.read(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        Ok(members::members(engine, &table, feed, after.as_ref(), limit)?)
+    });
+    let page = page.await?;
+    Ok(JsonResponse(MemberList {
+        members: page.members.into_iter().map(view).collect(),
+        next: page.next.map(|(joined, user)| format!("{joined}.{user}")),
+        request_id: id.into(),
+    }))
+}
+
+/// Add a member to a feed
+///
+/// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations of the user.
+/// Repeating the request is safe, and completes an interrupted one.
+#[utoipa::path(
+    put, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "join_feed",
+    params(MemberPath),
+    request_body = JoinFeed,
+    responses((status = 200, description = "The member", body = MemberDetail), Failures)
+)]
+async fn join(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Json(JoinFeed { history }): Json<JoinFeed>,
+) -> Result<JsonResponse<MemberDetail>> {
+    let visible_from = match history.unwrap_or(History::None) {
+        History::None => None,
+        History::All => Some(i64::MIN),
+        History::Since(time) => Some(time.resolve(app.engine.now()).nanos()),
+    };
+    let cancel = tideline_query::Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let member = app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = FeedName::parse(&feed);
+        let is_stopped = || cancel.is_cancelled();
+        Ok(members::join(
+            engine,
+            &table,
+            &feed,
+            &user,
+            visible_from,
+            &is_stopped,
+        )?)
+    });
+    Ok(detail(member.await?, id))
+}
+
+/// Remove a member from a feed
+///
+/// Removes the messages of the feed from the inbox of the user, and the cursors of the user in the feed. Repeating the
+/// request is safe.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "leave_feed",
+    params(MemberPath),
+    responses((status = 204, description = "The user is no member"), Failures)
+)]
+async fn leave(
+    State(app): State<App>,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+) -> Result<StatusCode> {
+    let cancel = tideline_query::Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        members::leave(engine, &table, feed, &user, &|| cancel.is_cancelled())?;
+        Ok(())
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Mute a conversation, or end that
+#[utoipa::path(
+    patch, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "change_member",
+    params(MemberPath),
+    request_body = ChangeMember,
+    responses((status = 200, description = "The member", body = MemberDetail), Failures)
+)]
+async fn change(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Json(ChangeMember { muted }): Json<ChangeMember>,
+) -> Result<JsonResponse<MemberDetail>> {
+    let member = app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        members::change_member(engine, &table, feed, &user, MemberChange::Muted(muted))?;
+        known_member(engine, &table, feed, &user)
+    });
+    Ok(detail(member.await?, id))
+}
+
+/// Read the inbox of a user
+///
+/// The inbox shows the messages and events of all feeds of which the user is a member, by their sequence numbers. `next` is a
+/// cursor as for one feed: a device that sends it as `after` misses and repeats nothing.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/users/{user}/inbox", tag = "feeds", operation_id = "read_inbox",
+    params(UserPath, MessageQuery),
+    responses((status = 200, description = "A page of messages, each with its feed", body = MessagePage), QueryFailures)
+)]
+async fn read_inbox(
+    State(app): State<App>,
+    id: RequestId,
+    Path(UserPath { table, user }): Path<UserPath>,
+    Query(query): Query<MessageQuery>,
+) -> Result<JsonResponse<MessagePage>> {
+    let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
+    let terms = terms_of(&query, app.engine.now())?;
+    let encoder = MessageEncoder {
+        columns: columns_of(&query),
+        has_feed: true,
+    };
+    let description = describe(id.clone(), &table, "messages", &query);
+    let page = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            check_model(engine, table)?;
+            engine.users_table(table)?;
+            Ok(inbox::page(
+                engine,
+                table,
+                (&user, &terms),
+                &encoder,
+                limit,
+                is_stopped,
+            )?)
+        },
+    );
+    let page = page.await?;
+    Ok(JsonResponse(MessagePage {
+        messages: raw(page.messages)?,
+        next: page.next.map(Sequence),
+        more: page.has_more,
+        request_id: id.into(),
+    }))
+}
+
+/// List the conversations of a user
+///
+/// Returns the feeds of which the user is a member, those with the newest message first, each with its last message and the
+/// number of unread messages, and the total of unread messages.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/users/{user}/conversations", tag = "feeds", operation_id = "list_conversations",
+    params(UserPath, ConversationQuery),
+    responses((status = 200, description = "The conversations", body = ConversationList), QueryFailures)
+)]
+async fn conversations(
+    State(app): State<App>,
+    id: RequestId,
+    Path(UserPath { table, user }): Path<UserPath>,
+    Query(query): Query<ConversationQuery>,
+) -> Result<JsonResponse<ConversationList>> {
+    let limit = page_limit(query.limit, CONVERSATIONS, CONVERSATIONS_MAX)?;
+    let description = describe(id.clone(), &table, "conversations", &query);
+    let found = answer(
+        &app,
+        description,
+        RowTier::Hot,
+        move |engine, table, is_stopped| {
+            check_model(engine, table)?;
+            Ok(inbox::conversations(engine, table, &user, limit, is_stopped)?)
+        },
+    );
+    let found = found.await?;
+    let conversations = found.conversations.into_iter().map(|conversation| {
+        Ok(Conversation {
+            feed: conversation.member.feed.to_string(),
+            kind: conversation.feed.measurement,
+            tags: conversation.feed.tags.into_iter().collect(),
+            last: last_of(conversation.last)?,
+            unread: conversation.unread,
+            mentions: conversation.mentions,
+            cursor: conversation.member.cursor.map(Sequence),
+            muted: conversation.member.is_muted,
+        })
+    });
+    Ok(JsonResponse(ConversationList {
+        conversations: conversations.collect::<Result<Vec<_>>>()?,
+        total: found.total as u64,
+        unread: found.unread,
+        request_id: id.into(),
+    }))
+}
+
+/// Set a cursor of a user in a feed
+///
+/// Without `device`, the messages up to the sequence number count as read. With `device`, the cursor is kept for the
+/// device.
+#[utoipa::path(
+    put, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "set_cursor",
+    params(MemberPath),
+    request_body = SetCursor,
+    responses((status = 200, description = "The cursor", body = CursorSet), Failures)
+)]
+async fn set_cursor(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Json(SetCursor { sequence, device }): Json<SetCursor>,
+) -> Result<JsonResponse<CursorSet>> {
+    let cursor = app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let change = MemberChange::Cursor {
+            device: device.as_deref(),
+            sequence: sequence.0,
+        };
+        Ok(members::change_member(engine, &table, feed, &user, change)?)
+    });
+    Ok(JsonResponse(CursorSet {
+        cursor: cursor.await?.map(Sequence),
+        request_id: id.into(),
+    }))
+}
+
+/// Read the cursors of a user in a feed
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "read_cursors",
+    params(MemberPath),
+    responses((status = 200, description = "The cursors", body = CursorList), Failures)
+)]
+async fn read_cursors(
+    State(app): State<App>,
+    id: RequestId,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+) -> Result<JsonResponse<CursorList>> {
+    let cursors = app.read(move |engine| {
+        let table = engine.feed_table(&table)?;
+        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let member = known_member(engine, &table, feed, &user)?;
+        Ok((member, members::device_cursors(engine, &table, feed, &user)?))
+    });
+    let (member, devices) = cursors.await?;
+    Ok(JsonResponse(CursorList {
+        cursor: member.cursor.map(Sequence),
+        devices: devices
+            .into_iter()
+            .map(|(device, cursor)| (device, Sequence(cursor)))
+            .collect(),
+        request_id: id.into(),
+    }))
+}
+
+/// Returns a member.
+fn known_member(
+    engine: &Engine,
+    table: &WideTable,
+    feed: tideline_engine::model::TimelineId,
+    user: &str,
+) -> Result<Membership> {
+    let member = members::member(engine, table, feed, user)?;
+    let missing = || tideline_engine::EngineError::NoSuchMember {
+        user: user.to_owned(),
+        feed: feed.to_string(),
+    };
+    Ok(member.ok_or_else(missing)?)
+}
+
+fn detail(member: Membership, id: RequestId) -> JsonResponse<MemberDetail> {
+    JsonResponse(MemberDetail {
+        feed: member.feed.to_string(),
+        member: view(member),
+        request_id: id.into(),
+    })
+}
+
+fn view(member: Membership) -> Member {
+    Member {
+        user: member.user,
+        joined: Timestamp::from_nanos_clamped(member.joined).to_rfc3339(),
+        cursor: member.cursor.map(Sequence),
+        muted: member.is_muted,
+    }
+}
+
+/// Converts the last message of a conversation to a part of the response.
+fn last_of(message: Option<String>) -> Result<Option<Box<RawValue>>> {
+    Ok(raw(message.into_iter().collect())?.pop())
+}
+
+/// Parses the token of a page of members: the time of the last member, and its name.
+fn position_of(token: &str) -> Result<(i64, String)> {
+    let position = token.split_once('.');
+    let position = position.and_then(|(joined, user)| Some((joined.parse().ok()?, user.to_owned())));
+    position.ok_or_else(|| Failure::invalid("parameter page is damaged; send the `next` of a response"))
+}

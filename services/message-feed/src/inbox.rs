@@ -1,0 +1,353 @@
+//! Inboxes and conversations of a user.
+//!
+//! An inbox shows the messages of all feeds of which the user is a member, in the order of their sequence numbers, which
+//! are unique within the table. The entries of the inbox refer to pushed messages. Pulled messages are read from their
+//! feeds, and merged with the entries.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tideline_engine::backend::Direction;
+use tideline_engine::model::feed::{EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
+use tideline_engine::rows::{CellValue, Mutation, RowPath, RowScan, StoredRow};
+use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
+use tideline_openapi::feed::MessageOrder;
+use tideline_rows::{Result, RowsError};
+
+use crate::members::{Membership, audience, inbox_of, memberships};
+use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
+use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, encoded};
+use crate::send::stored_key;
+
+/// Default number of conversations of a list.
+pub const CONVERSATIONS: usize = 50;
+/// Maximum number of conversations of a list.
+pub const CONVERSATIONS_MAX: usize = 1_000;
+
+/// Source of an inbox: its entries, or a pulled range of a feed.
+struct Source<'e> {
+    scan: RowScan<'e>,
+    rows: VecDeque<(i64, StoredRow)>,
+}
+
+/// Reads a page of the inbox of a user. The times of `terms` bound the sequence numbers.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read, and
+/// the errors of [`memberships`].
+pub fn page(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (user, terms): (&str, &ReadTerms),
+    encoder: &MessageEncoder,
+    limit: usize,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Page> {
+    let mut sources = sources(engine, table, user, terms, limit)?;
+    let is_descending = terms.order == MessageOrder::Descending;
+    let mut page = Page {
+        next: match is_descending {
+            false => terms.after,
+            true => terms.before,
+        },
+        ..Page::default()
+    };
+    let mut heads = BTreeSet::new();
+    for (number, source) in sources.iter_mut().enumerate() {
+        heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
+    }
+    let (mut bytes, mut scanned) = (0, 0);
+    // A message that was pushed while its feed was already pulled comes twice, with the same sequence number.
+    let mut last = None;
+    while let Some((sequence, number)) = match is_descending {
+        false => heads.pop_first(),
+        true => heads.pop_last(),
+    } {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        if page.messages.len() >= limit || bytes >= PAGE_BYTES_MAX || scanned >= PAGE_SCANNED_MAX {
+            page.has_more = true;
+            break;
+        }
+        scanned += 1;
+        let source = &mut sources[number];
+        let row = source.rows.pop_front();
+        heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
+        if last == Some(sequence) {
+            continue;
+        }
+        if let Some((_, row)) = row
+            && let Some(message) = shown(engine, table, row, (user, terms))?
+        {
+            let json = encoded(table, encoder, &message)?;
+            bytes += json.len();
+            page.messages.push(json);
+            last = Some(sequence);
+        }
+        page.next = Some(sequence);
+    }
+    Ok(page)
+}
+
+/// Begins the scans of an inbox.
+fn sources<'e>(
+    engine: &'e Engine,
+    table: &Arc<WideTable>,
+    user: &str,
+    terms: &ReadTerms,
+    limit: usize,
+) -> Result<Vec<Source<'e>>> {
+    let direction = terms.direction();
+    let scan = |ranges, wanted| Source {
+        scan: engine.scan_rows(
+            Arc::clone(table),
+            RowPath::Primary,
+            ranges,
+            direction,
+            None,
+            wanted,
+        ),
+        rows: VecDeque::new(),
+    };
+    // Feeds can begin to be pulled while this reads. Their messages are above this version.
+    let version = engine.next_version();
+    let terms = &terms.until(version);
+    let mut pulled = Vec::new();
+    for member in memberships(engine, table, user)? {
+        for (from, to) in &audience(engine, table, member.feed)?.pulled {
+            pulled.push((member.feed, (*from).max(member.visible_from), *to));
+        }
+    }
+    // The sources are read one after the other. A message must not appear in the first one after that was read, below the
+    // sequence number of one that the second one already has.
+    if !pulled.is_empty() {
+        engine.wait_for_messages(version);
+    }
+    let mut sources = Vec::new();
+    match engine.feed(table, &inbox_of(user)) {
+        Ok(inbox) => sources.push(scan(terms.ranges(engine, table, inbox)?, limit)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    for (feed, from, to) in pulled {
+        if let Some(bounds) = terms.within(from, to) {
+            let ranges = engine.messages_of(table, feed, bounds)?;
+            sources.push(scan(ranges, limit.min(PULLED_ROWS)));
+        }
+    }
+    Ok(sources)
+}
+
+/// Number of messages that an inbox reads at once from a pulled feed.
+const PULLED_ROWS: usize = 8;
+
+impl Source<'_> {
+    /// Returns the sequence number of the next row.
+    fn head(&mut self, table: &WideTable) -> Result<Option<i64>> {
+        if self.rows.is_empty()
+            && let Some(found) = self.scan.next_row()?
+        {
+            let (_, sequence) = key_of(table, &found.row.key)?;
+            self.rows.push_back((sequence, found.row));
+        }
+        Ok(self.rows.front().map(|(sequence, _)| *sequence))
+    }
+}
+
+/// Returns the message of a row of an inbox; `None` if the inbox does not show it.
+fn shown(
+    engine: &Engine,
+    table: &WideTable,
+    row: StoredRow,
+    (user, terms): (&str, &ReadTerms),
+) -> Result<Option<StoredRow>> {
+    let source = {
+        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        match newest(table, &columns, SOURCE) {
+            Some(CellValue::String(source)) => Some(source.to_string()),
+            _ => None,
+        }
+    };
+    let row = match source {
+        None => row,
+        Some(source) => {
+            let (_, sequence) = key_of(table, &row.key)?;
+            match engine.row(table, &stored_key(table, &source, sequence)?.0)? {
+                Some(message) => message,
+                // The message was deleted, or has expired.
+                None => return Ok(None),
+            }
+        }
+    };
+    let is_shown = {
+        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        let is_wanted = terms.has_events || newest(table, &columns, EVENT).is_none();
+        is_wanted && is_for(table, &columns, user)
+    };
+    Ok(is_shown.then_some(row))
+}
+
+/// Returns true if the lists of a message allow that a user sees it in the inbox.
+pub(crate) fn is_for(table: &WideTable, message: &Mutation<'_>, user: &str) -> bool {
+    let has = |names: &Vec<String>| names.iter().any(|name| name == user);
+    names_in(table, message, TO).is_none_or(|to| has(&to))
+        && !names_in(table, message, EXCEPT).is_some_and(|except| has(&except))
+}
+
+/// Conversation of a user.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// The membership.
+    pub member: Membership,
+    /// The feed.
+    pub feed: Timeline,
+    /// Newest message as JSON; `None` without messages.
+    pub last: Option<String>,
+    /// Unread messages of other senders, without recalled ones.
+    pub unread: u64,
+    /// Number of these that mention the user.
+    pub mentions: u64,
+}
+
+/// Conversations of a user.
+#[derive(Debug, Clone, Default)]
+pub struct Conversations {
+    /// Conversations, those with the newest message first.
+    pub conversations: Vec<Conversation>,
+    /// Number of all conversations.
+    pub total: usize,
+    /// Number of unread messages of all conversations that are not muted.
+    pub unread: u64,
+}
+
+/// Returns the conversations of a user with the newest messages, and counts the unread messages of all. Reads the newest
+/// message of each conversation and all unread messages.
+///
+/// # Errors
+///
+/// The errors of [`page`].
+pub fn conversations(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    user: &str,
+    limit: usize,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Conversations> {
+    let members = memberships(engine, table, user)?;
+    let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(members.len());
+    for member in members {
+        newest.push((newest_message(engine, table, &member, user, is_stopped)?, member));
+    }
+    newest.sort_by_key(|(message, member)| {
+        let sequence = message.as_ref().map(|(sequence, _)| *sequence);
+        std::cmp::Reverse(sequence.unwrap_or(member.joined))
+    });
+    let mut found = Conversations {
+        total: newest.len(),
+        ..Conversations::default()
+    };
+    let encoder = MessageEncoder::default();
+    for (last, member) in newest {
+        let (unread, mentions) = unread(engine, table, &member, user, is_stopped)?;
+        if !member.is_muted {
+            found.unread += unread;
+        }
+        if found.conversations.len() < limit {
+            let feed = engine.timeline(table.table(), member.feed);
+            let feed = match feed {
+                Ok(feed) => feed,
+                // The feed is being deleted.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let last = last.map(|(_, row)| encoded(table, &encoder, &row));
+            found.conversations.push(Conversation {
+                member,
+                feed,
+                last: last.transpose()?,
+                unread,
+                mentions,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the newest message of a feed that a member sees.
+fn newest_message(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    member: &Membership,
+    user: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Option<(i64, StoredRow)>> {
+    let bounds = (Bound::Included(member.visible_from), Bound::Unbounded);
+    let ranges = engine.messages_of(table, member.feed, bounds)?;
+    let mut scan = engine.scan_rows(
+        Arc::clone(table),
+        RowPath::Primary,
+        ranges,
+        Direction::Descending,
+        None,
+        1,
+    );
+    while let Some(found) = scan.next_row()? {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        let is_shown = {
+            let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
+            newest(table, &columns, EVENT).is_none() && is_for(table, &columns, user)
+        };
+        if is_shown {
+            return Ok(Some((key_of(table, &found.row.key)?.1, found.row)));
+        }
+    }
+    Ok(None)
+}
+
+/// Counts the unread messages of a member, and those of them that mention the user.
+fn unread(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    member: &Membership,
+    user: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(u64, u64)> {
+    let cursor = member.cursor.map(Bound::Excluded);
+    let low = match cursor {
+        Some(Bound::Excluded(cursor)) if cursor >= member.visible_from => Bound::Excluded(cursor),
+        _ => Bound::Included(member.visible_from),
+    };
+    let ranges = engine.messages_of(table, member.feed, (low, Bound::Unbounded))?;
+    let mut scan = engine.scan_rows(
+        Arc::clone(table),
+        RowPath::Primary,
+        ranges,
+        Direction::Ascending,
+        None,
+        usize::MAX,
+    );
+    let (mut unread, mut mentions) = (0, 0);
+    while let Some(found) = scan.next_row()? {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
+        let is_own =
+            matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *user);
+        let counts = !is_own
+            && newest(table, &columns, EVENT).is_none()
+            && newest(table, &columns, RECALLED).is_none()
+            && is_for(table, &columns, user);
+        if counts {
+            unread += 1;
+            let mentioned = names_in(table, &columns, MENTIONS).unwrap_or_default();
+            mentions += u64::from(mentioned.iter().any(|name| name == user));
+        }
+    }
+    Ok((unread, mentions))
+}
