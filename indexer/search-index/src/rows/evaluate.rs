@@ -375,8 +375,8 @@ impl<'a> Segment<'a> {
 
     fn intervals(&self, name: &str, intervals: &Intervals) -> tantivy::Result<RoaringBitmap> {
         let column = match intervals.kind() {
-            // Open bounds on both sides: every value passes.
-            None => return self.present(name),
+            // Without values, there are no intervals: an empty list matches no row.
+            None => return Ok(RoaringBitmap::new()),
             Some(ValueKind::Number) => self.column(name, RowForm::is_number),
             Some(ValueKind::Boolean) => self.column(name, |form| form == RowForm::Boolean),
             Some(ValueKind::String | ValueKind::Histogram) => {

@@ -250,7 +250,7 @@ fn comparison(literal: &BoxedStrategy<Literal>) -> BoxedStrategy<Test> {
     prop_oneof![
         literal.clone().prop_map(|literal| Equals(literal).into()),
         literal.clone().prop_map(|literal| NotEquals(literal).into()),
-        prop::collection::vec(literal.clone(), 1..3).prop_map(|literals| In(literals).into()),
+        prop::collection::vec(literal.clone(), 0..3).prop_map(|literals| In(literals).into()),
         (literal.clone(), literal.clone()).prop_map(|(from, to)| Between(Box::new([from, to])).into()),
         (bound(), bound()).prop_filter_map("a bound", |(low, high)| {
             (low.is_some() || high.is_some()).then(|| {
@@ -267,6 +267,7 @@ fn comparison(literal: &BoxedStrategy<Literal>) -> BoxedStrategy<Test> {
 
 fn test(form: RowForm) -> BoxedStrategy<Test> {
     let exists = any::<bool>().prop_map(|exists| Exists(exists).into());
+    let in_empty_list = Just(In(Vec::new()).into());
     let tests: BoxedStrategy<Test> = match form {
         RowForm::Keyword => prop_oneof![
             3 => comparison(&text().prop_map(Literal::Text).boxed()),
@@ -315,7 +316,7 @@ fn test(form: RowForm) -> BoxedStrategy<Test> {
             })
             .boxed(),
     };
-    prop_oneof![6 => tests, 1 => exists].boxed()
+    prop_oneof![12 => tests, 2 => exists, 1 => in_empty_list].boxed()
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -578,6 +579,35 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
     }
     let (index, position) = open(columns());
     assert_eq!((position, index.documents()), (None, 0));
+}
+
+#[test]
+fn an_empty_list_matches_no_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let traits = RowTraits::default();
+    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+    let mut cells = vec![Vec::new(); COLUMNS.len()];
+    (cells[0], cells[6]) = (vec![Cell::Text("red".to_owned())], vec![Cell::Signed(7)]);
+    let row = Row {
+        key: b"k".to_vec(),
+        time: 0,
+        cells,
+    };
+    index
+        .replace(vec![row.key.clone()], vec![index.document(&row)])
+        .expect("a writer");
+    index
+        .commit(&RowPosition { end: 1, build: None })
+        .expect("a writer");
+    for name in ["word", "count", "title"] {
+        let listed = Condition::leaf(Subject::Column(name.to_owned()), Test::from(In(Vec::new())));
+        let others = Condition::Not(Box::new(listed.clone()));
+        for (condition, expected) in [(listed, vec![]), (others, vec![row.key.clone()])] {
+            let matcher = compiled(&condition).expect("a valid condition");
+            let found = all_pages(&index, &matcher, &[], 9, RowsShown::default());
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }
 
 #[test]
