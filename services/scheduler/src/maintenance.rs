@@ -47,7 +47,15 @@ pub trait Maintenance: Send + Sync + 'static {
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }
+
+    /// Returns a text for users: the effects of cancelled work that stay. `completed` is the cost of its completed parts.
+    fn after_cancel(&self, _work: &Planned, _completed: &JobCost) -> &'static str {
+        NOTHING_CHANGED
+    }
 }
+
+/// Text for users: cancelled work has no effects.
+pub const NOTHING_CHANGED: &str = "nothing was changed";
 
 /// Point-in-time statistics of all tables of one model.
 pub trait Survey: Send + Sync {

@@ -19,8 +19,8 @@ use tideline_engine::row_surveys::SurveyProgress;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 
 use crate::maintenance::{
-    Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot, Survey, TableState,
-    Urgency, WorkError,
+    Amount, Maintenance, NOTHING_CHANGED, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot,
+    Survey, TableState, Urgency, WorkError,
 };
 use crate::run::Run;
 use crate::throttle::JobCost;
@@ -313,6 +313,27 @@ impl Maintenance for Rows {
             _ => None,
         }
     }
+
+    fn after_cancel(&self, work: &Planned, _completed: &JobCost) -> &'static str {
+        left_by_cancelled(work.kind)
+    }
+}
+
+/// Returns the effects of cancelled work of a kind that stay, for users.
+fn left_by_cancelled(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::BuildIndex => "the index keeps its entries, and its next build continues after them",
+        JobKind::Migrate => {
+            "the rows stay in their tier; entries of indexes and columns of groups may have moved, and the next move \
+             continues with the rest"
+        }
+        JobKind::Archive => {
+            "the part was not archived; it may have moved into the cold tier, and may be closed for writes"
+        }
+        JobKind::RemoveExpired => "removed rows, cells, parts and large values stay removed",
+        JobKind::SurveyRows => "the statistics were not changed; packed key ranges stay packed",
+        _ => NOTHING_CHANGED,
+    }
 }
 
 impl Survey for RowsSurvey {
@@ -413,5 +434,26 @@ impl Survey for RowsSurvey {
             });
         }
         planned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancelled_work_that_keeps_completed_steps_is_not_reported_as_undone() {
+        for (kind, left) in [
+            (JobKind::BuildIndex, "continues after them"),
+            (JobKind::Migrate, "may have moved"),
+            (JobKind::Archive, "may be closed for writes"),
+            (JobKind::RemoveExpired, "stay removed"),
+            (JobKind::SurveyRows, "stay packed"),
+        ] {
+            let text = left_by_cancelled(kind);
+            assert!(text.contains(left), "{kind}: {text}");
+        }
+        // This work has no steps between which it can be cancelled.
+        assert_eq!(left_by_cancelled(JobKind::SweepArchive), NOTHING_CHANGED);
     }
 }

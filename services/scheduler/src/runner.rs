@@ -15,7 +15,7 @@ use tideline_engine::model::{Clock, JobKind, TableId, Timestamp};
 use crate::database::Database;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
-use crate::maintenance::{Outcome, PlanSettings, Planned, Served, WorkError};
+use crate::maintenance::{NOTHING_CHANGED, Outcome, PlanSettings, Planned, Served, WorkError};
 use crate::metrics::Totals;
 use crate::models::Models;
 use crate::overview::Overview;
@@ -70,7 +70,11 @@ pub(crate) struct Running {
 /// Ending of a job.
 enum Ended {
     Done(Outcome),
-    GivenUp(JobCommand),
+    GivenUp {
+        command: JobCommand,
+        /// Effects that stay, for users.
+        left: &'static str,
+    },
     Overtaken(String),
     Failed {
         reason: String,
@@ -230,9 +234,12 @@ impl Shared {
         };
         let ended = match done {
             Ok(Ok(outcome)) => Ended::Done(outcome),
-            Ok(Err(WorkError::GivenUp)) => {
-                Ended::GivenUp(run.throttle.ended_by.unwrap_or(JobCommand::Cancel))
-            }
+            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp {
+                command: run.throttle.ended_by.unwrap_or(JobCommand::Cancel),
+                left: self.models.of(entry.work.model).map_or(NOTHING_CHANGED, |model| {
+                    model.after_cancel(&entry.work, &run.cost())
+                }),
+            },
             Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
             Ok(Err(WorkError::Failed(reason))) => failed(reason),
             Err(_) => failed("it panicked; see the log".into()),
@@ -342,7 +349,10 @@ impl State {
                     self.journal.serve(table, job.kind, overview.now());
                 }
             }
-            Ended::GivenUp(JobCommand::Pause) => {
+            Ended::GivenUp {
+                command: JobCommand::Pause,
+                ..
+            } => {
                 let is_planned = entry.work.kind.is_planned();
                 self.queue.put_back(entry);
                 if is_planned {
@@ -351,7 +361,7 @@ impl State {
                 job.state = JobState::Paused;
                 return self.journal.keep(job, history);
             }
-            Ended::GivenUp(command) => {
+            Ended::GivenUp { command, left } => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(match command {
                     JobCommand::Stop if job.kind.is_planned() => {
@@ -361,8 +371,7 @@ impl State {
                         "interrupted by the end of the process; restored points stay; request the rest again"
                             .into()
                     }
-                    _ if job.kind.is_planned() => "cancelled; nothing was changed".into(),
-                    _ => "cancelled; restored points stay".into(),
+                    _ => format!("cancelled; {left}"),
                 });
                 self.queue.cancelled(&entry, overview, monotonic);
             }

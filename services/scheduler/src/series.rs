@@ -30,10 +30,11 @@ use tideline_engine::model::{JobKind, SegmentId, TableModel};
 use self::plan::{Facts, History, TableFacts};
 pub use self::work::SeriesWork;
 use crate::maintenance::{
-    Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, Unplanned,
-    WorkError,
+    Maintenance, NOTHING_CHANGED, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState,
+    Unplanned, WorkError,
 };
 use crate::run::Run;
+use crate::throttle::JobCost;
 
 /// Maintenance of series tables.
 pub(crate) struct Series {
@@ -95,6 +96,17 @@ impl Maintenance for Series {
 
     fn while_failing(&self, kind: JobKind) -> Option<&'static str> {
         matches!(kind, JobKind::Archive | JobKind::Evict).then_some("the cold tier keeps the points")
+    }
+
+    fn after_cancel(&self, work: &Planned, completed: &JobCost) -> &'static str {
+        match work.kind {
+            JobKind::Restore => "restored points stay",
+            // The segments were merged before the copy into files, which did not complete.
+            JobKind::Archive if *completed != JobCost::default() => {
+                "no points were archived; their merged segment stays in the cold tier"
+            }
+            _ => NOTHING_CHANGED,
+        }
     }
 }
 

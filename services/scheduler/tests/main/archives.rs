@@ -158,6 +158,35 @@ fn a_move_into_files_is_paced_paused_resumed_and_cancelled() {
 }
 
 #[test]
+fn the_outcome_of_a_cancelled_archive_job_describes_a_completed_merge() {
+    // The first step is part of the merge of both segments; step 11 is part of the copy into files.
+    for (cancelled_at, left) in [
+        (1, "nothing was changed"),
+        (
+            11,
+            "no points were archived; their merged segment stays in the cold tier",
+        ),
+    ] {
+        let work = FakeWork::new(policy(Some(15 * DAY)), vec![day(2, Tier::Cold, 2), late(3, 2)]);
+        let scheduler = work.scheduler();
+        let weak = Arc::downgrade(&scheduler);
+        let mut steps = 0;
+        work.on_step(move |_| {
+            steps += 1;
+            if steps == cancelled_at {
+                let scheduler = weak.upgrade().expect("the test holds it");
+                let job = only(in_state(&scheduler, JobState::Running));
+                scheduler.cancel(job.id).expect("it runs");
+            }
+        });
+        scheduler.run_due();
+        let job = only(in_state(&scheduler, JobState::Cancelled));
+        assert_eq!(job.kind, JobKind::Archive);
+        assert_eq!(job.outcome, Some(format!("cancelled; {left}")));
+    }
+}
+
+#[test]
 fn what_is_restored_stays_for_the_requested_time() {
     let days = (1..=4).map(|id| day(id, Tier::Archive, id as i64)).collect();
     let work = FakeWork::new(policy(None), days);

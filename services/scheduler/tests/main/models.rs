@@ -102,6 +102,11 @@ impl Maintenance for Rounds {
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         Some("the rounds are kept")
     }
+
+    fn after_cancel(&self, work: &Planned, completed: &JobCost) -> &'static str {
+        assert_eq!((work.kind, *completed), (JobKind::Fold, JobCost::default()));
+        "half a round stays"
+    }
 }
 
 impl Survey for RoundsSurvey {
@@ -212,6 +217,7 @@ fn a_running_job_of_any_model_is_cancelled_and_rests() {
             .collect(),
     );
     assert_eq!((job.state, rounds.done()), (JobState::Cancelled, 0));
+    assert_eq!(job.outcome.as_deref(), Some("cancelled; half a round stays"));
     *rounds.on_step.lock() = None;
     assert_eq!(scheduler.run_due(), 0, "it rests");
     work.advance(3_600 * NANOS_PER_SECOND);
