@@ -232,12 +232,19 @@ impl NeededColumns<'_> {
         }
     }
 
-    /// Returns the column groups that store these columns.
-    fn groups(&self, table: &WideTable) -> GroupSet {
-        match self {
-            Self::Named(names) => table.groups_of(names.iter().map(String::as_str)),
-            Self::All | Self::Stored => GroupSet::ALL,
+    /// Returns the column groups that store these columns and the columns of a filter.
+    pub fn groups(&self, table: &WideTable, filter: Option<&RowMatcher>) -> GroupSet {
+        match self.names(filter) {
+            Some(names) => table.groups_of(names.iter().map(String::as_str)),
+            None => GroupSet::ALL,
         }
+    }
+
+    /// Records a read of these columns and of the columns of a filter in the statistics of column use.
+    pub fn note(&self, engine: &Engine, table: &WideTable, filter: Option<&RowMatcher>) {
+        let names = self.names(filter);
+        let names = names.as_ref().map(|names| names.iter().map(String::as_str));
+        engine.note_column_reads(table, names);
     }
 }
 
@@ -389,7 +396,7 @@ impl Scan {
                 tier: terms.tier,
             },
             tested: tested_groups(table, matcher.as_ref(), terms.index),
-            returned: terms.needed.groups(table),
+            returned: terms.needed.groups(table, None),
             columns: terms.needed.names(matcher.as_ref()),
             matcher,
             after: after.transpose()?,

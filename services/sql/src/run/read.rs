@@ -111,7 +111,7 @@ impl Reader<'_> {
             if token.is_some() {
                 return Err(other_statement());
             }
-            return self.by_keys(limit, &mut |row| {
+            return self.by_keys(limit, projection.needed(), &mut |row| {
                 let mut json = Vec::new();
                 let columns = row.columns().map_err(|reason| self.damaged(&reason))?;
                 projection.write_row(&self.plan.table, &row.key, &columns, None, &mut json)?;
@@ -166,7 +166,7 @@ impl Reader<'_> {
                 return Err(other_statement());
             }
             let mut count = 0;
-            let end = self.by_keys(None, &mut |_| {
+            let end = self.by_keys(None, NeededColumns::Named(&[]), &mut |_| {
                 count += 1;
                 Ok(())
             })?;
@@ -248,10 +248,12 @@ impl Reader<'_> {
         Ok(end)
     }
 
-    /// Reads rows by their keys, and passes the rows that match the filter to `take`.
+    /// Reads the needed columns of rows by their keys, and passes the rows that match the filter to `take`. Columns that
+    /// are not needed may be missing.
     fn by_keys(
         &self,
         limit: Option<u64>,
+        needed: NeededColumns<'_>,
         take: &mut dyn FnMut(&StoredRow) -> tideline_rows::Result<()>,
     ) -> Result<End> {
         let AccessPath::Keys(keys) = &self.plan.path else {
@@ -261,6 +263,9 @@ impl Reader<'_> {
         let matcher = filter
             .map(|filter| RowMatcher::new(self.engine, &self.plan.table, filter))
             .transpose()?;
+        let table = &self.plan.table;
+        needed.note(self.engine, table, matcher.as_ref());
+        let groups = needed.groups(table, matcher.as_ref());
         let mut end = End::default();
         let mut rest: VecDeque<&FoundKey> = keys.iter().collect();
         while limit.is_none_or(|limit| end.returned < limit) {
@@ -273,12 +278,12 @@ impl Reader<'_> {
                 return Err(RowsError::Cancelled.into());
             }
             end.scanned += 1;
-            let Some(row) = self.engine.row(&self.plan.table, &key.stored)? else {
+            let Some(row) = self.engine.row_of_groups(table, &key.stored, groups)? else {
                 continue;
             };
             if let Some(matcher) = &matcher {
                 let columns = row.columns().map_err(|reason| self.damaged(&reason))?;
-                if !matcher.matches(self.plan.table.layout(), &row.key, Some(&columns)) {
+                if !matcher.matches(table.layout(), &row.key, Some(&columns)) {
                     continue;
                 }
             }

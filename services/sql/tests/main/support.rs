@@ -49,6 +49,10 @@ impl Database {
         }
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub(crate) fn run(&self, text: &str) -> Result<Done> {
         self.run_with(text, &[], Extent::All)
     }
