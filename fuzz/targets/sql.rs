@@ -36,7 +36,7 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
 fuzz_target!(|text: &str| {
     match parse(text, &[]) {
         Ok(Statement::Select(select) | Statement::Explain(select)) => {
-            if let Ok(plan) = ReadPlan::new(&ENGINE, select) {
+            if let Ok(plan) = ReadPlan::new(&ENGINE, &select) {
                 assert!(explain(&plan).starts_with('{'));
             }
         }

@@ -10,6 +10,7 @@ use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery,
 use tideline_engine::rows::GroupSet;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
+use tideline_openapi::tier::RowTiers;
 use tideline_openapi::timeline::{SortOrder, TextSpan};
 
 use crate::error::{Result, RowsError};
@@ -213,6 +214,20 @@ impl Search {
             add_member(out, "highlights", &highlights);
         }
         Ok(true)
+    }
+}
+
+/// Returns true if a search can find only rows of parts in the cold tier or in the archive: by its tier, or because its
+/// index covers only these rows. `index` may be `None` if the table has only one index.
+pub fn finds_only_cold(table: &WideTable, index: Option<&str>, tier: RowTiers) -> bool {
+    match tier {
+        RowTiers::Cold => true,
+        RowTiers::Hot => false,
+        RowTiers::All => {
+            let mut indexes = table.settings().search_indexes.iter();
+            let found = indexes.find(|spec| index.is_none_or(|name| spec.name == name));
+            found.is_some_and(|spec| spec.tier == TierScope::Cold)
+        }
     }
 }
 

@@ -20,10 +20,13 @@ use std::sync::Arc;
 use tideline_engine::condition::Condition;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::TierScope;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::ScanDirection;
 use tideline_openapi::row_aggregate::{AggregateFunction, AggregateKey, AggregateMetric};
+use tideline_rows::Scan;
+use tideline_rows::read::{NeededColumns, RangeTerms};
 
 use crate::error::{Result, SqlError};
 use crate::projection::Projection;
@@ -79,16 +82,17 @@ pub struct GroupResult {
 }
 
 impl GroupResult {
-    fn new(grouping: Grouping) -> Self {
+    fn new(grouping: &Grouping) -> Self {
         let by: Vec<AggregateKey> = grouping
             .keys
-            .into_iter()
+            .iter()
             .map(|key| {
                 let (window, zone) = key
                     .window
+                    .clone()
                     .map_or((None, None), |(width, zone)| (Some(width), zone));
                 AggregateKey {
-                    column: key.column,
+                    column: key.column.clone(),
                     window,
                     zone,
                     offset: None,
@@ -120,13 +124,13 @@ impl GroupResult {
                 .position(|known| known == (column, function));
             by.len() + 1 + place.unwrap_or_default()
         };
-        let columns = grouping.columns.into_iter().map(|(column, label)| {
-            let position = match &column {
+        let columns = grouping.columns.iter().map(|(column, label)| {
+            let position = match column {
                 GroupColumn::Key(number) => *number,
                 GroupColumn::Rows => by.len(),
                 GroupColumn::Function(column, function) => position(column, function),
             };
-            (label, position)
+            (label.clone(), position)
         });
         let columns = columns.collect();
         Self { by, metrics, columns }
@@ -162,18 +166,18 @@ impl ReadPlan {
     ///
     /// [`SqlError::Refused`] with the reason if the statement has no access path; also errors if the table does not
     /// exist, or if a value does not have the type of its column.
-    pub fn new(engine: &Engine, select: Select) -> Result<Self> {
+    pub fn new(engine: &Engine, select: &Select) -> Result<Self> {
         let table = engine.table_of_rows(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;
-        let access = index::choose(engine, &table, primary, &select);
+        let access = index::choose(engine, &table, primary, select);
         let path = access.path(&table, select.allow_scan, "SELECT")?;
         let order = order::of_path(&table, &access);
         let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)?;
         let filter = filter_of(&table, access.filter())?;
-        let result = match select.columns {
+        let result = match &select.columns {
             SelectColumns::All => SelectResult::Rows(Projection::all(&table)),
-            SelectColumns::Listed(columns) => SelectResult::Rows(Projection::listed(&table, &columns)),
-            SelectColumns::Count(label) => SelectResult::Count(label),
+            SelectColumns::Listed(columns) => SelectResult::Rows(Projection::listed(&table, columns)),
+            SelectColumns::Count(label) => SelectResult::Count(label.clone()),
             SelectColumns::Groups(grouping) => SelectResult::Groups(GroupResult::new(grouping)),
         };
         let order = order.into_iter().map(|(number, is_descending)| {
@@ -193,6 +197,32 @@ impl ReadPlan {
             access,
             table,
         })
+    }
+
+    /// Returns true if the statement reaches parts of the table in the cold tier or in the archive.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Scan::reaches_cold`] and [`Engine::has_cold_keys`].
+    pub fn reaches_cold(&self, engine: &Engine) -> Result<bool> {
+        let ranges = match &self.path {
+            AccessPath::Keys(keys) => {
+                let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.stored.clone()).collect();
+                return Ok(engine.has_cold_keys(&self.table, &keys)?);
+            }
+            AccessPath::Ranges(ranges) | AccessPath::Table(ranges) => ranges.clone(),
+        };
+        let terms = RangeTerms {
+            index: self.access.index(),
+            needed: NeededColumns::Named(&[]),
+            direction: self.direction,
+            filter: self.filter.as_ref(),
+            tier: TierScope::All,
+            page_token: None,
+            encoder_terms: &[],
+        };
+        let scan = Scan::of_ranges(engine, &self.table, ranges, &terms)?;
+        Ok(scan.reaches_cold(engine, &self.table)?)
     }
 }
 

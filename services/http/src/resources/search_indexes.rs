@@ -21,7 +21,7 @@ use tideline_openapi::row_search::{
 };
 use tideline_rows::Selection;
 use tideline_rows::facets::Facets;
-use tideline_rows::search::{Search, WAIT_MAX};
+use tideline_rows::search::{Search, WAIT_MAX, finds_only_cold};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -31,7 +31,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
 use crate::resources::query::describe;
-use crate::resources::rows::{RowTier, answer, put, put_end, read as read_rows};
+use crate::resources::rows::{answer, put, put_end, read as read_rows, tier_of};
 use crate::resources::{Failures, QueryFailures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -194,49 +194,49 @@ async fn search(
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
     let description = describe(id.clone(), &table, "search_rows", &request);
-    // The tiers of the found rows are known only after the search, so the search takes an ordinary query permit.
-    read_rows(
-        &app,
-        "application/json",
-        RowTier::Hot,
-        move |app, reading, writer| {
-            let table = app.engine.table_of_rows(&table)?;
-            let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
-            let selection = Selection::new(
-                request.columns.as_deref(),
-                None,
-                None,
-                query.integers.unwrap_or_default(),
-                app.engine.now(),
-            )?;
-            let search = Search::new(&app.engine, &table, &request, &selection)?;
-            put(writer, b"{\"rows\":[")?;
-            let mut separator: &[u8] = b"";
-            let end = search.page(
-                &app.engine,
-                &table,
-                &selection,
-                &|| reading.is_stopped(),
-                &mut |row| {
-                    writer.write_all(std::mem::replace(&mut separator, b","))?;
-                    Ok(writer.write_all(row)?)
-                },
-            )?;
-            #[derive(Serialize)]
-            struct End {
-                #[serde(flatten)]
-                end: SearchEnd,
-                request_id: String,
-            }
-            put_end(
-                writer,
-                &End {
-                    end,
-                    request_id: id.into(),
-                },
-            )
-        },
-    )
+    // The tiers of the found rows are known only after the search, so a search of all tiers takes an ordinary query
+    // permit.
+    let is_cold = |_: &Engine, table: &WideTable, request: &SearchRows| {
+        Ok(finds_only_cold(table, request.index.as_deref(), request.tier))
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
+    read_rows(&app, "application/json", tier, move |app, reading, writer| {
+        let table = app.engine.table_of_rows(&table)?;
+        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
+        let selection = Selection::new(
+            request.columns.as_deref(),
+            None,
+            None,
+            query.integers.unwrap_or_default(),
+            app.engine.now(),
+        )?;
+        let search = Search::new(&app.engine, &table, &request, &selection)?;
+        put(writer, b"{\"rows\":[")?;
+        let mut separator: &[u8] = b"";
+        let end = search.page(
+            &app.engine,
+            &table,
+            &selection,
+            &|| reading.is_stopped(),
+            &mut |row| {
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row)?)
+            },
+        )?;
+        #[derive(Serialize)]
+        struct End {
+            #[serde(flatten)]
+            end: SearchEnd,
+            request_id: String,
+        }
+        put_end(
+            writer,
+            &End {
+                end,
+                request_id: id.into(),
+            },
+        )
+    })
     .await
 }
 
@@ -257,18 +257,17 @@ async fn facets(
     JsonBody(request): JsonBody<FacetRows>,
 ) -> Result<Json<RowFacetList>> {
     let description = describe(id.clone(), &table, "facet_rows", &request);
-    let counted = answer(
-        &app,
-        description,
-        RowTier::Hot,
-        move |engine, table, is_stopped| {
-            let facets = Facets::new(engine, table, &request)?;
-            Ok(RowFacetList {
-                request_id: id.into(),
-                ..facets.count(engine, table, is_stopped)?
-            })
-        },
-    );
+    let is_cold = |_: &Engine, table: &WideTable, request: &FacetRows| {
+        Ok(finds_only_cold(table, request.index.as_deref(), request.tier))
+    };
+    let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
+    let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
+        let facets = Facets::new(engine, table, &request)?;
+        Ok(RowFacetList {
+            request_id: id.into(),
+            ..facets.count(engine, table, is_stopped)?
+        })
+    });
     counted.await.map(Json)
 }
 

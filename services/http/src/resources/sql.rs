@@ -10,12 +10,14 @@ use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowIntegers, RowsNotWritten};
 use tideline_openapi::sql::{SqlAction, SqlDone, SqlEnd, SqlRequest, SqlResult};
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_query::Cancel;
 use tideline_results::ResultFormat;
+use tideline_rows::RowsError;
 use tideline_sql::plan::ReadPlan;
 use tideline_sql::run::read::{self as reading, Extent};
 use tideline_sql::run::table::{self as tables, TableChange};
@@ -35,7 +37,9 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
-use crate::resources::rows::{NDJSON, RowTier, put, put_end, put_line, read, report, wait_for_searches};
+use crate::resources::rows::{
+    NDJSON, RowReading, RowTier, put, put_end, put_line, read, report, tier_of, wait_for_searches,
+};
 use crate::stream::{self, ResponseWriter};
 
 /// Size of a statement, in bytes, up to which the memory to parse it is not reserved.
@@ -128,22 +132,24 @@ async fn run(
         Statement::Select(select) => {
             let token = parsed.page_token;
             let memory = parsed.memory;
-            let description = describe(id.clone(), &select.table.text, "sql", &parsed.text);
-            respond(&app, is_lines, id, move |app, cancel, rows| {
-                let _listed = app.running.list(&app.engine, description, cancel.clone());
-                select_rows(app, select, token.as_deref(), integers, cancel, rows, memory)
+            let table = select.table.text.clone();
+            let description = describe(id.clone(), &table, "sql", &parsed.text);
+            let (tier, select) = tier_of(&app, &table, select, is_cold).await?;
+            respond(&app, tier, is_lines, id, move |app, reading, rows| {
+                let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
+                select_rows(app, select, token.as_deref(), integers, reading, rows, memory)
             })
             .await
         }
         Statement::Explain(select) => {
-            respond(&app, is_lines, id, move |app, _, rows| {
-                let plan = ReadPlan::new(&app.engine, select)?;
+            respond(&app, RowTier::Hot, is_lines, id, move |app, _, rows| {
+                let plan = ReadPlan::new(&app.engine, &select)?;
                 rows.all(&[reading::explain(&plan)])
             })
             .await
         }
         Statement::Show(show) => {
-            respond(&app, is_lines, id, move |app, _, rows| {
+            respond(&app, RowTier::Hot, is_lines, id, move |app, _, rows| {
                 rows.all(&tables::show(&app.engine, &show)?)
             })
             .await
@@ -226,7 +232,7 @@ fn select_rows(
     select: Select,
     token: Option<&str>,
     integers: RowIntegers,
-    cancel: &Cancel,
+    reading: &RowReading<'_>,
     rows: &mut RowsWriter<'_>,
     memory: Option<tideline_engine::runtime::Reservation>,
 ) -> Result<()> {
@@ -239,15 +245,15 @@ fn select_rows(
         (true, None) => Extent::All,
         (false, token) => Extent::Page(token),
     };
-    let plan = ReadPlan::new(&app.engine, select)?;
-    drop(memory);
+    let plan = ReadPlan::new(&app.engine, &select)?;
+    drop((select, memory));
     rows.begin()?;
     let end = reading::select(
         &app.engine,
         &plan,
         extent,
         integers,
-        &|| cancel.is_cancelled(),
+        &|| reading.is_stopped(),
         &mut |row| Ok(rows.row(row)?),
     )?;
     rows.end(&SqlEnd {
@@ -258,21 +264,27 @@ fn select_rows(
     })
 }
 
+/// Returns true if a `SELECT` reads rows of parts in the cold tier or in the archive.
+fn is_cold(engine: &Engine, _: &WideTable, select: &Select) -> std::result::Result<bool, RowsError> {
+    let reaches_cold = ReadPlan::new(engine, select).and_then(|plan| plan.reaches_cold(engine));
+    // Errors of a plan are reported by the statement itself.
+    Ok(reaches_cold.unwrap_or(false))
+}
+
 /// Streams rows as one JSON document or as NDJSON lines.
-async fn respond<F>(app: &App, is_lines: bool, id: RequestId, write: F) -> Result<Response>
+async fn respond<F>(app: &App, tier: RowTier, is_lines: bool, id: RequestId, write: F) -> Result<Response>
 where
-    F: FnOnce(&App, &Cancel, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
+    F: FnOnce(&App, &RowReading<'_>, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
-    // A statement is planned after it got its permit, so its tiers are unknown here.
-    read(app, content_type, RowTier::Hot, move |app, reading, writer| {
+    read(app, content_type, tier, move |app, reading, writer| {
         let mut rows = RowsWriter {
             writer,
             is_lines,
             separator: b"",
             id,
         };
-        write(app, reading.cancel, &mut rows)
+        write(app, reading, &mut rows)
     })
     .await
 }

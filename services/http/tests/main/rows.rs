@@ -402,10 +402,14 @@ fn a_flood_of_requests_for_old_rows_leaves_room_for_new_ones() {
         "parts": {"by": "at", "every": "day", "hot": "3d"},
     });
     create(&server, "t", &wide);
+    for tier in ["all", "cold"] {
+        let index = json!({"name": tier, "columns": [{"column": "n", "as": "number"}], "tier": tier});
+        post(&server, "t/search-indexes?refresh=wait", &index).expect(201);
+    }
     let key = |at: &str| json!({"host": "a", "at": at});
     let (old, new) = (key("2026-11-10T12:00:00Z"), key("2026-11-20T11:00:00Z"));
     let rows = [&old, &new].map(|key| put(key, &json!({"n": 1})));
-    post(&server, "t/rows", &json!({"rows": rows})).expect(200);
+    post(&server, "t/rows?refresh=wait", &json!({"rows": rows})).expect(200);
     server.json("POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(200);
     let migrate = r#"{"kind": "migrate", "table": "t", "wait": true}"#;
     server.json("POST", "/v1/jobs", migrate).expect(200);
@@ -448,6 +452,37 @@ fn a_flood_of_requests_for_old_rows_leaves_room_for_new_ones() {
             (&json!("overloaded"), &json!(true)),
             "{path}: {refused}"
         );
+    }
+    // A search reads old rows only, by its tier or by the tier of its index.
+    let of_index = |index: &str, tier: &str| json!({"index": index, "tier": tier}).to_string();
+    for body in [of_index("all", "cold"), of_index("cold", "all")] {
+        for path in ["search", "facets"] {
+            let path = format!("/v1/tables/t/rows/{path}");
+            server.json("POST", &path, &body).expect(503);
+        }
+    }
+    let sum = json!({
+        "search": {"index": "all"}, "tier": "cold", "metrics": [{"column": "n", "functions": ["sum"]}],
+    });
+    post(&server, "t/rows/aggregate", &sum).expect(503);
+    let sql = |columns: &str, condition: &str| {
+        let sql = format!("SELECT {columns} FROM t WHERE host = 'a' AND {condition}");
+        server.json("POST", "/v1/sql", &json!({"statement": sql}).to_string())
+    };
+    for columns in ["*", "COUNT(*)", "SUM(n)"] {
+        for condition in ["at > '2026-11-01'", "at = '2026-11-10 12:00:00'"] {
+            let refused = sql(columns, condition).expect(503);
+            assert_eq!(refused["code"], "overloaded", "{columns} {condition}: {refused}");
+        }
+        for condition in ["at > '2026-11-19'", "at = '2026-11-20 11:00:00'"] {
+            sql(columns, condition).expect(200);
+        }
+    }
+    for tier in ["all", "hot"] {
+        let found = server
+            .json("POST", "/v1/tables/t/rows/search", &of_index("all", tier))
+            .expect(200);
+        assert!(found["total"].as_u64() > Some(0), "{tier}: {found}");
     }
     for (path, body) in [("scan", &newer), ("get", &get(&new))] {
         let found = server

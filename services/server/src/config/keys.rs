@@ -408,8 +408,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, 256),
     Key::new(
         "query.cold_read_bytes_per_second",
-        "Bytes of cold points, and of rows in cold or archived parts, that queries, gets, scans, counts and\n\
-         aggregates together read per second. Not set: no limit.",
+        "Bytes of cold points, and of rows in cold or archived parts, that queries and requests for rows\n\
+         together read per second. Not set: no limit.",
         |config| Slot::OptionalBytes64(&mut config.http.query.cold_read_bytes_per_second),
     )
     .within(KIB, u64::MAX),

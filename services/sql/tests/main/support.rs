@@ -65,7 +65,7 @@ impl Database {
         let engine = &self.engine;
         Ok(match parse(text, &parameters)? {
             Statement::Select(statement) => {
-                let plan = ReadPlan::new(engine, statement)?;
+                let plan = ReadPlan::new(engine, &statement)?;
                 let mut rows = Vec::new();
                 let end = select(
                     engine,
@@ -81,7 +81,7 @@ impl Database {
                 Done::Rows(rows, end)
             }
             Statement::Explain(statement) => {
-                let plan = ReadPlan::new(engine, statement)?;
+                let plan = ReadPlan::new(engine, &statement)?;
                 Done::Rows(vec![parsed(&explain(&plan))], End::default())
             }
             Statement::Show(statement) => {

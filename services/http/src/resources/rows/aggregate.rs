@@ -13,6 +13,7 @@ use tideline_openapi::row_aggregate::{AggregateEnd, AggregateRows, RowAggregates
 use tideline_results::ResultFormat;
 use tideline_rows::RowsError;
 use tideline_rows::aggregate::{AggregateWriter, Aggregation};
+use tideline_rows::search::finds_only_cold;
 use utoipa::IntoParams;
 
 use super::{put, put_end, put_line, read, tier_of};
@@ -108,15 +109,15 @@ pub(super) async fn aggregate(
     .await
 }
 
-/// Returns true if an aggregate reads rows in cold or archived parts. Returns false for a search, because the tiers of
-/// the found rows are known only after the search.
+/// Returns true if an aggregate reads rows in cold or archived parts. For a search, returns true only if it can find no
+/// other rows, because the tiers of the found rows are known only after the search.
 fn is_cold(
     engine: &Engine,
     table: &WideTable,
     request: &AggregateRows,
 ) -> std::result::Result<bool, RowsError> {
-    match request.search {
-        Some(_) => Ok(false),
+    match &request.search {
+        Some(search) => Ok(finds_only_cold(table, search.index.as_deref(), request.tier)),
         None => Aggregation::new(engine, table, request)?.reaches_cold(engine, table),
     }
 }
