@@ -28,8 +28,9 @@ struct QueryPath {
 
 /// List running queries
 ///
-/// Returns the running queries of all protocols, oldest first. Queries of cold points that wait in their queue
-/// are included. Each query has the numbers of timelines, points and values that it has read so far.
+/// Returns the running queries of all protocols, oldest first. Queries of cold points and requests for rows in cold or
+/// archived parts that wait in their queue are included. Each query has the numbers of timelines, points and values
+/// that it has read so far.
 #[utoipa::path(
     get, path = "/v1/queries", tag = "points", operation_id = "list_queries",
     responses((status = 200, description = "The running queries", body = RunningQueries), Failures)

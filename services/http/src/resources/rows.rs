@@ -402,8 +402,10 @@ async fn get(
         return formats::get(&app, id, table, &query, request, format).await;
     }
     let is_lines = format == ResultFormat::Ndjson;
+    let description = describe(id.clone(), &table, "get", &request);
     let (tier, request) = tier_of(&app, &table, request, has_cold_keys).await?;
-    read(&app, format.content_type(), tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read(&app, format.content_type(), task, move |app, reading, writer| {
         let table = app.engine.table_of_rows(&table)?;
         let selection = Selection::new(
             request.columns.as_deref(),
@@ -528,9 +530,9 @@ async fn scan(
         is_cold_scan(engine, table, &scan_terms(request))
     };
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
-    read(&app, format.content_type(), tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read(&app, format.content_type(), task, move |app, reading, writer| {
         let table = app.engine.table_of_rows(&table)?;
-        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let selection = Selection::new(
             request.columns.as_deref(),
             request.versions,
@@ -751,11 +753,12 @@ where
     .await
 }
 
-/// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
+/// Waits for a query permit, runs `write` on a blocking thread, and streams its output. The request is listed with its
+/// description, also while it waits for a permit of the querier; without a description, it is not listed.
 pub(crate) async fn read<F>(
     app: &App,
     content_type: &'static str,
-    tier: RowTier,
+    (tier, description): (RowTier, Option<Description>),
     write: F,
 ) -> Result<Response>
 where
@@ -767,6 +770,8 @@ where
     };
     let (reading, cancel) = (app.clone(), work.cancel.clone());
     stream::respond(app, content_type, work, move |writer| {
+        let list = |description| reading.running.list(&reading.engine, description, cancel.clone());
+        let _listed = description.map(list);
         in_tier(&reading, &cancel, tier, |rows| write(&reading, rows, writer))
     })
     .await

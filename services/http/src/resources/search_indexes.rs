@@ -200,9 +200,9 @@ async fn search(
         Ok(finds_only_cold(table, request.index.as_deref(), request.tier))
     };
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
-    read_rows(&app, "application/json", tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read_rows(&app, "application/json", task, move |app, reading, writer| {
         let table = app.engine.table_of_rows(&table)?;
-        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let selection = Selection::new(
             request.columns.as_deref(),
             None,

@@ -40,6 +40,7 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::rows::{
     NDJSON, RowReading, RowTier, put, put_end, put_line, read, report, tier_of, wait_for_searches,
 };
+use crate::running::Description;
 use crate::stream::{self, ResponseWriter};
 
 /// Size of a statement, in bytes, up to which the memory to parse it is not reserved.
@@ -135,21 +136,23 @@ async fn run(
             let table = select.table.text.clone();
             let description = describe(id.clone(), &table, "sql", &parsed.text);
             let (tier, select) = tier_of(&app, &table, select, is_cold).await?;
-            respond(&app, tier, is_lines, id, move |app, reading, rows| {
-                let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
+            let task = (tier, Some(description));
+            respond(&app, task, is_lines, id, move |app, reading, rows| {
                 select_rows(app, select, token.as_deref(), integers, reading, rows, memory)
             })
             .await
         }
         Statement::Explain(select) => {
-            respond(&app, RowTier::Hot, is_lines, id, move |app, _, rows| {
+            let task = (RowTier::Hot, None);
+            respond(&app, task, is_lines, id, move |app, _, rows| {
                 let plan = ReadPlan::new(&app.engine, &select)?;
                 rows.all(&[reading::explain(&plan)])
             })
             .await
         }
         Statement::Show(show) => {
-            respond(&app, RowTier::Hot, is_lines, id, move |app, _, rows| {
+            let task = (RowTier::Hot, None);
+            respond(&app, task, is_lines, id, move |app, _, rows| {
                 rows.all(&tables::show(&app.engine, &show)?)
             })
             .await
@@ -271,13 +274,19 @@ fn is_cold(engine: &Engine, _: &WideTable, select: &Select) -> std::result::Resu
     Ok(reaches_cold.unwrap_or(false))
 }
 
-/// Streams rows as one JSON document or as NDJSON lines.
-async fn respond<F>(app: &App, tier: RowTier, is_lines: bool, id: RequestId, write: F) -> Result<Response>
+/// Streams rows as one JSON document or as NDJSON lines. The request is listed if it has a description.
+async fn respond<F>(
+    app: &App,
+    task: (RowTier, Option<Description>),
+    is_lines: bool,
+    id: RequestId,
+    write: F,
+) -> Result<Response>
 where
     F: FnOnce(&App, &RowReading<'_>, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
-    read(app, content_type, tier, move |app, reading, writer| {
+    read(app, content_type, task, move |app, reading, writer| {
         let mut rows = RowsWriter {
             writer,
             is_lines,

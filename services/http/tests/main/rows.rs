@@ -443,7 +443,20 @@ fn a_flood_of_requests_for_old_rows_leaves_room_for_new_ones() {
         r#"{"allow_scan": true, "metrics": [{"column": "n", "functions": ["sum"]}]}"#,
     );
     wait_for("tideline_cold_queries_waiting 1");
+    let listed = || {
+        let listed = server.get("/v1/queries").expect(200)["queries"].clone();
+        listed.as_array().expect("a list").clone()
+    };
+    let resources = || -> Vec<Value> { listed().iter().map(|query| query["resource"].clone()).collect() };
+    assert_eq!(resources(), ["scan", "aggregate"], "a waiting request is listed");
+    let path = format!("/v1/queries/{}", listed()[1]["id"]);
+    server.send("DELETE", &path, &[], b"").expect(200);
+    wait_for("tideline_cold_queries_waiting 0");
+    drop(waiting);
     let get = |key: &Value| json!({"keys": [key]}).to_string();
+    let waiting = begin("get", &get(&old));
+    wait_for("tideline_cold_queries_waiting 1");
+    assert_eq!(resources(), ["scan", "get"]);
     for (path, body) in [("scan", &all), ("get", &get(&old)), ("count", &all)] {
         let path = format!("/v1/tables/t/rows/{path}");
         let refused = server.json("POST", &path, body).expect(503);

@@ -70,9 +70,9 @@ pub(super) async fn aggregate(
     let format = accepted_format(&headers)?;
     let description = describe(id.clone(), &table, "aggregate", &request);
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
-    read(&app, format.content_type(), tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read(&app, format.content_type(), task, move |app, reading, writer| {
         let table = app.engine.table_of_rows(&table)?;
-        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let aggregation = Aggregation::new(&app.engine, &table, &request)?;
         let (shape, groups) = aggregation.run(&app.engine, &table, &|| reading.is_stopped())?;
         let integers = query.integers.unwrap_or_default();

@@ -21,6 +21,7 @@ use crate::app::{App, Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
 use crate::resources::query::describe;
+use crate::running::Description;
 
 const SCANNED: HeaderName = HeaderName::from_static("tideline-scanned");
 const RETURNED: HeaderName = HeaderName::from_static("tideline-returned");
@@ -83,10 +84,12 @@ pub(super) async fn scan(
         form: table_form(format).flatten(),
         request,
     };
+    let description = describe(plan.id.clone(), &plan.table, "scan", &plan.request);
     if plan.request.limit.is_some_and(|limit| limit <= PAGE_ROWS_MAX) {
-        return page(app, plan, tier, format).await;
+        return page(app, plan, tier, description, format).await;
     }
-    read(app, format.content_type(), tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read(app, format.content_type(), task, move |app, reading, writer| {
         let limits = PageLimits {
             rows: plan.request.limit,
             scanned: None,
@@ -98,13 +101,21 @@ pub(super) async fn scan(
 }
 
 /// Returns one page with headers that describe its end.
-async fn page(app: &App, plan: Plan, tier: RowTier, format: ResultFormat) -> Result<Response> {
+async fn page(
+    app: &App,
+    plan: Plan,
+    tier: RowTier,
+    description: Description,
+    format: ResultFormat,
+) -> Result<Response> {
     let permit = tier.permits(app).take(current_client()).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
     let (body, page) = blocking(move || {
         let _permit = permit;
+        let listed = &running.running;
+        let _listed = listed.list(&running.engine, description, cancel.clone());
         let _memory = running
             .engine
             .memory()
@@ -155,9 +166,7 @@ impl Plan {
         let Self {
             id, table, request, ..
         } = self;
-        let description = describe(id.clone(), &table, "scan", &request);
         let table = app.engine.table_of_rows(&table)?;
-        let _listed = app.running.list(&app.engine, description, reading.cancel.clone());
         let columns = request.columns.as_deref();
         let selection = Selection::new(columns, None, None, Default::default(), app.engine.now())?;
         let scan = Scan::new(&app.engine, &table, &scan_terms(&request), &selection)?;
@@ -208,8 +217,10 @@ pub(super) async fn get(
         ("inline_bytes", query.inline_bytes.is_some()),
     ])?;
     let (form, scale) = (table_form(format).flatten(), query.decimal_scale);
+    let description = describe(id.clone(), &table, "get", &request);
     let (tier, request) = tier_of(app, &table, request, has_cold_keys).await?;
-    read(app, format.content_type(), tier, move |app, reading, writer| {
+    let task = (tier, Some(description));
+    read(app, format.content_type(), task, move |app, reading, writer| {
         let table = app.engine.table_of_rows(&table)?;
         let keys = keys_of(&table, &request)?;
         let listed = request.columns.as_deref();

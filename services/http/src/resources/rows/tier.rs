@@ -79,7 +79,7 @@ pub(super) fn has_cold_keys(engine: &Engine, table: &WideTable, request: &GetRow
 
 /// Request for rows that is running.
 pub(crate) struct RowReading<'r> {
-    pub(crate) cancel: &'r Cancel,
+    cancel: &'r Cancel,
     cold: Option<&'r ColdRows<'r>>,
 }
 
