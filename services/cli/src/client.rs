@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size, in bytes, of a response that is read as a whole. Exceptions are the responses limited by
 /// [`REFUSAL_BYTES_MAX`], and successful responses to `post_within`.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
-/// Maximum size, in bytes, of any response to `fetch` and `write`, and of an error response to `post_within`,
+/// Maximum size, in bytes, of any response to `fetch`, `post_once` and `write`, and of an error response to `post_within`,
 /// `get_value`, `page`, `stream` and `stream_typed`.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
@@ -157,12 +157,13 @@ impl Client {
 
     /// Sends PATCH with a JSON body and returns the body of a successful response.
     pub(crate) fn patch(&self, path: &str, body: &Value) -> Result<String> {
+        self.patch_text(path, &body.to_string())
+    }
+
+    /// Sends PATCH with a body that is JSON text and returns the body of a successful response.
+    pub(crate) fn patch_text(&self, path: &str, body: &str) -> Result<String> {
         let request = self.signed(self.agent.patch(self.url(path)));
-        self.text_of(
-            request
-                .header("content-type", "application/json")
-                .send(body.to_string()),
-        )
+        self.text_of(request.header("content-type", "application/json").send(body))
     }
 
     /// Sends PUT with a JSON body and returns the body of a successful response.
@@ -243,6 +244,14 @@ impl Client {
             .header("content-type", "application/json")
             .header("accept", "application/json");
         self.text_of(request.send(body))
+    }
+
+    /// Sends POST with a body that is JSON text and returns the response, whatever its status.
+    pub(crate) fn post_once(&self, path: &str, body: &str) -> Result<BufferedResponse> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        let request = request.header("content-type", "application/json");
+        let response = request.send(body).map_err(|error| self.unreachable(&error))?;
+        self.read(response, REFUSAL_BYTES_MAX)
     }
 
     /// Sends POST with lines of JSON and returns the body of a successful response.

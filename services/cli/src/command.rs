@@ -9,6 +9,7 @@ use crate::commands::delete::DeleteArguments;
 use crate::commands::explain::ExplainArguments;
 use crate::commands::export::ExportArguments;
 use crate::commands::facets::FacetsArguments;
+use crate::commands::feed::FeedCommand;
 use crate::commands::find::FindArguments;
 use crate::commands::jobs::JobsCommand;
 use crate::commands::latest::LatestArguments;
@@ -24,8 +25,8 @@ use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
-    attributes, delete, explain, export, facets, find, jobs, latest, names, promql, queries, query, ready,
-    rows, searches, sql, tables, top, watch,
+    attributes, delete, explain, export, facets, feed, find, jobs, latest, names, promql, queries, query,
+    ready, rows, searches, sql, tables, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -74,6 +75,9 @@ enum Command {
     /// Read, write, export and import rows of wide tables.
     #[command(subcommand)]
     Rows(RowsCommand),
+    /// Send, read, change and search messages of feed tables; manage feeds.
+    #[command(subcommand)]
+    Feed(FeedCommand),
     /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -113,6 +117,7 @@ impl ClientCommand {
             Command::Latest(arguments) => latest::run(arguments),
             Command::Tables(command) => tables::run(command),
             Command::Rows(command) => rows::run(command),
+            Command::Feed(command) => feed::run(command),
             Command::Jobs(command) => jobs::run(command),
             Command::Delete(arguments) => delete::run(arguments),
             Command::Export(arguments) => export::run(arguments),

@@ -10,6 +10,7 @@ pub(crate) mod delete;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod facets;
+pub(crate) mod feed;
 pub(crate) mod find;
 pub(crate) mod jobs;
 pub(crate) mod known;

@@ -7,7 +7,8 @@
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
 //!    (`rejects`).
 //!
-//! `rows` imports rows of wide tables with the same parts, but without converting records.
+//! `rows` imports rows of wide tables with the same parts, but without converting records. `messages` sends lines of
+//! messages to a feed.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -25,6 +26,7 @@ mod cutter;
 mod early;
 mod feed;
 mod input;
+pub(crate) mod messages;
 mod outcome;
 mod parquet;
 mod progress;

@@ -87,16 +87,7 @@ pub(crate) fn run(command: &AttributesCommand) -> Result<()> {
     match command {
         AttributesCommand::Show(arguments) => show(arguments),
         AttributesCommand::Set(arguments) => {
-            let mut set = Map::new();
-            for pair in &arguments.set {
-                let (key, value) = pair.split_once('=').ok_or_else(|| {
-                    CliError::usage(format!("{pair:?}: expected KEY=VALUE, such as owner=team-a"))
-                })?;
-                let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-                if set.insert(key.to_owned(), value).is_some() {
-                    return Err(CliError::usage(format!("{key} is given twice")));
-                }
-            }
+            let set = values(&arguments.set)?;
             change(&arguments.connection, &arguments.selected, json!({"set": set}))
         }
         AttributesCommand::Remove(arguments) => {
@@ -104,6 +95,21 @@ pub(crate) fn run(command: &AttributesCommand) -> Result<()> {
             change(&arguments.connection, &arguments.selected, change_of)
         }
     }
+}
+
+/// Converts `KEY=VALUE` pairs to attributes. A value that is not valid JSON is taken as text.
+pub(crate) fn values(pairs: &[String]) -> Result<Map<String, Value>> {
+    let mut set = Map::new();
+    for pair in pairs {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| CliError::usage(format!("{pair:?}: expected KEY=VALUE, such as owner=team-a")))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        if set.insert(key.to_owned(), value).is_some() {
+            return Err(CliError::usage(format!("{key} is given twice")));
+        }
+    }
+    Ok(set)
 }
 
 fn show(arguments: &ShowArguments) -> Result<()> {

@@ -5,9 +5,10 @@
 
 use clap::{Arg, Args, Command, Parser};
 use clap_complete::Shell;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{Client, TableArguments, encoded};
+use crate::commands::feed;
 use crate::error::Result;
 use crate::output;
 
@@ -15,6 +16,8 @@ use crate::output;
 const TIMEOUT: &str = "700ms";
 /// Maximum number of candidates printed.
 const CANDIDATES_MAX: usize = 200;
+/// Maximum number of feeds that are requested to find those with a prefix.
+const FEEDS_MAX: usize = 2_000;
 /// Condition operators before a tag value, in the order in which they are tried at each character.
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
 /// Characters at which bash starts a new word.
@@ -56,6 +59,8 @@ enum NameKind {
     Indexes,
     /// Search indexes of a wide table.
     SearchIndexes,
+    /// Feeds of a feed table.
+    Feeds,
 }
 
 /// Command line up to the cursor.
@@ -189,16 +194,19 @@ impl Context {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (path.as_slice(), open) {
             ([WITHOUT_CANDIDATES, ..], _) => {}
-            (["rows", below @ ..], open) => {
+            ([group @ ("rows" | "feed"), below @ ..], open) => {
                 // These commands have the table as their first argument.
                 if let Some(table) = positional.first() {
                     context
                         .connection
                         .extend(["--table".to_owned(), (*table).clone()]);
                 }
-                context.kind = match open {
-                    Some(option) => of_rows_option(below, option.get_id().as_str()),
-                    None => of_rows_command(below, positional.len()),
+                let option = open.map(|option| option.get_id().as_str());
+                context.kind = match (*group, option) {
+                    ("rows", Some(option)) => of_rows_option(below, option),
+                    ("rows", None) => of_rows_command(below, positional.len()),
+                    (_, Some(option)) => of_feed_option(option),
+                    (_, None) => of_feed_command(below, positional.len()),
                 };
             }
             (_, Some(option)) => context.kind = of_option(option.get_id().as_str()),
@@ -276,6 +284,27 @@ fn of_rows_command(path: &[&str], number: usize) -> Option<NameKind> {
     }
 }
 
+/// Returns the kind of names that complete the value of an option of `feed`; `None` if the server has no such names.
+fn of_feed_option(id: &str) -> Option<NameKind> {
+    match id {
+        "feeds" => Some(NameKind::Feeds),
+        "index" => Some(NameKind::SearchIndexes),
+        _ => None,
+    }
+}
+
+/// Returns the kind of names that complete the positional argument with this number, from 0, of a command of `feed`;
+/// `None` if the server has no such names.
+fn of_feed_command(path: &[&str], number: usize) -> Option<NameKind> {
+    match (path, number) {
+        ([], _) => None,
+        (_, 0) => Some(NameKind::Tables),
+        (["list" | "search"], _) => None,
+        (["merge"], _) | (_, 1) => Some(NameKind::Feeds),
+        _ => None,
+    }
+}
+
 /// Returns the names that begin with the word at the cursor. `None` if the word is an option, a connection
 /// option is invalid, or the request fails.
 fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
@@ -313,6 +342,7 @@ fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<St
             let path = client.of_table("/search-indexes");
             listed(&client, &path, "search_indexes", "name", current)
         }
+        NameKind::Feeds => feeds(&client, current),
     }
 }
 
@@ -345,6 +375,19 @@ fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
             .map(|value| format!("{subject}{value}"))
             .collect(),
     )
+}
+
+/// Returns the names of feeds that begin with `prefix`, sorted. `None` if the request fails.
+fn feeds(client: &Client, prefix: &str) -> Option<Vec<String>> {
+    let kind = prefix.split([',', '\\']).next().unwrap_or_default();
+    let search = json!({"where": {"property": "measurement", "prefix": kind}, "limit": FEEDS_MAX});
+    let response = client.post(&client.of_table("/feeds/search"), &search).ok()?;
+    let response = client.parse(&response).ok()?;
+    let found = response["timelines"].as_array()?.iter();
+    let names = found.filter_map(|feed| feed::name_of(&output::member(feed, "measurement"), &feed["tags"]));
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
+    names.sort_unstable();
+    Some(names)
 }
 
 /// Returns the names of a list of the table, which the server filters by prefix. `None` if the request fails.
@@ -426,6 +469,18 @@ mod tests {
             ),
             ("tideline rows search-index ", None),
             ("tideline rows put orders ", None),
+            ("tideline feed read ", Some(NameKind::Tables)),
+            ("tideline feed read chat ", Some(NameKind::Feeds)),
+            ("tideline feed merge chat a b ", Some(NameKind::Feeds)),
+            ("tideline feed search chat --feed ", Some(NameKind::Feeds)),
+            (
+                "tideline feed search chat --index ",
+                Some(NameKind::SearchIndexes),
+            ),
+            ("tideline feed search chat ", None),
+            ("tideline feed find ", Some(NameKind::Tables)),
+            ("tideline feed recall chat room,name=lobby ", None),
+            ("tideline feed ", None),
             ("tideline serve --data-dir ", None),
             ("tideline write -m ", None),
             ("tideline ", None),

@@ -74,13 +74,7 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         search.insert("where".into(), tree);
     }
     if let Some(key) = &arguments.sort {
-        let order = if arguments.desc { "descending" } else { "ascending" };
-        let (kind, name) = match (key.as_str(), key.strip_prefix('@')) {
-            ("measurement" | "source" | "first_seen" | "last_seen", _) => ("property", key.as_str()),
-            (_, Some(name)) => ("attribute", name),
-            _ => ("tag", key.strip_prefix("tag:").unwrap_or(key)),
-        };
-        search.insert("sort".into(), json!([{kind: name, "order": order}]));
+        search.insert("sort".into(), json!([sort_key(key, arguments.desc)]));
     }
     search.insert("limit".into(), arguments.limit.into());
     if arguments.all {
@@ -117,6 +111,17 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     ))
 }
 
+/// Returns the sort key of a search: a property, an attribute as `@key`, or a tag.
+pub(crate) fn sort_key(key: &str, is_descending: bool) -> Value {
+    let order = if is_descending { "descending" } else { "ascending" };
+    let (kind, name) = match (key, key.strip_prefix('@')) {
+        ("measurement" | "source" | "first_seen" | "last_seen", _) => ("property", key),
+        (_, Some(name)) => ("attribute", name),
+        _ => ("tag", key.strip_prefix("tag:").unwrap_or(key)),
+    };
+    json!({kind: name, "order": order})
+}
+
 /// Prints the ids of all matching timelines, page by page.
 fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
     search.insert("limit".into(), PAGE_MAX.into());
@@ -137,7 +142,7 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
 
 /// Returns the unknown names of a search. An unknown sort key is an error; other names are errors only if no
 /// timeline matches.
-fn unknown(client: &Client, response: &Value, search: &Map<String, Value>) -> UnknownNames {
+pub(crate) fn unknown(client: &Client, response: &Value, search: &Map<String, Value>) -> UnknownNames {
     let is_empty = response["total"] == 0;
     let sorts = search.get("sort").and_then(Value::as_array);
     let is_sorted_by = |kind: &str, name: &str| {

@@ -24,12 +24,12 @@ mod aggregate;
 mod change;
 mod export;
 mod facets;
-mod index;
-mod read;
+pub(super) mod index;
+pub(super) mod read;
 mod rekey;
 mod search;
 mod search_index;
-mod shape;
+pub(super) mod shape;
 mod statistics;
 mod value;
 mod why;
@@ -218,7 +218,7 @@ impl RowSelection {
 }
 
 /// Returns the tree of conditions on rows.
-fn tree(conditions: &[String]) -> Result<Option<Value>> {
+pub(super) fn tree(conditions: &[String]) -> Result<Option<Value>> {
     let trees = conditions.iter().map(|text| condition::parse(Domain::Rows, text));
     Ok(condition::joined(trees.collect::<Result<Vec<Value>>>()?))
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use tideline_openapi::plain;
@@ -119,6 +119,43 @@ pub(crate) fn counted_rows(client: &Client, path: &str, mut bounds: Map<String, 
     };
     let rows = counted["count"].as_u64().unwrap_or_default();
     Ok(format!("{about}{} rows", output::count(rows)))
+}
+
+/// Output format of results that the server returns in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PageOutput {
+    /// A table for terminals
+    Table,
+    /// One row or message per line, the last line with the summary
+    Ndjson,
+    /// The response of the server
+    Json,
+}
+
+/// File endings and their formats.
+const PAGE_ENDINGS: &[(&str, PageOutput)] = &[
+    ("ndjson", PageOutput::Ndjson),
+    ("jsonl", PageOutput::Ndjson),
+    ("json", PageOutput::Json),
+    ("txt", PageOutput::Table),
+];
+
+impl PageOutput {
+    /// Returns the chosen format: that of the option, else that of the ending of the file, else JSON with `json`, a table
+    /// on a terminal or for a file, and lines of JSON in a pipe.
+    ///
+    /// # Errors
+    ///
+    /// Returns a usage error for a file with an unknown ending.
+    pub(crate) fn chosen(option: Option<Self>, file: Option<&Path>, json: bool) -> Result<Self> {
+        let by_file = file.map(|path| by_ending(path, PAGE_ENDINGS, "--output"));
+        let by_file = by_file.transpose()?.flatten();
+        Ok(option.or(by_file).unwrap_or(match json {
+            true => Self::Json,
+            false if file.is_none() && !io::stdout().is_terminal() => Self::Ndjson,
+            false => Self::Table,
+        }))
+    }
 }
 
 /// Returns the format of a file's ending, or `None` if the file has no ending.

@@ -17,8 +17,8 @@ Examples:
   tideline completions zsh > ~/.zfunc/_tideline
   tideline completions fish > ~/.config/fish/completions/tideline.fish
 
-The scripts of these three shells also offer tables, measurements, tags with their values, fields and
-saved searches of the server that the command line, TIDELINE_SERVER or the default profile selects.")]
+The scripts of these three shells also offer tables, measurements, tags with their values, fields,
+feeds and saved searches of the server that the command line, TIDELINE_SERVER or the default profile selects.")]
 pub struct CompletionsArguments {
     /// The shell
     shell: Shell,
@@ -46,7 +46,7 @@ pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Re
 }
 
 /// Extends a script of bash, zsh or fish so that it first offers names from the server: tables, measurements, tags with
-/// their values, fields, saved searches, and indexes of wide tables. Other scripts are returned unchanged.
+/// their values, fields, saved searches, indexes of wide tables, and feeds. Other scripts are returned unchanged.
 fn with_server(shell: Shell, script: &str) -> String {
     const ZSH_BEGIN: &str = "_tideline() {\n";
     match shell {

@@ -28,7 +28,8 @@ pub(crate) enum TablesCommand {
 Example:
   tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d
   tideline tables create orders --key 'customer string' --key 'placed timestamp desc' --column 'total decimal'
-  tideline tables create events --wide events.json")]
+  tideline tables create events --wide events.json
+  tideline tables create chat --model feed --column 'text string' --ttl 365d --parts month --hot-parts 30d")]
     Create(Box<CreateArguments>),
     /// Show a table: its size per tier and its policy, or its number of rows and its columns
     Show(NamedArguments),
@@ -43,9 +44,9 @@ Examples:
 
 Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
     Policy(PolicyArguments),
-    /// List the parts of a wide table
+    /// List the parts of a wide table or feed table
     Parts(NamedArguments),
-    /// Preview changed ages of the parts of a wide table
+    /// Preview changed ages of the parts of a wide table or feed table
     ///
     /// Lists the parts that would be moved, archived, closed, hidden and dropped. Changes nothing.
     #[command(after_help = "\
@@ -55,14 +56,14 @@ Examples:
 
 Keys: keep, hot, writable, archive; null removes an age.")]
     PreviewParts(PreviewPartsArguments),
-    /// Drop the old parts of a wide table
+    /// Drop the old parts of a wide table or feed table
     ///
     /// Shows the parts and asks for confirmation.
     #[command(after_help = "\
 Example:
   tideline tables drop-parts orders --before 2026-09-01T00:00:00Z --preview")]
     DropParts(DropPartsArguments),
-    /// Restore archived parts of a wide table into the cold tier, as a job
+    /// Restore archived parts of a wide table or feed table into the cold tier, as a job
     #[command(after_help = "\
 Example:
   tideline tables restore-parts orders --from 2026-08-01T00:00:00Z --to 2026-09-01T00:00:00Z --for 7d --wait")]
@@ -91,7 +92,7 @@ pub(crate) struct CreateArguments {
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Model of keys and rows [default: series, or wide with --key or --wide]
+    /// Model of keys and rows [default: series, wide with --key or --wide, or feed with --sequence]
     #[arg(long, value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     model: Option<String>,
     /// Tag that identifies the source; the first present one is used [default: host, hostname, instance,
@@ -280,7 +281,21 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     if !arguments.set.is_empty() {
         body.insert("policy".into(), changes(&arguments.set)?);
     }
-    if let Some(wide) = arguments.wide.settings()? {
+    let feed = TableModel::Feed.name();
+    if arguments
+        .model
+        .as_deref()
+        .map_or(arguments.wide.is_feed(), |model| model == feed)
+    {
+        body.insert("model".into(), feed.into());
+        if let Some(settings) = arguments.wide.feed_settings()? {
+            body.insert("feed".into(), settings);
+        }
+    } else if let (Some(model), true) = (&arguments.model, arguments.wide.is_feed()) {
+        return Err(CliError::usage(format!(
+            "--sequence applies to tables of the model feed, not {model}; omit it"
+        )));
+    } else if let Some(wide) = arguments.wide.settings()? {
         body.entry("model").or_insert_with(|| "wide".into());
         body.insert("wide".into(), wide);
     }
@@ -535,7 +550,7 @@ fn described(client: &Client, table: &Value) -> Result<String> {
     );
     if is_wide(table) {
         let rows = all_rows(client, &output::member(table, "name"))?;
-        return Ok(format!("{head}, {rows}\n\n{}", wide::described(&table["wide"])));
+        return Ok(format!("{head}, {rows}\n\n{}", wide::described(table)));
     }
     let statistics = &table["statistics"];
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();

@@ -22,6 +22,8 @@ mod sender;
 mod source;
 
 use self::sender::RowSender;
+pub(super) use self::sender::jitter;
+pub(super) use self::source::text_of;
 use self::source::{RowBatch, Source};
 use super::concurrency::ConcurrencyLimit;
 use super::cutter::BatchLimits;

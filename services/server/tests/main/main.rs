@@ -7,6 +7,7 @@ mod check;
 mod config;
 mod demo;
 mod distributed;
+mod feeds;
 mod known;
 mod lab;
 mod operate;

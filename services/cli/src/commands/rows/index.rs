@@ -168,7 +168,7 @@ fn column(text: &str) -> Result<Value> {
 }
 
 /// Splits a column from its order: `NAME`, `NAME:asc` or `NAME:desc`. The second value is true for `:desc`.
-pub(super) fn ordered(text: &str) -> Result<(&str, bool)> {
+pub(in crate::commands) fn ordered(text: &str) -> Result<(&str, bool)> {
     match text.rsplit_once(':') {
         None => Ok((text, false)),
         Some((name, "asc")) => Ok((name, false)),

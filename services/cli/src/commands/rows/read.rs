@@ -174,7 +174,7 @@ fn table(rows: &[Option<ShownRow>]) -> Grid {
 }
 
 /// Formats a text with its matching parts in brackets, after the name of its column.
-fn marked(highlight: &RowHighlight) -> String {
+pub(in crate::commands) fn marked(highlight: &RowHighlight) -> String {
     let mut text = format!("{}: ", highlight.column);
     for (at, character) in highlight.text.chars().enumerate() {
         if highlight.spans.iter().any(|span| span.start == at) {
@@ -189,7 +189,7 @@ fn marked(highlight: &RowHighlight) -> String {
 }
 
 /// Formats a value. For an object with `type` and `value`, formats only `value`.
-fn plain(value: &RawValue) -> String {
+pub(in crate::commands) fn plain(value: &RawValue) -> String {
     let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
     match value.get("value") {
         Some(inner) if value.get("type").is_some() => cell(inner),

@@ -4,9 +4,9 @@
 //! returns at most [`PAGE_MAX`] rows per request.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::index::ordered;
 use super::read::{ShownRow, show_table};
-use super::{RowsTable, TierArgument, columns, has_terminal, tree};
+use super::{RowsTable, TierArgument, columns, tree};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
-use crate::commands::selection::{by_ending, output_to};
+use crate::commands::selection::{PageOutput, output_to};
 use crate::error::{CliError, Result};
 use crate::output;
 
@@ -71,43 +71,15 @@ pub(crate) struct SearchArguments {
     /// Output format [default: by the ending of --out (.ndjson, .json, .txt), else table on a terminal, ndjson in a
     /// pipe, or json with --json]
     #[arg(long, short, value_enum)]
-    output: Option<SearchOutput>,
+    output: Option<PageOutput>,
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Output format of a search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SearchOutput {
-    /// A table for terminals
-    Table,
-    /// One row per line, the last line with the summary
-    Ndjson,
-    /// The response of the server
-    Json,
-}
-
-/// File endings and their formats.
-const ENDINGS: &[(&str, SearchOutput)] = &[
-    ("ndjson", SearchOutput::Ndjson),
-    ("jsonl", SearchOutput::Ndjson),
-    ("json", SearchOutput::Json),
-    ("txt", SearchOutput::Table),
-];
-
 impl SearchArguments {
-    fn chosen(&self) -> Result<SearchOutput> {
-        let by_ending = |path: &Path| by_ending(path, ENDINGS, "--output");
-        let by_file = self.out.as_deref().map(by_ending).transpose()?.flatten();
-        Ok(self
-            .output
-            .or(by_file)
-            .unwrap_or(match self.table.connection.json {
-                true => SearchOutput::Json,
-                false if self.out.is_none() && !has_terminal() => SearchOutput::Ndjson,
-                false => SearchOutput::Table,
-            }))
+    fn chosen(&self) -> Result<PageOutput> {
+        PageOutput::chosen(self.output, self.out.as_deref(), self.table.connection.json)
     }
 
     /// Returns the body of a request, without its limit.
@@ -188,13 +160,13 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
     let mut body = arguments.body()?;
     let output = arguments.chosen()?;
     let client = arguments.table.client()?;
-    if output == SearchOutput::Ndjson {
+    if output == PageOutput::Ndjson {
         return lines(&client, body, arguments.limit, arguments.out.as_ref());
     }
     if let Some(limit) = arguments.limit {
         body.insert("limit".into(), limit.into());
     }
-    if output == SearchOutput::Json {
+    if output == PageOutput::Json {
         let body = Value::from(body).to_string();
         let path = client.of_table("/rows/search");
         return stream(&client, &path, Output::Json, &body, arguments.out.as_ref());

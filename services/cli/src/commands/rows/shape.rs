@@ -9,7 +9,7 @@ use crate::client::{Client, encoded};
 use crate::error::{CliError, Result};
 
 /// Names and types of the columns of a table.
-pub(super) struct TableShape {
+pub(in crate::commands) struct TableShape {
     /// Names and types of the key columns whose values a user supplies, in key order.
     pub(super) key: Vec<(String, String)>,
     /// Names or patterns of the declared columns, and their types.
@@ -27,21 +27,26 @@ enum Comparison {
 }
 
 impl TableShape {
-    /// Reads the shape of a table. Fails for a table that is not wide.
+    /// Reads the shape of a table. Fails for a table without rows.
     pub(super) fn read(client: &Client) -> Result<Self> {
         let table = client.parse(&client.get(&client.of_table(""))?)?;
-        let wide = &table["wide"];
-        if wide.is_null() {
+        if table["wide"].is_null() {
             return Err(CliError::usage(format!(
-                "table {} has no rows; commands of `rows` apply to tables of the model wide",
+                "table {} has no rows; commands of `rows` apply to tables of the models wide and feed",
                 client.table()
             )));
         }
+        Ok(Self::new(&table))
+    }
+
+    /// Returns the shape of a table that the server has described.
+    pub(in crate::commands) fn new(table: &Value) -> Self {
+        let wide = &table["wide"];
         let columns = wide["columns"].as_array().into_iter().flatten();
-        Ok(Self {
+        Self {
             key: key_columns(&wide["key"]),
             columns: columns.map(named).collect(),
-        })
+        }
     }
 
     /// Returns the shape of an index of the table: its columns, followed by the other columns of the primary key.
@@ -84,7 +89,7 @@ impl TableShape {
     }
 
     /// Splits `name=value`, and converts the value to JSON by the type of the column.
-    pub(super) fn pair<'t>(&self, text: &'t str) -> Result<(&'t str, Box<RawValue>)> {
+    pub(in crate::commands) fn pair<'t>(&self, text: &'t str) -> Result<(&'t str, Box<RawValue>)> {
         match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name, self.value(name, value))),
             _ => Err(CliError::usage(format!("{text}: expected NAME=VALUE"))),

@@ -218,7 +218,7 @@ fn starts(framing: crate::write::record::Framing, bytes: &[u8]) -> Vec<(usize, u
 }
 
 /// Returns a random wait between zero and a limit that doubles with each try.
-fn jitter(tries: u32, key: &str) -> Duration {
+pub(in crate::write) fn jitter(tries: u32, key: &str) -> Duration {
     let limit = FIRST_WAIT.saturating_mul(1 << tries.min(16)).min(WAIT_MAX);
     let drawn = xxh3_64(format!("{key}{}{tries}", SystemClock.now().nanos()).as_bytes());
     limit.mul_f64(drawn as f64 / u64::MAX as f64)

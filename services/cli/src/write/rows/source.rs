@@ -271,7 +271,7 @@ impl Columnar {
 }
 
 /// Opens a text file, or standard input, and decompresses it by its first bytes.
-fn text_of(path: &Path) -> io::Result<Box<dyn Read>> {
+pub(in crate::write) fn text_of(path: &Path) -> io::Result<Box<dyn Read>> {
     let source: Box<dyn Read> = match path == Path::new("-") {
         true => Box::new(io::stdin()),
         false => Box::new(File::open(path)?),

@@ -1,0 +1,206 @@
+//! `tideline feed`: sends, reads, changes and searches messages of feed tables, and manages feeds.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `send` | `send` |
+//! | `read` | `read`, `merge`, `count` |
+//! | `change` | `edit`, `recall`, `delete`, `react` |
+//! | `search` | `search` |
+//! | `feeds` | `list`, `show`, `put`, `drop` |
+//! | `shown` | messages as tables and as lines of JSON |
+//!
+//! Lines of messages are sent by `write::messages`, which shares the splitting of files and the waits with `write`.
+
+mod change;
+mod feeds;
+mod read;
+mod search;
+mod send;
+mod shown;
+
+use clap::{Args, Subcommand};
+use tideline_openapi::feed::Sequence;
+
+pub(super) use self::feeds::name_of;
+use super::rows::shape::TableShape;
+use crate::client::{Client, ConnectionArguments, encoded};
+use crate::error::{CliError, Result};
+
+/// Subcommands of `feed`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FeedCommand {
+    /// Send a message, or lines of messages from a file
+    #[command(after_help = send::EXAMPLES)]
+    Send(send::SendArguments),
+    /// Read messages of a feed: after a cursor, backward, or in a range
+    #[command(after_help = "\
+Examples:
+  tideline feed read chat room,name=lobby --descending --limit 20   # the newest messages
+  tideline feed read chat room,name=lobby --after 1795700000000000000
+  tideline feed read chat room,name=lobby --from now-1d --columns text --output ndjson > day.ndjson
+
+In lines of JSON, the last line has `next`, the cursor after the last message.")]
+    Read(read::ReadArguments),
+    /// Read messages of several feeds in one order, by time
+    #[command(after_help = "\
+Example:
+  tideline feed merge posts outbox,author=ann outbox,author=bea --descending --limit 20")]
+    Merge(read::MergeArguments),
+    /// Count messages of a feed, such as the unread ones after a cursor
+    Count(read::CountArguments),
+    /// Change columns of a message
+    #[command(after_help = "\
+Example:
+  tideline feed edit chat room,name=lobby 1795700000000000000 text='Lunch at one?' --as ann")]
+    Edit(change::EditArguments),
+    /// Remove the columns of a message, and mark it as recalled
+    Recall(change::EventArguments),
+    /// Delete a message
+    Delete(change::EventArguments),
+    /// Add to counters of a message, such as reactions
+    #[command(after_help = "\
+Examples:
+  tideline feed react chat room,name=lobby 1795700000000000000 like
+  tideline feed react chat room,name=lobby 1795700000000000000 like=-1 seen=3")]
+    React(change::ReactArguments),
+    /// Find messages through a search index
+    #[command(after_help = search::EXAMPLES)]
+    Search(search::SearchArguments),
+    /// List feeds, or find them by conditions
+    #[command(visible_alias = "find", after_help = feeds::EXAMPLES)]
+    List(feeds::ListArguments),
+    /// Show a feed: its attributes and its newest sequence number
+    Show(FeedArguments),
+    /// Create a feed, or set and remove its attributes
+    #[command(after_help = "\
+Example:
+  tideline feed put chat room,name=lobby title='The lobby' members_max=50")]
+    Put(feeds::PutArguments),
+    /// Delete a feed with its messages
+    ///
+    /// Shows the number of messages and asks for confirmation.
+    Drop(feeds::DropArguments),
+}
+
+/// Table of a command, and the server.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FeedTable {
+    /// Name of the table
+    #[arg(value_name = "TABLE")]
+    table: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+impl FeedTable {
+    fn client(&self) -> Result<Client> {
+        self.connection.client_of_table(&self.table, 1)
+    }
+}
+
+/// Feed of a command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FeedArguments {
+    #[command(flatten)]
+    table: FeedTable,
+    /// Feed: its id, or its type and tags, such as room,name=lobby
+    #[arg(value_name = "FEED")]
+    feed: String,
+}
+
+impl FeedArguments {
+    /// Returns the path of a resource of the feed. `rest` is the part after the feed.
+    fn path(&self, client: &Client, rest: &str) -> String {
+        client.of_table(&format!("/feeds/{}{rest}", encoded(&self.feed)))
+    }
+
+    const fn is_json(&self) -> bool {
+        self.table.connection.json
+    }
+}
+
+/// Message of a command.
+#[derive(Debug, Clone, Args)]
+struct MessageArguments {
+    #[command(flatten)]
+    feed: FeedArguments,
+    /// Sequence number of the message
+    #[arg(value_name = "SEQUENCE", allow_hyphen_values = true)]
+    sequence: Sequence,
+}
+
+impl MessageArguments {
+    /// Returns the path of a resource of the message. `rest` is the part after the sequence number.
+    fn path(&self, client: &Client, rest: &str) -> String {
+        self.feed
+            .path(client, &format!("/messages/{}{rest}", self.sequence))
+    }
+}
+
+/// Principal of a command.
+#[derive(Debug, Clone, Args)]
+struct PrincipalArgument {
+    /// Principal on whose behalf the command acts: the sender of messages and of events
+    #[arg(long = "as", value_name = "NAME")]
+    principal: Option<String>,
+}
+
+/// Returns the columns of the table. Fails for a table that is not a feed table.
+fn shape(client: &Client) -> Result<TableShape> {
+    let table = client.parse(&client.get(&client.of_table(""))?)?;
+    match table["feed"].is_object() {
+        true => Ok(TableShape::new(&table)),
+        false => Err(CliError::usage(format!(
+            "table {} has the model {}; commands of `feed` apply to tables of the model feed",
+            client.table(),
+            crate::output::member(&table, "model")
+        ))),
+    }
+}
+
+/// Adds parameters to a path. Parameters without a value are omitted.
+fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
+    match given.collect::<Vec<String>>().join("&") {
+        none if none.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(command: &FeedCommand) -> Result<()> {
+    match command {
+        FeedCommand::Send(arguments) => send::run(arguments),
+        FeedCommand::Read(arguments) => read::read(arguments),
+        FeedCommand::Merge(arguments) => read::merge(arguments),
+        FeedCommand::Count(arguments) => read::count(arguments),
+        FeedCommand::Edit(arguments) => change::edit(arguments),
+        FeedCommand::Recall(arguments) => change::recall(arguments),
+        FeedCommand::Delete(arguments) => change::delete(arguments),
+        FeedCommand::React(arguments) => change::react(arguments),
+        FeedCommand::Search(arguments) => search::run(arguments),
+        FeedCommand::List(arguments) => feeds::list(arguments),
+        FeedCommand::Show(arguments) => feeds::show(arguments),
+        FeedCommand::Put(arguments) => feeds::put(arguments),
+        FeedCommand::Drop(arguments) => feeds::drop_feed(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_escaped() {
+        assert_eq!(with_query("/a", &[("b", None)]), "/a");
+        assert_eq!(
+            with_query(
+                "/a",
+                &[("b", Some("c&d".into())), ("e", None), ("f", Some("1".into()))]
+            ),
+            "/a?b=c%26d&f=1"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! Sends lines of messages to a feed: `tideline feed send --file`.
+//!
+//! Requests are sent one after the other, because messages of a feed have the order of their writes. A request has at most
+//! [`REQUEST_MESSAGES_MAX`] messages, which the server writes all or not at all.
+//!
+//! A message with an id can be sent again, so a request is retried only if all of its messages have one. A repeated run
+//! over the same file writes only the messages that the feed does not have yet.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tideline_openapi::feed::MessagesSent;
+use tideline_openapi::plain;
+use tideline_openapi::row::Members;
+
+use super::cutter::{BatchLimits, Cutter, RecordBlock};
+use super::record::Framing;
+use super::rows::{jitter, text_of};
+use crate::client::Client;
+use crate::commands::pause;
+use crate::error::{CliError, Result};
+use crate::output;
+
+/// Maximum number of messages of a request.
+const REQUEST_MESSAGES_MAX: usize = 1_000;
+/// Maximum size of a request in bytes, unless its only message is larger.
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Interval of the progress line.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// File with messages, and how to send it.
+pub(crate) struct MessageFile<'a> {
+    /// Path of the file, `-` for standard input.
+    pub(crate) path: &'a Path,
+    /// Beginning of the ids of messages that have none; `None` = they get no id.
+    pub(crate) ids: Option<&'a str>,
+    /// Time for which a request is retried.
+    pub(crate) patience: Duration,
+    /// True if the summary is JSON, without a progress line.
+    pub(crate) is_json: bool,
+}
+
+/// Counters of a run.
+#[derive(Debug, Default)]
+struct Counters {
+    written: u64,
+    /// Messages with the id of an earlier message, which were not written.
+    repeated: u64,
+    requests: u64,
+    retries: u64,
+}
+
+/// Request with the messages of some lines.
+#[derive(Debug, PartialEq, Eq)]
+struct SendRequest {
+    body: String,
+    messages: usize,
+    /// True if all messages have an id, so that the request can be sent again.
+    is_repeatable: bool,
+}
+
+/// Sends the messages of a file to the path of a feed, and prints a summary.
+///
+/// # Errors
+///
+/// Fails for a file that cannot be read, for a line that is not a JSON object, and if the server refuses a request or is
+/// not reachable. The messages before the failed request are sent; their number is printed.
+pub(crate) fn send(client: &Client, path: &str, file: &MessageFile<'_>) -> Result<()> {
+    let begun = Instant::now();
+    let mut counters = Counters::default();
+    let outcome = send_all(client, path, file, &mut counters);
+    let seconds = begun.elapsed().as_secs_f64();
+    if file.is_json {
+        let summary = json!({
+            "server": client.base(), "table": client.table(),
+            "written": counters.written, "repeated": counters.repeated,
+            "requests": counters.requests, "retries": counters.retries, "seconds": seconds
+        });
+        output::print(&summary.to_string())?;
+    } else {
+        let mut line = format!(
+            "{} messages in {} requests in {seconds:.1} s",
+            output::count(counters.written),
+            output::count(counters.requests)
+        );
+        for (count, what) in [
+            (counters.repeated, "were sent before"),
+            (counters.retries, "retried"),
+        ] {
+            if count > 0 {
+                line.push_str(&format!("; {} {what}", output::count(count)));
+            }
+        }
+        output::print(&line)?;
+    }
+    outcome
+}
+
+fn send_all(client: &Client, path: &str, file: &MessageFile<'_>, counters: &mut Counters) -> Result<()> {
+    let failed = |error| CliError::file(file.path, error);
+    let limits = BatchLimits {
+        bytes: REQUEST_BYTES_MAX,
+        rows: REQUEST_MESSAGES_MAX,
+    };
+    let mut cutter: Cutter<Box<dyn Read>> =
+        Cutter::new(text_of(file.path).map_err(failed)?, Framing::Ndjson, limits);
+    let mut shown = Instant::now();
+    while let Some(block) = cutter.next(None).map_err(failed)? {
+        let request = request_of(&block, file)?;
+        if request.messages == 0 {
+            continue;
+        }
+        let sent = deliver(client, path, &request, file.patience, counters).inspect_err(|_| {
+            eprintln!(
+                "{}: the {} messages from line {} on failed; those before are sent",
+                file.path.display(),
+                output::count(request.messages as u64),
+                output::count(block.first_line)
+            );
+        })?;
+        let repeated = sent.messages.iter().filter(|message| message.repeated).count() as u64;
+        counters.requests += 1;
+        counters.repeated += repeated;
+        counters.written += sent.messages.len() as u64 - repeated;
+        if !file.is_json && shown.elapsed() >= PROGRESS_INTERVAL {
+            eprintln!("{} messages", output::count(counters.written + counters.repeated));
+            shown = Instant::now();
+        }
+    }
+    Ok(())
+}
+
+/// Returns the request for the messages of a block. Messages without an id get one if the file has a beginning for ids.
+fn request_of(block: &RecordBlock, file: &MessageFile<'_>) -> Result<SendRequest> {
+    let mut messages = Vec::new();
+    let mut is_repeatable = true;
+    let lines = block.bytes.split(|byte| *byte == b'\n');
+    for (number, line) in (block.first_line..).zip(lines) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        let mut message: Members = serde_json::from_slice(line).map_err(|error| {
+            CliError::Incomplete(format!(
+                "{}:{number}: not a message in JSON: {}; the messages before it may be sent",
+                file.path.display(),
+                plain::syntax(line, &error)
+            ))
+        })?;
+        let has_id = message.0.iter().any(|(name, _)| name == "id");
+        if let (false, Some(beginning)) = (has_id, file.ids) {
+            let id = json!(format!("{beginning}-{number}")).to_string();
+            let id = serde_json::value::RawValue::from_string(id)
+                .map_err(|error| CliError::Incomplete(error.to_string()))?;
+            message.0.push(("id".to_owned(), id));
+        } else {
+            is_repeatable &= has_id;
+        }
+        messages.push(message);
+    }
+    let count = messages.len();
+    let body = serde_json::to_string(&messages).map_err(|error| CliError::Incomplete(error.to_string()))?;
+    Ok(SendRequest {
+        body: format!("{{\"messages\":{body}}}"),
+        messages: count,
+        is_repeatable,
+    })
+}
+
+/// Sends a request until it is acknowledged, refused for good, or `patience` has passed.
+fn deliver(
+    client: &Client,
+    path: &str,
+    request: &SendRequest,
+    patience: Duration,
+    counters: &mut Counters,
+) -> Result<MessagesSent> {
+    let (mut tries, begun) = (0, Instant::now());
+    loop {
+        let (failure, retry_after, is_retryable) = match client.post_once(path, &request.body) {
+            Ok(response) if response.status == 200 => {
+                return serde_json::from_str(&response.text)
+                    .map_err(|error| client.strange(&error.to_string()));
+            }
+            Ok(response) => {
+                let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
+                let is_retryable = match response.status {
+                    // The request was not read.
+                    429 => true,
+                    408 | 502..=504 | 507 => request.is_repeatable,
+                    _ => request.is_repeatable && body["retryable"] == true,
+                };
+                (client.refusal(&response), response.retry_after, is_retryable)
+            }
+            Err(failure) => {
+                let is_retryable = request.is_repeatable && !matches!(failure, CliError::Tls { .. });
+                (failure, None, is_retryable)
+            }
+        };
+        if !is_retryable || begun.elapsed() >= patience {
+            return Err(failure);
+        }
+        pause(retry_after.unwrap_or_default() + jitter(tries, path));
+        tries += 1;
+        counters.retries += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(text: &str) -> RecordBlock {
+        RecordBlock {
+            start: 0,
+            end: text.len() as u64,
+            first_line: 8,
+            bytes: text.as_bytes().to_vec(),
+        }
+    }
+
+    fn file(ids: Option<&str>) -> MessageFile<'_> {
+        MessageFile {
+            path: Path::new("in.ndjson"),
+            ids,
+            patience: Duration::ZERO,
+            is_json: false,
+        }
+    }
+
+    #[test]
+    fn messages_keep_their_digits_and_get_ids() {
+        let lines = block("{\"columns\":{\"n\":1.50}}\n\n{\"id\":\"a\",\"columns\":{}}\n");
+        let request = request_of(&lines, &file(Some("x"))).expect("messages");
+        assert_eq!(
+            request,
+            SendRequest {
+                body:
+                    "{\"messages\":[{\"columns\":{\"n\":1.50},\"id\":\"x-8\"},{\"id\":\"a\",\"columns\":{}}]}"
+                        .to_owned(),
+                messages: 2,
+                is_repeatable: true,
+            }
+        );
+        assert!(!request_of(&lines, &file(None)).expect("messages").is_repeatable);
+        let failure = request_of(&block("{}\nx\n"), &file(None)).expect_err("not JSON");
+        assert!(failure.to_string().starts_with("in.ndjson:9: "), "{failure}");
+    }
+}
