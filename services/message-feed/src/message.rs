@@ -1,4 +1,7 @@
 //! Messages: the columns that users write, and messages as JSON.
+//!
+//! Columns that only the server writes, such as the sender, are separate members of the JSON, so users cannot choose their
+//! names for columns of their own.
 
 use std::io::Write as _;
 

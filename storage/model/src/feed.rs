@@ -1,5 +1,7 @@
-//! Settings of feed tables. The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares.
-//! The members of its feeds are rows of another table, which belongs to it; [`users_rows`] declares them.
+//! Settings of feed tables.
+//!
+//! The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares. The members of its feeds
+//! are rows of another table, which belongs to it; [`users_rows`] declares them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,6 @@
 //! `/v1/tables/{table}/feeds/{feed}/messages`: sends, reads, counts, edits, recalls and deletes the messages of a feed.
+//!
+//! Writes run on blocking threads with a permit for writes; reads of old parts take turns with queries of cold points.
 
 use std::sync::Arc;
 
