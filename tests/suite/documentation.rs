@@ -1,7 +1,11 @@
 //! Examples of the guide in `docs/` and of the README. The commands of a page run in order against a separate
 //! server. The response must match the JSON block after a command, as far as the block shows it (`…` matches
 //! anything).
+//!
+//! A page shows sequence numbers of messages that the server does not assign in the test. The first block that shows a
+//! number defines which number of the server it represents; later commands and blocks use that one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +21,12 @@ use tideline_tests::{Client, Launch, Response};
 const ADDRESS: &str = "localhost:8490";
 /// Archive target in the pages; the test replaces it by a folder.
 const TARGET: &str = "s3://bucket/tideline";
+
+/// Number of digits of a sequence number.
+const SEQUENCE_DIGITS: usize = 19;
+
+/// Sequence numbers that a page shows, and those that the server assigned.
+type SequenceNumbers = BTreeMap<String, String>;
 
 /// Fenced code block of a page.
 struct Block {
@@ -84,13 +94,18 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     fs::write(files.join("harbour.mp4"), vec![7; 300_000]).expect("a file");
     let mut commands = 0;
     let mut last: Option<Response> = None;
+    let mut numbers = SequenceNumbers::new();
     for block in blocks {
         let place = format!("{name}:{}", block.line);
         match block.language.as_str() {
             "sh" => {
-                for command in commands_of(&block.text.replace(TARGET, &target)) {
+                let mut text = block.text.replace(TARGET, &target);
+                for (shown, assigned) in &numbers {
+                    text = text.replace(shown, assigned);
+                }
+                for command in commands_of(&text) {
                     commands += 1;
-                    settle(last.take(), None, &place);
+                    settle(last.take(), None, &mut numbers, &place);
                     last = run(&command, &client, &files, &place);
                 }
             }
@@ -98,17 +113,17 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
                 let got = last
                     .take()
                     .unwrap_or_else(|| panic!("{place}: no command before this response"));
-                settle(Some(got), Some(&block.text), &place);
+                settle(Some(got), Some(&block.text), &mut numbers, &place);
             }
             _ => {}
         }
     }
-    settle(last, None, name);
+    settle(last, None, &mut numbers, name);
     commands
 }
 
 /// Asserts that a response is a success, or the failure that the page shows, and that it matches the page.
-fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
+fn settle(answer: Option<Response>, shown: Option<&str>, numbers: &mut SequenceNumbers, place: &str) {
     let Some(answer) = answer else { return };
     let shows_code = |shown: &str| {
         let shown: Value = serde_json::from_str(shown).unwrap_or_default();
@@ -117,7 +132,7 @@ fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
     let shows_failure = shown.is_some_and(shows_code);
     assert_eq!(answer.is_success(), !shows_failure, "{place}: {}", answer.text());
     if let Some(shown) = shown {
-        check_answer(shown, &answer.json(), place);
+        check_answer(shown, &answer.json(), numbers, place);
     }
 }
 
@@ -250,17 +265,43 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
 }
 
 /// Asserts that a response matches the page, as far as the page shows it.
-fn check_answer(shown: &str, got: &Value, place: &str) {
+fn check_answer(shown: &str, got: &Value, numbers: &mut SequenceNumbers, place: &str) {
     let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{place}: {error}"));
-    if let Err(difference) = subset::holds(got, &to_pattern(&shown)) {
+    find_numbers(&shown, got, numbers);
+    if let Err(difference) = subset::holds(got, &to_pattern(&shown, numbers)) {
         panic!("{place}: {difference}\n{got:#}");
     }
 }
 
+/// Adds the sequence numbers that a block shows for the first time, with those of the response.
+fn find_numbers(shown: &Value, got: &Value, numbers: &mut SequenceNumbers) {
+    let is_number =
+        |text: &str| text.len() == SEQUENCE_DIGITS && text.bytes().all(|digit| digit.is_ascii_digit());
+    match (shown, got) {
+        (Value::String(shown), Value::String(got)) if is_number(shown) && is_number(got) => {
+            numbers.entry(shown.clone()).or_insert_with(|| got.clone());
+        }
+        (Value::Array(shown), Value::Array(got)) => {
+            for (shown, got) in shown.iter().zip(got) {
+                find_numbers(shown, got, numbers);
+            }
+        }
+        (Value::Object(shown), Value::Object(got)) => {
+            for (key, shown) in shown {
+                find_numbers(shown, got.get(key).unwrap_or(&Value::Null), numbers);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Converts a shown value into a pattern: `…` matches anything; at the end of a list, it matches all further entries.
-fn to_pattern(shown: &Value) -> Value {
+/// Sequence numbers become those of the server.
+fn to_pattern(shown: &Value, numbers: &SequenceNumbers) -> Value {
+    let to_pattern = |shown: &Value| to_pattern(shown, numbers);
     match shown {
         Value::String(text) if text == "…" => json!("<any>"),
+        Value::String(text) => json!(numbers.get(text).unwrap_or(text)),
         Value::Array(shown) => match shown.split_last() {
             Some((last, rest)) if last == "…" => {
                 rest.iter().map(to_pattern).chain([json!("...")]).collect()

@@ -45,6 +45,7 @@ const PAGES: &[Page] = pages![
     "row-search",
     "row-examples",
     "row-diagnosis",
+    "feeds",
     "sql",
     "watch",
     "tables",
