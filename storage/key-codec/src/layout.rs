@@ -144,6 +144,13 @@ impl KeyLayout {
         (column.kind == KeyKind::Timestamp || column.is_generated).then_some(column.stored)
     }
 
+    /// Returns the number of the stored column that holds the logical column `name`; `None` if the key has no such
+    /// column.
+    pub fn stored_column(&self, name: &str) -> Option<usize> {
+        let column = self.logical.iter().find(|column| column.name == name)?;
+        Some(column.stored)
+    }
+
     /// Returns the number of buckets over which rows are spread; `None` if the key does not begin with a bucket.
     pub fn buckets(&self) -> Option<u16> {
         match self.stored.first()?.form {

@@ -63,9 +63,22 @@ impl Division {
     /// A message if the layout does not have the column.
     pub(crate) fn new(spec: &PartsSpec, layout: KeyLayout) -> Result<Self, String> {
         let column = layout.time_column(&spec.by);
+        Self::by_column(spec, layout, column)
+    }
+
+    /// Compiles the division of the entries of an index. Its layout does not mark the generated column of the table.
+    ///
+    /// # Errors
+    ///
+    /// A message if the layout does not have the column.
+    pub(crate) fn of_entries(spec: &PartsSpec, layout: KeyLayout) -> Result<Self, String> {
+        let column = layout.stored_column(&spec.by);
+        Self::by_column(spec, layout, column)
+    }
+
+    fn by_column(spec: &PartsSpec, layout: KeyLayout, column: Option<usize>) -> Result<Self, String> {
         Ok(Self {
-            column: column
-                .ok_or_else(|| format!("the key has no column {:?} of the type timestamp", spec.by))?,
+            column: column.ok_or_else(|| format!("the key has no column {:?} with a time", spec.by))?,
             spec: spec.clone(),
             layout,
         })

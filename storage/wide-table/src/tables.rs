@@ -92,7 +92,7 @@ impl TableRules {
     /// Returns the rules of the entries of an index of a table with these rules.
     fn of_index(&self, table: TableId, index: &Arc<Index>) -> Self {
         let division = self.division.as_ref();
-        let division = division.map(|division| Division::new(&division.spec, index.layout().clone()));
+        let division = division.map(|division| Division::of_entries(&division.spec, index.layout().clone()));
         let (division, damage) = match division.transpose() {
             Ok(division) => (division, None),
             Err(reason) => (None, Some(reason)),
