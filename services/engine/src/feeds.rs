@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use tideline_backend::Direction;
 use tideline_chunk::Delta;
 use tideline_ingest_protocols::series_key;
 use tideline_key_codec::layout::Ranges;
@@ -24,10 +25,12 @@ use tideline_model::{
     Durability, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange, TimelineId,
 };
 use tideline_timeline_catalog::LastKey;
+use tideline_wide_table::WideError;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::find::Stop;
+use crate::rows::RowPath;
 use crate::wide_table::WideTable;
 use crate::write::introduced;
 
@@ -406,7 +409,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::FeedDeleting`] if another request deletes the feed, and the errors of
-    /// [`delete_rows`](Self::delete_rows). Some of the messages may be deleted then, and the deletion can be repeated.
+    /// [`delete_rows`](Self::delete_rows), also if a part from the first message on cannot be written. Some of the messages may be deleted then, and the deletion can be repeated.
     pub fn delete_feed(&self, table: &Arc<WideTable>, feed: TimelineId, stop: Stop<'_>) -> Result<()> {
         let claims = &self.feed_claims;
         let marked = (table.table().points.id(), feed);
@@ -417,9 +420,46 @@ impl Engine {
         // Waits for the writes that began before the mark.
         drop(claims.writing.write());
         let messages = self.messages_of(table, feed, (Bound::Unbounded, Bound::Unbounded))?;
-        self.delete_rows(table, &messages.ranges, None, stop)?;
+        match self.delete_rows(table, &messages.ranges, None, stop) {
+            // A part of the table cannot be written. It does not matter if all messages of the feed are newer.
+            Err(EngineError::Rows(WideError::PartClosed { .. } | WideError::PartArchived(_))) => {
+                let newer = self.messages_from_first_part(table, feed, messages)?;
+                self.delete_rows(table, &newer.ranges, None, stop)?;
+            }
+            deleted => deleted?,
+        }
         self.remove_timelines(table.table(), vec![feed], TimeRange::ALL)?;
         self.forget_removed(table.table())
+    }
+
+    /// Returns the range of the stored keys of the messages of a feed from the part of the first one on. `messages` is the
+    /// range of all messages of the feed.
+    fn messages_from_first_part(
+        &self,
+        table: &Arc<WideTable>,
+        feed: TimelineId,
+        messages: Ranges,
+    ) -> Result<Ranges> {
+        let (path, direction) = (RowPath::Primary, Direction::Ascending);
+        let mut scan = self.scan_rows(Arc::clone(table), path, messages, direction, None, 1);
+        let first = match scan.next_row()? {
+            None => None,
+            Some(found) => {
+                let key = table.layout().decode(&found.row.key);
+                let key = key.map_err(|error| EngineError::Invalid(error.to_string()))?;
+                match key.last() {
+                    Some(KeyValue::Signed(sequence)) => Some(*sequence),
+                    _ => None,
+                }
+            }
+        };
+        let now = self.store.trusted_now().now.nanos();
+        let start_of_part = |sequence| {
+            let every = table.settings().parts.as_ref().map(|parts| parts.every);
+            every.map_or(i64::MIN, |every| every.start_of(every.number_of(sequence)))
+        };
+        let low = Bound::Included(start_of_part(first.unwrap_or(now)));
+        self.messages_of(table, feed, (low, Bound::Unbounded))
     }
 }
 
