@@ -63,22 +63,15 @@ impl ReadTerms {
             SequenceSource::Generated => (self.from.map(Timestamp::nanos), self.to.map(Timestamp::nanos)),
             SequenceSource::Manual => (None, None),
         };
-        // Bounds are compared as inclusive ones.
-        let low = [self.after.map(|after| after.saturating_add(1)), from];
-        let high = [
-            self.before.map(|before| before.saturating_sub(1)),
-            to.map(|to| to.saturating_sub(1)),
-        ];
-        (
-            low.into_iter()
-                .flatten()
-                .max()
-                .map_or(Bound::Unbounded, Bound::Included),
-            high.into_iter()
-                .flatten()
-                .min()
-                .map_or(Bound::Unbounded, Bound::Included),
-        )
+        // The narrower of two bounds applies. Of equal ones, that is the exclusive one for the start, and the range of
+        // times is exclusive at its end too.
+        let low = match (self.after, from) {
+            (Some(after), from) if from.is_none_or(|from| from <= after) => Bound::Excluded(after),
+            (_, Some(from)) => Bound::Included(from),
+            (_, None) => Bound::Unbounded,
+        };
+        let high = self.before.into_iter().chain(to).min();
+        (low, high.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
     /// Returns the terms with only the messages before a sequence number.
@@ -210,12 +203,13 @@ pub fn page(
     let mut scan = scan(engine, table, ranges, terms, limit);
     let mut scanned = 0;
     while let Some(row) = next(&mut scan, is_stopped)? {
-        if page.messages.len() >= limit || room.bytes == 0 || scanned >= PAGE_SCANNED_MAX {
+        let is_full = page.messages.len() >= limit || room.bytes == 0;
+        if scanned >= PAGE_SCANNED_MAX || is_full && terms.has(table, &row)? {
             page.has_more = true;
             break;
         }
         scanned += 1;
-        if terms.has(table, &row)? {
+        if !is_full && terms.has(table, &row)? {
             let json = encoded(table, encoder, &row)?;
             room.bytes = room.bytes.saturating_sub(json.len());
             room.messages -= 1;
