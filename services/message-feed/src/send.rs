@@ -78,8 +78,9 @@ struct Draft {
     /// Members whose inboxes do not show the message.
     except: Vec<String>,
     id: Option<String>,
-    /// Sequence number of the request; `None` if the server assigns it.
-    sequence: Option<i64>,
+    /// Sequence number of the request, and the time of the message; `None` if the server assigns the number, which is then
+    /// the time too.
+    given: Option<(i64, Timestamp)>,
 }
 
 /// Writes messages to a feed, and creates the feed if it does not exist: all messages, or none.
@@ -175,15 +176,17 @@ fn draft(
     }
     let sequence = message.sequence.map(|sequence| sequence.0);
     check_sequence(table, sequence, &place)?;
-    if sequence.is_some() {
-        values.push(reserved(table, TIME, CellValue::Timestamp(engine.now())));
-    }
+    let given = sequence.map(|sequence| {
+        let time = Timestamp::from_nanos_clamped(engine.next_version());
+        values.push(reserved(table, TIME, CellValue::Timestamp(time)));
+        (sequence, time)
+    });
     Ok(Draft {
         values,
         to: message.to.clone(),
         except: message.except.clone(),
         id: message.id.clone(),
-        sequence,
+        given,
     })
 }
 
@@ -285,7 +288,8 @@ fn write(
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let mut rows = Vec::with_capacity(entries);
             for (_, draft) in &new {
-                let (_, row) = new_row(table, &name, draft.sequence, &draft.values, next_id)?;
+                let sequence = draft.given.map(|(sequence, _)| sequence);
+                let (_, row) = new_row(table, &name, sequence, &draft.values, next_id)?;
                 rows.push(row);
             }
             for (number, readers) in readers.iter().enumerate() {
@@ -304,11 +308,12 @@ fn write(
             None => "an inbox entry".to_owned(),
         })?;
         position = written.sequence;
-        for ((number, _), write) in new.iter().zip(&writes) {
+        for ((number, draft), write) in new.iter().zip(&writes) {
             let (_, sequence) = key_of(table, &write.key)?;
+            let time = draft.given.map(|(_, time)| time);
             messages[*number] = Some(SentMessage {
                 sequence,
-                time: Some(Timestamp::from_nanos_clamped(write.time)),
+                time: Some(time.unwrap_or(Timestamp::from_nanos_clamped(write.time))),
                 is_repeated: false,
             });
         }
