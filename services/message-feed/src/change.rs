@@ -13,7 +13,7 @@ use tideline_engine::model::feed::{
 use tideline_engine::model::{SequenceSource, Timestamp};
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Increment, Mutation, RowCondition, RowOutcome, RowWrite,
-    RowWriteOptions, Unchanged, Update,
+    RowWriteOptions, StoredRow, Unchanged, Update,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::feed::EditMessage;
@@ -208,17 +208,19 @@ fn change(
     let name = feed.to_string();
     let (key, partition) = stored_key(table, &name, target.sequence)?;
     for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = engine.row(table, &key)? else {
-            return Err(missing(table, target.sequence));
-        };
+        let stored = stored_message(engine, table, &key, target.sequence)?;
         let row = stored.columns().map_err(|reason| damaged(table, reason))?;
-        if newest(table, &row, EVENT).is_some() {
-            return Err(missing(table, target.sequence));
-        }
         let time = engine.next_version();
         let Some(mut change) = decide(time, &row)? else {
             return Ok(None);
         };
+        // A deletion frees the number of its message, but a reader after this number would not see the event.
+        if target.event == Some(target.sequence) {
+            return Err(RowsError::ConditionFailed(format!(
+                "the event: its sequence number {} is that of the message; give another one",
+                target.sequence
+            )));
+        }
         change
             .event
             .push(reserved(table, TARGET, CellValue::I64(target.sequence)));
@@ -321,6 +323,12 @@ pub fn count(
     let feed = engine.feed(table, target.feed)?;
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
     let (key, partition) = stored_key(table, &feed.to_string(), target.sequence)?;
+    // A refused write of a message that does not exist would open a part for it.
+    let stored = stored_message(engine, table, &key, target.sequence)?;
+    let row = stored.columns().map_err(|reason| damaged(table, reason))?;
+    if newest(table, &row, RECALLED).is_some() {
+        return Err(recalled(target.sequence));
+    }
     let counters_of = |row: &Mutation<'_>| {
         let counters = row.columns.iter().filter_map(|column| {
             let name = table.name_of(&column.name)?.strip_prefix(COUNTER_PREFIX)?;
@@ -335,12 +343,17 @@ pub fn count(
         .keys()
         .map(|name| table.column(&format!("{COUNTER_PREFIX}{name}")).0)
         .collect();
+    // Number of counters of a message after the request.
+    let counters_with = |row: &Mutation<'_>| {
+        let counters = counters_of(row);
+        let new = add.keys().filter(|name| !counters.contains_key(*name)).count();
+        counters.len() + new
+    };
     let can_count = |row: Option<&Mutation<'_>>| {
         let Some(row) = row else { return false };
-        let new = add.keys().filter(|name| !counters_of(row).contains_key(*name));
         newest(table, row, EVENT).is_none()
             && newest(table, row, RECALLED).is_none()
-            && counters_of(row).len() + new.count() <= COUNTERS_MAX
+            && counters_with(row) <= COUNTERS_MAX
     };
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let increments = names.iter().zip(add.values()).map(|(column, by)| Increment {
@@ -373,7 +386,7 @@ pub fn count(
                 None => Err(RowsError::over(
                     "number of counters of a message",
                     COUNTERS_MAX as u64,
-                    (counters_of(&row).len() + add.len()) as u64,
+                    counters_with(&row) as u64,
                 )),
             }
         }
@@ -381,6 +394,18 @@ pub fn count(
             table, &refused,
         ))),
         _ => Err(missing(table, target.sequence)),
+    }
+}
+
+/// Returns the row of a message. An event is not a message.
+fn stored_message(engine: &Engine, table: &WideTable, key: &[u8], sequence: i64) -> Result<StoredRow> {
+    let stored = engine.row(table, key)?.ok_or_else(|| missing(table, sequence))?;
+    let row = stored.columns().map_err(|reason| damaged(table, reason))?;
+    let is_event = newest(table, &row, EVENT).is_some();
+    drop(row);
+    match is_event {
+        false => Ok(stored),
+        true => Err(missing(table, sequence)),
     }
 }
 
