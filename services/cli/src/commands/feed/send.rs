@@ -45,11 +45,20 @@ pub(crate) struct SendArguments {
     /// Sequence number, in a table with manual sequence numbers
     #[arg(long, value_name = "SEQUENCE", allow_hyphen_values = true)]
     sequence: Option<Sequence>,
+    /// Members whose inboxes show the message, separated by commas [default: all members]
+    #[arg(long, value_name = "USERS", value_delimiter = ',')]
+    to: Option<Vec<String>>,
+    /// Members whose inboxes do not show the message, separated by commas
+    #[arg(long, value_name = "USERS", value_delimiter = ',')]
+    except: Vec<String>,
+    /// Users whom the message mentions, separated by commas
+    #[arg(long, value_name = "USERS", value_delimiter = ',')]
+    mentions: Vec<String>,
     #[command(flatten)]
     principal: PrincipalArgument,
     /// File with one message per line in JSON, also as .gz and .zst, or `-` for standard input
     #[arg(help_heading = "Lines", long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["values", "id", "sender", "sequence"])]
+    #[arg(conflicts_with_all = ["values", "id", "sender", "sequence", "to", "except", "mentions"])]
     file: Option<PathBuf>,
     /// Give each message without an id one of this text and its line number, such as history-17
     #[arg(help_heading = "Lines", long, value_name = "TEXT", requires = "file")]
@@ -77,6 +86,9 @@ pub(super) fn run(arguments: &SendArguments) -> Result<()> {
         id: arguments.id.clone(),
         sender: arguments.sender.clone(),
         sequence: arguments.sequence,
+        to: arguments.to.clone(),
+        except: arguments.except.clone(),
+        mentions: arguments.mentions.clone(),
         columns: columns_of(&shape(&client)?, &arguments.values)?,
     };
     let body = SendMessages {
