@@ -155,6 +155,7 @@ async fn list(
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MessageQuery>,
 ) -> Result<JsonResponse<MessagePage>> {
+    check_model(&app, &table)?;
     let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
     let terms = terms_of(&query, app.engine.now())?;
     let encoder = MessageEncoder {
@@ -164,7 +165,6 @@ async fn list(
     let description = describe(id.clone(), &table, "messages", &query);
     let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
     let page = answer(&app, description, tier, move |engine, table, is_stopped| {
-        check_model(engine, table)?;
         let feed = engine.feed(table, &FeedName::parse(&feed))?;
         let mut room = Room::default();
         Ok(reading::page(
@@ -211,11 +211,11 @@ async fn count(
             )));
         }
     }
+    check_model(&app, &table)?;
     let terms = terms_of(&query, app.engine.now())?;
     let description = describe(id.clone(), &table, "messages", &query);
     let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
     let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
-        check_model(engine, table)?;
         let feed = engine.feed(table, &FeedName::parse(&feed))?;
         Ok(reading::count(engine, table, feed, &terms, is_stopped)?)
     });
