@@ -192,14 +192,17 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
             feed::COUNTER_PREFIX
         ));
     }
+    if wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell) {
+        return refuse("ttl_of is fixed: a message expires as a whole".into());
+    }
     let Some(before) = before else { return Ok(()) };
-    let has_column = |wide: &WideSpec, name: &str| wide.columns.iter().any(|column| column.name == name);
-    let removed = feed::RESERVED
-        .iter()
-        .find(|name| has_column(before, name) && !has_column(wide, name));
-    if let Some(removed) = removed {
+    // A removed column that is declared again has another number, so stored messages would lose its values.
+    let reserved = before.columns.iter();
+    let mut reserved = reserved.filter(|column| feed::RESERVED.contains(&column.name.as_str()));
+    if let Some(removed) = reserved.find(|column| !wide.columns.contains(column)) {
         return refuse(format!(
-            "column {removed:?} belongs to every message and cannot be removed"
+            "column {:?} belongs to every message and cannot be removed",
+            removed.name
         ));
     }
     match wide.indexes.iter().any(|index| index.name == feed::ID_INDEX) {
