@@ -1,0 +1,967 @@
+//! Feeds over HTTP: statuses and messages of wrong requests, pages and cursors, principals, settings of tables, and the
+//! routes of the other models on feed tables.
+//!
+//! The reads themselves are compared with a naive model by the tests of `tideline-message-feed`.
+
+use serde_json::{Value, json};
+
+use crate::client::{Response, Server};
+
+const LOBBY: &str = "/v1/tables/chat/feeds/room,name=lobby";
+
+fn create(server: &Server, name: &str, feed: &Value) -> Response {
+    let body = json!({"name": name, "model": "feed", "feed": feed}).to_string();
+    server.json("POST", "/v1/tables", &body)
+}
+
+/// Starts a server with a feed table whose sequence numbers the server assigns.
+fn start() -> Server {
+    let server = Server::start();
+    let columns = json!([{"name": "text", "type": "string"}, {"name": "size", "type": "i64"}]);
+    create(&server, "chat", &json!({"columns": columns})).expect(201);
+    server
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Response {
+    server.json("POST", path, &body.to_string())
+}
+
+fn send(server: &Server, messages: &Value) -> Value {
+    post(
+        server,
+        &format!("{LOBBY}/messages"),
+        &json!({"messages": messages}),
+    )
+    .expect(200)
+}
+
+/// Sends one message. Returns its sequence number.
+fn send_one(server: &Server, message: &Value) -> String {
+    let sent = send(server, &json!([message]));
+    text(&sent["messages"][0]["sequence"])
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+/// Returns a member of each message.
+fn members(page: &Value, member: &str) -> Vec<Value> {
+    let messages = page["messages"].as_array().expect("a list").iter();
+    messages.map(|message| message[member].clone()).collect()
+}
+
+/// Checks the status, the code and the message of an error.
+fn refused(response: &Response, status: u16, code: &str, said: &str) {
+    let body = response.expect(status);
+    assert_eq!(body["code"], code, "{body}");
+    let message = text(&body["message"]);
+    assert!(message.contains(said), "{message}");
+}
+
+#[test]
+fn a_feed_is_created_described_changed_and_deleted() {
+    let server = start();
+    refused(
+        &server.get(LOBBY),
+        404,
+        "not_found",
+        "has no feed \"room,name=lobby\"",
+    );
+    let put = json!({"attributes": {"title": "Lobby", "seats": 50}}).to_string();
+    let created = server.json("PUT", LOBBY, &put).expect(200);
+    assert_eq!(
+        (
+            &created["type"],
+            &created["tags"],
+            &created["attributes"],
+            &created["newest"]
+        ),
+        (
+            &json!("room"),
+            &json!({"name": "lobby"}),
+            &json!({"title": "Lobby", "seats": 50.0}),
+            &Value::Null
+        )
+    );
+    let id = text(&created["id"]);
+    let put = json!({"attributes": {"seats": null}}).to_string();
+    let by_id = server.json("PUT", &format!("/v1/tables/chat/feeds/{id}"), &put);
+    assert_eq!(by_id.expect(200)["attributes"], json!({"title": "Lobby"}));
+    // A feed can be found when the request that created it is acknowledged.
+    let search = json!({"where": {"tag": "name", "equals": "lobby"}});
+    let found = post(&server, "/v1/tables/chat/feeds/search", &search).expect(200);
+    assert_eq!(found["timelines"][0]["id"], id);
+    let sequence = send_one(&server, &json!({"columns": {"text": "one"}}));
+    assert_eq!(server.get(LOBBY).expect(200)["newest"], sequence);
+    assert_eq!(server.send("DELETE", LOBBY, &[], b"").status, 204);
+    refused(&server.get(LOBBY), 404, "not_found", "has no feed");
+    refused(
+        &server.send("DELETE", LOBBY, &[], b""),
+        404,
+        "not_found",
+        "has no feed",
+    );
+    // A message creates the feed again, with the same id and without the attributes.
+    let other = send(&server, &json!([{}]));
+    assert_eq!(other["feed"], id);
+    let again = server.get(LOBBY).expect(200);
+    assert_eq!(again["attributes"], json!({}));
+    assert_eq!(again["newest"], other["messages"][0]["sequence"]);
+    let page = server.get(&format!("{LOBBY}/messages")).expect(200);
+    assert_eq!(members(&page, "sequence"), [again["newest"].clone()]);
+}
+
+#[test]
+fn pages_continue_by_their_cursors_in_both_directions() {
+    let server = start();
+    let messages: Vec<Value> = (0..25)
+        .map(|n| json!({"columns": {"size": n, "text": "x"}}))
+        .collect();
+    let sent = send(&server, &json!(messages));
+    let sequences = members(&sent, "sequence");
+    for (order, cursor) in [("ascending", "after"), ("descending", "before")] {
+        let (mut path, mut found) = (format!("{LOBBY}/messages?limit=10&order={order}"), Vec::new());
+        loop {
+            let page = server.get(&path).expect(200);
+            found.extend(members(&page, "sequence"));
+            path = format!(
+                "{LOBBY}/messages?limit=10&order={order}&{cursor}={}",
+                text(&page["next"])
+            );
+            assert_eq!(page["more"], found.len() < 25);
+            if page["more"] == false {
+                break;
+            }
+        }
+        if order == "descending" {
+            found.reverse();
+        }
+        assert_eq!(found, sequences);
+        // Nothing follows: the cursor stays.
+        let page = server.get(&path).expect(200);
+        assert_eq!((&page["messages"], &page["more"]), (&json!([]), &json!(false)));
+        assert!(path.ends_with(&text(&page["next"])));
+    }
+    // A reader at the end sees only what is new.
+    let last = text(&sequences[24]);
+    let new = send_one(&server, &json!({"columns": {"text": "new"}}));
+    let page = server.get(&format!("{LOBBY}/messages?after={last}")).expect(200);
+    assert_eq!(members(&page, "sequence"), [json!(new)]);
+    let counted = server
+        .get(&format!("{LOBBY}/messages/count?after={last}"))
+        .expect(200);
+    assert_eq!((&counted["count"], &counted["next"]), (&json!(1), &Value::Null));
+    let some = server
+        .get(&format!("{LOBBY}/messages?limit=1&columns=size"))
+        .expect(200);
+    assert_eq!(some["messages"][0]["columns"], json!({"size": 0}));
+    // An empty feed has no cursor.
+    server
+        .json("PUT", "/v1/tables/chat/feeds/empty", "{}")
+        .expect(200);
+    let empty = server.get("/v1/tables/chat/feeds/empty/messages").expect(200);
+    assert_eq!((&empty["next"], &empty["more"]), (&Value::Null, &json!(false)));
+    let future = server.get(&format!("{LOBBY}/messages?from=now%2B1h")).expect(200);
+    assert_eq!(future["messages"], json!([]));
+    let past = server
+        .get(&format!("{LOBBY}/messages?from=now-1h&to=now%2B1h&limit=1000"))
+        .expect(200);
+    assert_eq!(members(&past, "sequence").len(), 26);
+}
+
+#[test]
+fn events_follow_the_messages_that_they_change() {
+    let server = start();
+    let message = json!({"id": "a", "columns": {"text": "one", "size": 1}});
+    let sequence = send_one(&server, &message);
+    let path = format!("{LOBBY}/messages/{sequence}");
+    let edit = json!({"columns": {"text": "two"}, "clear": ["size"]}).to_string();
+    let edited = server.json("PATCH", &format!("{path}?as=bea"), &edit).expect(200);
+    let counted = post(&server, &format!("{path}/counters"), &json!({"add": {"like": 2}}));
+    assert_eq!(counted.expect(200)["counters"], json!({"like": 2}));
+    let recalled = post(&server, &format!("{path}/recall?as=ann"), &json!({})).expect(200);
+    let again = post(&server, &format!("{path}/recall"), &json!({})).expect(200);
+    assert_eq!(again["event"], Value::Null);
+    let read = server.get(&path).expect(200);
+    let message = &read["message"];
+    assert_eq!(
+        (&message["id"], &message["columns"], &message["counters"]),
+        (&json!("a"), &json!({}), &json!({"like": 2}))
+    );
+    assert!(
+        message["edited"].is_string() && message["recalled"].is_string(),
+        "{message}"
+    );
+    let deleted = server.send("DELETE", &path, &[], b"").expect(200);
+    refused(
+        &server.get(&path),
+        404,
+        "not_found",
+        "no message with the sequence number",
+    );
+    // A reader that has seen the message sees its changes.
+    let page = server
+        .get(&format!("{LOBBY}/messages?after={sequence}"))
+        .expect(200);
+    let events: Vec<Value> = [&edited, &recalled, &deleted]
+        .map(|changed| changed["event"].clone())
+        .to_vec();
+    assert_eq!(members(&page, "sequence"), events);
+    assert_eq!(members(&page, "event"), ["edit", "recall", "delete"]);
+    assert_eq!(
+        members(&page, "sender"),
+        [json!("bea"), json!("ann"), Value::Null]
+    );
+    assert_eq!(members(&page, "target"), vec![json!(sequence); 3]);
+    assert_eq!(
+        page["messages"][0]["columns"],
+        json!({"text": "two", "size": null})
+    );
+    let messages = server.get(&format!("{LOBBY}/messages?events=false")).expect(200);
+    assert_eq!(
+        (&messages["messages"], &messages["more"]),
+        (&json!([]), &json!(false))
+    );
+    assert_eq!(
+        server.get(&format!("{LOBBY}/messages/count")).expect(200)["count"],
+        0
+    );
+    // A repeated request is safe also after the deletion.
+    let sent = send(&server, &json!([{"id": "a"}, {"id": "b"}]));
+    let first = &sent["messages"][0];
+    assert_eq!(
+        (&first["sequence"], &first["repeated"]),
+        (&json!(sequence), &json!(true))
+    );
+    assert_eq!(sent["messages"][1]["repeated"], Value::Null);
+    let repeated = send(&server, &json!([{"id": "b"}]));
+    assert_eq!(repeated["position"], Value::Null);
+}
+
+#[test]
+fn the_principal_is_the_default_sender() {
+    let server = start();
+    let messages = json!({"messages": [{"columns": {}}, {"sender": "bea"}]});
+    post(&server, &format!("{LOBBY}/messages?as=ann"), &messages).expect(200);
+    post(&server, &format!("{LOBBY}/messages"), &messages).expect(200);
+    let page = server.get(&format!("{LOBBY}/messages")).expect(200);
+    assert_eq!(
+        members(&page, "sender"),
+        [json!("ann"), json!("bea"), Value::Null, json!("bea")]
+    );
+    let long = "x".repeat(256);
+    for principal in ["", long.as_str()] {
+        let sent = post(
+            &server,
+            &format!("{LOBBY}/messages?as={principal}"),
+            &json!({"messages": [{}]}),
+        );
+        refused(&sent, 400, "invalid", "1 to 255 are allowed");
+        let sequence = text(&page["messages"][0]["sequence"]);
+        let recall = format!("{LOBBY}/messages/{sequence}/recall?as={principal}");
+        refused(
+            &post(&server, &recall, &json!({})),
+            400,
+            "invalid",
+            "1 to 255 are allowed",
+        );
+    }
+}
+
+#[test]
+fn several_feeds_are_read_and_merged() {
+    let server = start();
+    for n in 0..6 {
+        let feed = ["room,name=lobby", "room,name=garden", "mail"][n % 3];
+        let body =
+            json!({"messages": [{"columns": {"size": n}}, {"columns": {"size": n, "text": "second"}}]});
+        post(&server, &format!("/v1/tables/chat/feeds/{feed}/messages"), &body).expect(200);
+    }
+    let feeds = json!(["room,name=lobby", "mail", "room,name=garden"]);
+    for order in ["ascending", "descending"] {
+        let mut request = json!({"feeds": feeds, "order": order, "limit": 5});
+        let (mut sizes, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = post(&server, "/v1/tables/chat/feeds/merge", &request).expect(200);
+            sizes.extend(
+                members(&page, "columns")
+                    .iter()
+                    .map(|columns| columns["size"].clone()),
+            );
+            assert!(members(&page, "feed").iter().all(Value::is_string));
+            pages += 1;
+            if page["next"].is_null() {
+                break;
+            }
+            request["page"] = page["next"].clone();
+        }
+        if order == "descending" {
+            sizes.reverse();
+        }
+        assert_eq!(json!(sizes), json!([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]));
+        assert_eq!(pages, 3);
+    }
+    let read = json!({"feeds": [{"feed": "mail"}, {"feed": "room,name=lobby"}], "limit": 3});
+    let pages = post(&server, "/v1/tables/chat/feeds/read", &read).expect(200);
+    let first = &pages["feeds"][0];
+    assert_eq!((&first["feed"], &first["more"]), (&json!("mail"), &json!(true)));
+    assert_eq!(first["messages"].as_array().map(Vec::len), Some(3));
+    let mut read = read;
+    read["feeds"][0]["after"] = first["next"].clone();
+    let pages = post(&server, "/v1/tables/chat/feeds/read", &read).expect(200);
+    assert_eq!(pages["feeds"][0]["messages"].as_array().map(Vec::len), Some(1));
+    assert_eq!(pages["feeds"][1]["messages"].as_array().map(Vec::len), Some(3));
+    for (path, body, status, code, said) in [
+        ("read", json!({"feeds": []}), 400, "invalid", "feeds is empty"),
+        ("merge", json!({"feeds": []}), 400, "invalid", "feeds is empty"),
+        (
+            "merge",
+            json!({"feeds": vec!["mail"; 1_001]}),
+            400,
+            "over_limit",
+            "1001",
+        ),
+        (
+            "merge",
+            json!({"feeds": ["mail", "absent"]}),
+            404,
+            "not_found",
+            "has no feed \"absent\"",
+        ),
+        (
+            "read",
+            json!({"feeds": [{"feed": "absent"}]}),
+            404,
+            "not_found",
+            "has no feed \"absent\"",
+        ),
+        (
+            "merge",
+            json!({"feeds": ["mail"], "page": "x"}),
+            400,
+            "invalid",
+            "page is damaged",
+        ),
+        (
+            "merge",
+            json!({"feeds": ["mail"], "limit": 0}),
+            400,
+            "invalid",
+            "limit",
+        ),
+        (
+            "read",
+            json!({"feeds": [{"feed": "mail"}], "limit": 1_001}),
+            400,
+            "over_limit",
+            "limit",
+        ),
+        (
+            "read",
+            json!({"feeds": [{"feed": "mail", "since": "1"}]}),
+            400,
+            "invalid",
+            "since",
+        ),
+    ] {
+        let response = post(&server, &format!("/v1/tables/chat/feeds/{path}"), &body);
+        let shown = body.to_string();
+        assert_eq!(
+            response.status,
+            status,
+            "{path} {}: {}",
+            &shown[..shown.len().min(80)],
+            response.text()
+        );
+        refused(&response, status, code, said);
+    }
+}
+
+#[test]
+fn messages_are_searched_in_feeds() {
+    let server = start();
+    let index = json!({"name": "all", "columns": [{"column": "text", "as": "text"}, {"column": "feed", "as": "keyword"}]});
+    post(&server, "/v1/tables/chat/search-indexes?refresh=wait", &index).expect(201);
+    post(
+        &server,
+        "/v1/tables/chat/feeds/mail/messages",
+        &json!({"messages": [{"columns": {"text": "lunch"}}]}),
+    )
+    .expect(200);
+    let sent = send(
+        &server,
+        &json!([{"columns": {"text": "Lunch at noon?"}}, {"columns": {"text": "no"}}]),
+    );
+    let mut search = json!({"where": {"column": "text", "text": "lunch"}, "at_least": sent["position"], "highlight": true});
+    let all = post(&server, "/v1/tables/chat/feeds/messages/search", &search).expect(200);
+    assert_eq!(all["total"], 2, "{all}");
+    search["feeds"] = json!(["room,name=lobby"]);
+    let found = post(&server, "/v1/tables/chat/feeds/messages/search", &search).expect(200);
+    assert_eq!(
+        members(&found, "sequence"),
+        [sent["messages"][0]["sequence"].clone()]
+    );
+    assert_eq!(members(&found, "feed"), [sent["feed"].clone()]);
+    search["feeds"] = json!([]);
+    let empty = post(&server, "/v1/tables/chat/feeds/messages/search", &search);
+    refused(
+        &empty,
+        400,
+        "invalid",
+        "feeds is empty; name a feed, or omit it to search all",
+    );
+    search["feeds"] = json!(["absent"]);
+    let absent = post(&server, "/v1/tables/chat/feeds/messages/search", &search);
+    refused(&absent, 404, "not_found", "has no feed");
+}
+
+#[test]
+fn wrong_requests_for_messages_are_refused() {
+    let server = start();
+    let sequence = send_one(&server, &json!({"columns": {"text": "one"}}));
+    let message = format!("{LOBBY}/messages/{sequence}");
+    let messages = format!("{LOBBY}/messages");
+    let one = json!({"messages": [{}]});
+    let edit = json!({"columns": {"text": "two"}});
+    let integer = "expected an integer of up to 64 bits";
+    for (method, path, body, status, code, said) in [
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": []}),
+            400,
+            "invalid",
+            "messages is empty",
+        ),
+        ("POST", messages.clone(), json!({}), 400, "invalid", "messages"),
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": [{"text": "x"}]}),
+            400,
+            "invalid",
+            "text",
+        ),
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": vec![json!({}); 1_001]}),
+            400,
+            "over_limit",
+            "1001",
+        ),
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": [{"sequence": "7"}]}),
+            400,
+            "invalid",
+            "omit it",
+        ),
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": [{"sequence": "x"}]}),
+            400,
+            "invalid",
+            integer,
+        ),
+        (
+            "POST",
+            messages.clone(),
+            json!({"messages": [{"columns": {"sender": "x"}}]}),
+            400,
+            "invalid",
+            "is set by the server",
+        ),
+        (
+            "POST",
+            format!("{messages}?durability=never"),
+            one.clone(),
+            400,
+            "invalid",
+            "durability",
+        ),
+        (
+            "POST",
+            format!("{messages}?since=1"),
+            one.clone(),
+            400,
+            "invalid",
+            "since",
+        ),
+        (
+            "POST",
+            "/v1/tables/chat/feeds/room,name/messages".to_owned(),
+            one.clone(),
+            400,
+            "invalid",
+            "name a feed by its id",
+        ),
+        (
+            "POST",
+            "/v1/tables/absent/feeds/room/messages".to_owned(),
+            one,
+            404,
+            "not_found",
+            "absent",
+        ),
+        (
+            "GET",
+            format!("{messages}?after=x"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter after: expected an integer",
+        ),
+        (
+            "GET",
+            format!("{messages}?before=9223372036854775808"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter before",
+        ),
+        (
+            "GET",
+            format!("{messages}?from=x"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter from",
+        ),
+        (
+            "GET",
+            format!("{messages}?limit=0"),
+            Value::Null,
+            400,
+            "invalid",
+            "limit",
+        ),
+        (
+            "GET",
+            format!("{messages}?limit=1001"),
+            Value::Null,
+            400,
+            "over_limit",
+            "limit",
+        ),
+        (
+            "GET",
+            format!("{messages}?order=newest"),
+            Value::Null,
+            400,
+            "invalid",
+            "order",
+        ),
+        (
+            "GET",
+            format!("{messages}/count?limit=5"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter limit: a count does not have it; omit it",
+        ),
+        (
+            "GET",
+            format!("{messages}/count?order=ascending"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter order",
+        ),
+        (
+            "GET",
+            format!("{messages}/x"),
+            Value::Null,
+            400,
+            "invalid",
+            "parameter sequence: expected an integer",
+        ),
+        (
+            "GET",
+            format!("{messages}/7"),
+            Value::Null,
+            404,
+            "not_found",
+            "no message with the sequence number 7",
+        ),
+        (
+            "GET",
+            "/v1/tables/chat/feeds/absent/messages".to_owned(),
+            Value::Null,
+            404,
+            "not_found",
+            "has no feed \"absent\"",
+        ),
+        (
+            "PATCH",
+            message.clone(),
+            json!({}),
+            400,
+            "invalid",
+            "the edit changes nothing",
+        ),
+        (
+            "PATCH",
+            message.clone(),
+            json!({"columns": {"text": "a"}, "sequence": 9}),
+            400,
+            "invalid",
+            "omit it",
+        ),
+        (
+            "PATCH",
+            format!("{messages}/7"),
+            edit,
+            404,
+            "not_found",
+            "sequence number 7",
+        ),
+        (
+            "POST",
+            format!("{message}/recall?sequence=x"),
+            json!({}),
+            400,
+            "invalid",
+            "parameter sequence",
+        ),
+        (
+            "POST",
+            format!("{message}/recall?sequence=7"),
+            json!({}),
+            400,
+            "invalid",
+            "omit it",
+        ),
+        (
+            "DELETE",
+            format!("{message}?sequence=7"),
+            Value::Null,
+            400,
+            "invalid",
+            "omit it",
+        ),
+        (
+            "POST",
+            format!("{message}/counters"),
+            json!({"add": {}}),
+            400,
+            "invalid",
+            "add is empty",
+        ),
+        (
+            "POST",
+            format!("{message}/counters"),
+            json!({"add": {"like": 1.5}}),
+            400,
+            "invalid",
+            "1.5",
+        ),
+        (
+            "POST",
+            format!("{messages}/7/counters"),
+            json!({"add": {"like": 1}}),
+            404,
+            "not_found",
+            "sequence number 7",
+        ),
+    ] {
+        let response = match body {
+            Value::Null => server.send(method, &path, &[], b""),
+            body => server.json(method, &path, &body.to_string()),
+        };
+        assert_eq!(response.status, status, "{method} {path}: {}", response.text());
+        refused(&response, status, code, said);
+    }
+    let page = server.get(&messages).expect(200);
+    assert_eq!(
+        members(&page, "sequence"),
+        [json!(sequence)],
+        "nothing was written"
+    );
+    post(&server, &format!("{message}/recall"), &json!({})).expect(200);
+    let edit = server.json("PATCH", &message, &json!({"columns": {"text": "a"}}).to_string());
+    refused(&edit, 409, "condition_failed", "was recalled");
+    let count = post(
+        &server,
+        &format!("{message}/counters"),
+        &json!({"add": {"like": 1}}),
+    );
+    refused(&count, 409, "condition_failed", "was recalled");
+}
+
+#[test]
+fn manual_sequence_numbers_are_kept_and_not_replaced() {
+    let server = Server::start();
+    create(&server, "chat", &json!({"sequence": "manual"})).expect(201);
+    assert_eq!(
+        server.get("/v1/tables/chat").expect(200)["feed"]["sequence"],
+        "manual"
+    );
+    let messages = format!("{LOBBY}/messages");
+    let largest = i64::MAX.to_string();
+    let body = json!({"messages": [{"sequence": -3, "columns": {"text": "a"}}, {"sequence": largest}]});
+    let sent = post(&server, &messages, &body).expect(200);
+    assert_eq!(members(&sent, "sequence"), [json!("-3"), json!(largest)]);
+    let taken = post(
+        &server,
+        &messages,
+        &json!({"messages": [{"sequence": 5}, {"sequence": "-3"}]}),
+    );
+    refused(
+        &taken,
+        409,
+        "condition_failed",
+        "messages/1: the feed has a message with this sequence number",
+    );
+    refused(
+        &post(&server, &messages, &json!({"messages": [{}]})),
+        400,
+        "invalid",
+        "give a sequence",
+    );
+    let page = server.get(&messages).expect(200);
+    assert_eq!(members(&page, "sequence"), [json!("-3"), json!(largest)]);
+    // The time of the response is that of the message.
+    assert_eq!(members(&page, "time"), members(&sent, "time"));
+    let end = server.get(&format!("{messages}?after={largest}")).expect(200);
+    assert_eq!(end["messages"], json!([]));
+    let recalled = post(&server, &format!("{messages}/-3/recall?sequence=8"), &json!({})).expect(200);
+    assert_eq!(recalled["event"], "8");
+}
+
+#[test]
+fn wrong_settings_of_feed_tables_are_refused() {
+    let server = start();
+    for (body, said) in [
+        (
+            json!({"model": "feed", "feed": {"sequence": "manual", "parts": {"every": "month"}}}),
+            "feed.parts: parts follow from generated sequence numbers",
+        ),
+        (
+            json!({"model": "feed", "wide": {"key": [{"name": "id", "type": "string"}]}}),
+            "a table of the model feed has `feed`",
+        ),
+        (
+            json!({"model": "wide", "wide": {"key": [{"name": "id", "type": "string"}]}, "feed": {}}),
+            "the setting `feed` is for tables of the model feed, not wide",
+        ),
+        (
+            json!({"feed": {}}),
+            "the setting `feed` is for tables of the model feed, not series",
+        ),
+        (json!({"model": "feed", "feed": {"sequence": "random"}}), "random"),
+        (json!({"model": "feed", "feed": {"key": []}}), "key"),
+        (
+            json!({"model": "feed", "feed": {"parts": {"every": "month", "by": "sequence"}}}),
+            "by",
+        ),
+        (json!({"model": "feed", "write_past": "1d"}), "write_past"),
+        (
+            json!({"model": "feed", "feed": {"columns": [{"name": "sender", "type": "string"}]}}),
+            "sender",
+        ),
+        (
+            json!({"model": "feed", "feed": {"columns": [{"name": "feed", "type": "string"}]}}),
+            "feed",
+        ),
+        (
+            json!({"model": "feed", "feed": {"columns": [{"name": "counter.like", "type": "i64"}]}}),
+            "names that begin with counter. are reserved for counters",
+        ),
+    ] {
+        let mut body = body;
+        body["name"] = json!("other");
+        let created = post(&server, "/v1/tables", &body);
+        assert_eq!(created.status, 400, "{body}: {}", created.text());
+        refused(&created, 400, "invalid", said);
+    }
+    refused(&server.get("/v1/tables/other"), 404, "not_found", "other");
+
+    let text = json!({"name": "text", "type": "string"});
+    for (change, said) in [
+        (
+            json!({"remove_columns": ["sender"]}),
+            "column \"sender\" belongs to every message",
+        ),
+        (
+            json!({"remove_columns": ["id"], "add_columns": [{"name": "id", "type": "i64"}]}),
+            "column \"id\" belongs to every message",
+        ),
+        (json!({"max_versions": 2}), "max_versions is fixed"),
+        (json!({"ttl": "1d", "ttl_of": "cell"}), "ttl_of is fixed"),
+        (
+            json!({"add_columns": [{"name": "counter.x", "type": "i64"}]}),
+            "reserved for counters",
+        ),
+        (
+            json!({"parts": {"keep": "30d"}}),
+            "the table is not divided into parts",
+        ),
+    ] {
+        let altered = server.json("PATCH", "/v1/tables/chat", &json!({"wide": change}).to_string());
+        assert_eq!(altered.status, 400, "{change}: {}", altered.text());
+        refused(&altered, 400, "invalid", said);
+    }
+    let dropped = server.send("DELETE", "/v1/tables/chat/indexes/by_message_id", &[], b"");
+    refused(
+        &dropped,
+        400,
+        "invalid",
+        "index by_message_id finds message ids and cannot be dropped",
+    );
+    // Other columns and indexes can be changed.
+    let change = json!({"wide": {"remove_columns": ["text"], "add_columns": [text, {"name": "note", "type": "string"}]}});
+    server
+        .json("PATCH", "/v1/tables/chat", &change.to_string())
+        .expect(200);
+    let index = json!({"name": "by_note", "key": [{"name": "note"}]});
+    post(&server, "/v1/tables/chat/indexes", &index).expect(201);
+    assert_eq!(
+        server
+            .send("DELETE", "/v1/tables/chat/indexes/by_note", &[], b"")
+            .status,
+        204
+    );
+    let sent = send(&server, &json!([{"id": "a", "columns": {"text": "x"}}]));
+    let again = send(&server, &json!([{"id": "a"}]));
+    assert_eq!(again["messages"][0]["sequence"], sent["messages"][0]["sequence"]);
+}
+
+#[test]
+fn rows_of_a_feed_table_are_read_but_not_written() {
+    let server = start();
+    let sent = send(
+        &server,
+        &json!([{"id": "a", "columns": {"text": "one", "size": 1}}]),
+    );
+    let key = json!({"feed": sent["feed"], "sequence": sent["messages"][0]["sequence"]});
+    let said = "table chat has the model feed";
+    let rows = "/v1/tables/chat/rows";
+    let put = json!({"op": "put", "key": key, "columns": {"text": "two"}});
+    for (path, body) in [
+        (rows.to_owned(), json!({"rows": [put]})),
+        (
+            format!("{rows}/delete"),
+            json!({"prefix": {"feed": sent["feed"]}}),
+        ),
+    ] {
+        refused(&post(&server, &path, &body), 422, "wrong_model", said);
+    }
+    let lines = server.post(rows, "application/x-ndjson", put.to_string());
+    assert_eq!(lines.status, 422, "{}", lines.text());
+    let imported = server.post(
+        &format!("{rows}/import"),
+        "text/csv",
+        "feed,sequence,text\na,1,x\n",
+    );
+    assert_eq!(imported.status, 422, "{}", imported.text());
+    for statement in [
+        "INSERT INTO chat (feed, sequence, text) VALUES ('a', 1, 'x')",
+        "UPDATE chat SET text = 'x' WHERE feed = 'a' AND sequence = 1",
+        "DELETE FROM chat WHERE feed = 'a' AND sequence = 1",
+    ] {
+        let run = post(&server, "/v1/sql", &json!({"statement": statement}));
+        assert!((400..500).contains(&run.status), "{statement}: {}", run.text());
+    }
+    let got = post(&server, &format!("{rows}/get"), &json!({"keys": [key]})).expect(200);
+    assert_eq!(
+        got["rows"][0]["columns"],
+        json!({"id": "a", "text": "one", "size": 1})
+    );
+    let scan = json!({"prefix": {"feed": sent["feed"]}});
+    let scanned = post(&server, &format!("{rows}/scan"), &scan).expect(200);
+    assert_eq!(scanned["rows"], got["rows"]);
+    let by_id = json!({"index": "by_message_id", "prefix": {"feed": sent["feed"], "id": "a"}});
+    let by_id = post(&server, &format!("{rows}/scan"), &by_id).expect(200);
+    assert_eq!(by_id["rows"][0]["key"], scanned["rows"][0]["key"]);
+    assert_eq!(
+        post(&server, &format!("{rows}/count"), &scan).expect(200)["count"],
+        1
+    );
+    let selected =
+        json!({"statement": format!("SELECT text FROM chat WHERE feed = '{}'", text(&sent["feed"]))});
+    assert_eq!(
+        post(&server, "/v1/sql", &selected).expect(200)["rows"],
+        json!([{"text": "one"}])
+    );
+}
+
+#[test]
+fn routes_refuse_tables_of_other_models() {
+    let server = start();
+    send(&server, &json!([{}]));
+    let wide = json!({"name": "rows", "model": "wide", "wide": {"key": [{"name": "id", "type": "string"}]}});
+    post(&server, "/v1/tables", &wide).expect(201);
+    let said = "table chat has the model feed; this request is for tables of the model series";
+    let all = json!({"timelines": {"where": {"and": []}}, "range": {"start": "now-1h", "end": "now"}});
+    let back = json!({"for": "7d", "range": {"start": "now-2d", "end": "now-1d"}});
+    for (path, body) in [
+        ("points", json!({"points": []})),
+        ("points/delete", all.clone()),
+        ("query", json!({"range": {"start": "now-1h"}})),
+        ("latest", json!({})),
+        ("timelines/search", json!({})),
+        ("timelines/delete", json!({"timelines": {"where": {"and": []}}})),
+        (
+            "timelines/attributes",
+            json!({"set": {"a": 1}, "timelines": {"where": {"and": []}}}),
+        ),
+        ("archive/restore", back),
+    ] {
+        let response = post(&server, &format!("/v1/tables/chat/{path}"), &body);
+        assert_eq!(response.status, 422, "{path}: {}", response.text());
+        refused(&response, 422, "wrong_model", said);
+    }
+    for path in [
+        "timelines",
+        "tags",
+        "measurements",
+        "fields?measurement=m",
+        "cardinality",
+        "watch",
+    ] {
+        let response = server.get(&format!("/v1/tables/chat/{path}"));
+        assert_eq!(response.status, 422, "{path}: {}", response.text());
+        refused(&response, 422, "wrong_model", said);
+    }
+    for (table, model) in [("rows", "wide"), ("default", "series")] {
+        let said =
+            format!("table {table} has the model {model}; this request is for tables of the model feed");
+        let feeds = format!("/v1/tables/{table}/feeds");
+        let one = json!({"messages": [{}]});
+        for response in [
+            server.json("PUT", &format!("{feeds}/room"), "{}"),
+            server.get(&format!("{feeds}/room")),
+            server.send("DELETE", &format!("{feeds}/room"), &[], b""),
+            post(&server, &format!("{feeds}/search"), &json!({})),
+            post(
+                &server,
+                &format!("{feeds}/read"),
+                &json!({"feeds": [{"feed": "room"}]}),
+            ),
+            post(&server, &format!("{feeds}/merge"), &json!({"feeds": ["room"]})),
+            post(&server, &format!("{feeds}/messages/search"), &json!({})),
+            post(&server, &format!("{feeds}/room/messages"), &one),
+            server.get(&format!("{feeds}/room/messages")),
+            server.get(&format!("{feeds}/room/messages/count")),
+            server.get(&format!("{feeds}/room/messages/1")),
+            server.json(
+                "PATCH",
+                &format!("{feeds}/room/messages/1"),
+                r#"{"clear": ["a"]}"#,
+            ),
+            post(&server, &format!("{feeds}/room/messages/1/recall"), &json!({})),
+            server.send("DELETE", &format!("{feeds}/room/messages/1"), &[], b""),
+            post(
+                &server,
+                &format!("{feeds}/room/messages/1/counters"),
+                &json!({"add": {"a": 1}}),
+            ),
+        ] {
+            refused(&response, 422, "wrong_model", &said);
+        }
+    }
+}
