@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -52,6 +53,8 @@ impl FeedName {
     }
 }
 
+/// Interval at which a reader that waits for writes tests whether its request was stopped.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of members of all cached audiences.
 const CACHED_MEMBERS_MAX: usize = 1_000_000;
 
@@ -266,13 +269,17 @@ impl Engine {
 
     /// Waits for the running writes of messages that began before a version, which the caller has taken from
     /// [`next_version`](Self::next_version). No message below the version appears afterwards. A reader of several ranges
-    /// needs such a bound, because it reads one after the other.
-    pub fn wait_for_messages(&self, version: i64) {
+    /// needs such a bound, because it reads one after the other. Returns false if `stop` returned true meanwhile.
+    pub fn wait_for_messages(&self, version: i64, stop: Stop<'_>) -> bool {
         let claims = &self.feed_claims;
         let mut running = claims.begun.lock();
         while running.first().is_some_and(|begun| *begun < version) {
-            claims.ended.wait(&mut running);
+            claims.ended.wait_for(&mut running, STOP_INTERVAL);
+            if stop() {
+                return false;
+            }
         }
+        true
     }
 
     /// Returns the range of the stored keys of the messages of a feed, limited to sequence numbers.

@@ -19,7 +19,7 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::feed::EditMessage;
 use tideline_rows::{Result, RowsError};
 
-use crate::members::audience;
+use crate::delivery::audience;
 use crate::message::{
     Values, check_length, check_name, columns_of, damaged, names_in, newest, reserved, sequence_source,
     to_columns,

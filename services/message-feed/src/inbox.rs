@@ -15,7 +15,8 @@ use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
 
-use crate::members::{Membership, audience, inbox_of, memberships};
+use crate::delivery::audience;
+use crate::members::{Membership, inbox_of, memberships};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
 use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, encoded};
 use crate::send::stored_key;
@@ -45,7 +46,7 @@ pub fn page(
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Page> {
-    let mut sources = sources(engine, table, user, terms, limit)?;
+    let mut sources = sources(engine, table, (user, terms), limit, is_stopped)?;
     let is_descending = terms.order == MessageOrder::Descending;
     let mut page = Page {
         next: match is_descending {
@@ -96,9 +97,9 @@ pub fn page(
 fn sources<'e>(
     engine: &'e Engine,
     table: &Arc<WideTable>,
-    user: &str,
-    terms: &ReadTerms,
+    (user, terms): (&str, &ReadTerms),
     limit: usize,
+    is_stopped: &dyn Fn() -> bool,
 ) -> Result<Vec<Source<'e>>> {
     let direction = terms.direction();
     let scan = |ranges, wanted| Source {
@@ -123,8 +124,8 @@ fn sources<'e>(
     }
     // The sources are read one after the other. A message must not appear in the first one after that was read, below the
     // sequence number of one that the second one already has.
-    if !pulled.is_empty() {
-        engine.wait_for_messages(version);
+    if !pulled.is_empty() && !engine.wait_for_messages(version, is_stopped) {
+        return Err(RowsError::Cancelled);
     }
     let mut sources = Vec::new();
     match engine.feed(table, &inbox_of(user)) {

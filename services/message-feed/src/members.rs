@@ -1,43 +1,32 @@
-//! Members of feeds, and the delivery of messages to their inboxes.
+//! Members of feeds: who joins and leaves, and the cursors of users.
 //!
-//! A membership is a row of the table of users. An inbox is a feed of the table of the messages, and its entries refer to
-//! messages. The messages of a feed with few members are *pushed*: one journal entry holds a message and the entries of
-//! all inboxes. Those of a feed with more members are *pulled*: a member reads them from the feed.
-//!
-//! The state of a feed records the ranges of sequence numbers that are pulled. Both changes of the delivery leave no gap,
-//! because each first begins the new delivery, waits for the writes that may not use it, and then ends the old one.
-//! Messages between are delivered twice, and a reader returns them once.
-//!
-//! A switch back to pushed messages happens at half of the members, so that a few changes do not switch again and again.
+//! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user, feed,
+//! device), and the state of the delivery of a feed is the row ("", feed, "").
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use tideline_engine::backend::Direction;
-use tideline_engine::feeds::{Audience, FeedName};
+use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::TimelineId;
-use tideline_engine::model::feed::{CURSOR, JOINED, MEMBER_INDEX, MUTED, PULLED, SOURCE, VISIBLE_FROM};
+use tideline_engine::model::feed::{CURSOR, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
 use tideline_engine::rows::{
     Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
-    StoredRow, Unchanged, Update,
+    StoredRow, Update,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_rows::{Result, RowsError};
 
-use crate::inbox::is_for;
-use crate::message::{check_length, damaged, key_of, newest, reserved};
-use crate::send::stored_key;
+use crate::delivery::{back_fill, has_more, pull, purge, push, push_max};
+use crate::message::{check_length, damaged, newest, reserved};
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
 /// Number of inbox entries that one write of a back-fill adds, or one of a removal removes.
-const ENTRIES_PER_WRITE: usize = 1_000;
-/// Number of attempts of a change of the state of a feed that other requests change at the same time.
-const ATTEMPTS_MAX: usize = 100;
+pub(crate) const ENTRIES_PER_WRITE: usize = 1_000;
 
 /// Membership of a user in a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,24 +45,6 @@ pub struct Membership {
     pub is_muted: bool,
 }
 
-/// Range of sequence numbers that members read from the feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Pulled {
-    from: i64,
-    /// End; `None` while it goes on.
-    to: Option<i64>,
-    /// True while messages are also pushed, because the range is about to end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_pushed_too: bool,
-}
-
-/// Returns the largest number of members of a feed whose messages are pushed.
-fn push_max(table: &WideTable) -> usize {
-    let feed = table.table().spec().feed;
-    let inboxes = feed.and_then(|feed| feed.inboxes);
-    inboxes.map_or(0, |inboxes| inboxes.push_max as usize)
-}
-
 /// Returns the name of the inbox of a user.
 pub fn inbox_of(user: &str) -> FeedName {
     let mut key = format!("{INBOX},user=");
@@ -87,7 +58,7 @@ pub fn inbox_of(user: &str) -> FeedName {
 }
 
 /// Returns the stored key of a row of the table of users, and the length of the part that names the user.
-fn user_key(
+pub(crate) fn user_key(
     users: &WideTable,
     user: &str,
     feed: &str,
@@ -240,163 +211,6 @@ pub fn memberships(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec
     Ok(found)
 }
 
-/// Returns the audience of a feed; an empty one if the table has no inboxes.
-///
-/// # Errors
-///
-/// The errors of [`members`].
-pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Arc<Audience>> {
-    if table
-        .table()
-        .spec()
-        .feed
-        .is_none_or(|feed| feed.inboxes.is_none())
-    {
-        return Ok(Arc::default());
-    }
-    engine.audience(table, feed, || {
-        let users = engine.users_table(table)?;
-        let pulled = state_of(engine, &users, feed)?.map_or_else(Vec::new, |(pulled, _)| pulled);
-        let is_pushed = pulled
-            .last()
-            .is_none_or(|last| last.to.is_some() || last.is_pushed_too);
-        let mut audience = Audience {
-            members: Vec::new(),
-            pulled: pulled.iter().map(|range| (range.from, range.to)).collect(),
-        };
-        if is_pushed {
-            for member in members(engine, table, feed, None, usize::MAX - 1)?.members {
-                let inbox = engine.feed(table, &inbox_of(&member.user))?;
-                audience.members.push((member.user.into(), inbox));
-            }
-        }
-        Ok(audience)
-    })
-}
-
-/// Reads the pulled ranges of a feed, with the row that holds them; `None` if they were never written.
-fn state_of(
-    engine: &Engine,
-    users: &WideTable,
-    feed: TimelineId,
-) -> Result<Option<(Vec<Pulled>, StoredRow)>> {
-    let (key, _) = user_key(users, "", &feed.to_string(), "")?;
-    let Some(row) = engine.row(users, &key)? else {
-        return Ok(None);
-    };
-    let pulled = {
-        let columns = row.columns().map_err(|reason| damaged(users, reason))?;
-        match newest(users, &columns, PULLED) {
-            Some(CellValue::Json(json)) => {
-                serde_json::from_str(json).map_err(|error| damaged(users, error))?
-            }
-            _ => Vec::new(),
-        }
-    };
-    Ok(Some((pulled, row)))
-}
-
-/// Changes the pulled ranges of a feed. `change` returns false if there is nothing to change.
-fn change_state(
-    engine: &Engine,
-    users: &WideTable,
-    feed: TimelineId,
-    change: impl Fn(&mut Vec<Pulled>) -> bool,
-) -> Result<bool> {
-    let (key, partition) = user_key(users, "", &feed.to_string(), "")?;
-    for _ in 0..ATTEMPTS_MAX {
-        let (mut pulled, digest) = match state_of(engine, users, feed)? {
-            Some((pulled, row)) => (pulled, Some(row.digest())),
-            None => (Vec::new(), None),
-        };
-        if !change(&mut pulled) {
-            return Ok(false);
-        }
-        let json = serde_json::to_string(&pulled).map_err(|error| damaged(users, error))?;
-        let (name, _) = users.column(PULLED);
-        let make = |next_id: &mut dyn FnMut() -> i64| {
-            let time = next_id();
-            let value = CellValue::Json(json.clone().into());
-            Ok(vec![RowWrite {
-                key: key.clone(),
-                partition,
-                time,
-                action: Action::Put(vec![Column::with(name.clone(), time, value)]),
-                condition: None,
-                image: Image::None,
-            }])
-        };
-        let options = RowWriteOptions {
-            unchanged: vec![Unchanged::Row {
-                key: key.to_vec(),
-                digest,
-            }],
-            ..RowWriteOptions::default()
-        };
-        if engine.write_rows(users, &make, &options)?.1.changed.is_none() {
-            return Ok(true);
-        }
-    }
-    Err(RowsError::ConditionFailed(
-        "the delivery of the feed was changed by other requests; send the request again".to_owned(),
-    ))
-}
-
-/// Begins to pull the messages of a feed with many members.
-fn pull(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
-    let from = engine.next_version();
-    let is_changed = change_state(engine, users, feed, |pulled| match pulled.last_mut() {
-        Some(last) if last.to.is_none() => std::mem::take(&mut last.is_pushed_too),
-        _ => {
-            pulled.push(Pulled {
-                from,
-                to: None,
-                is_pushed_too: false,
-            });
-            true
-        }
-    })?;
-    if is_changed {
-        engine.audience_changed(table, feed);
-    }
-    Ok(())
-}
-
-/// Begins to push the messages of a feed that has few members again.
-fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
-    let begins = |pulled: &mut Vec<Pulled>| match pulled.last_mut() {
-        Some(last) if last.to.is_none() => {
-            last.is_pushed_too = true;
-            true
-        }
-        _ => false,
-    };
-    if !change_state(engine, users, feed, begins)? {
-        return Ok(());
-    }
-    engine.audience_changed(table, feed);
-    let to = engine.next_version();
-    change_state(engine, users, feed, |pulled| match pulled.last_mut() {
-        // A request that has begun to pull again meanwhile has removed the mark.
-        Some(last) if last.to.is_none() && last.is_pushed_too => {
-            *last = Pulled {
-                to: Some(to),
-                is_pushed_too: false,
-                ..*last
-            };
-            true
-        }
-        _ => false,
-    })?;
-    engine.audience_changed(table, feed);
-    Ok(())
-}
-
-/// Returns true if a feed has more members than `count`.
-fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) -> Result<bool> {
-    Ok(members(engine, table, feed, None, count + 1)?.members.len() > count)
-}
-
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
 /// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request is
 /// safe: it completes an interrupted one, and does not change a membership.
@@ -452,76 +266,6 @@ pub fn join(
     }
     back_fill(engine, table, &joined, inbox, is_stopped)?;
     Ok(joined)
-}
-
-/// Adds entries of the messages before a membership that its inbox shows, except those that are pulled.
-fn back_fill(
-    engine: &Engine,
-    table: &Arc<WideTable>,
-    member: &Membership,
-    inbox: TimelineId,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<()> {
-    if member.visible_from >= member.joined {
-        return Ok(());
-    }
-    let audience = audience(engine, table, member.feed)?;
-    let is_pulled = |sequence: i64| {
-        let mut ranges = audience.pulled.iter();
-        ranges.any(|(from, to)| sequence >= *from && to.is_none_or(|to| sequence < to))
-    };
-    let bounds = (
-        Bound::Included(member.visible_from),
-        Bound::Included(member.joined),
-    );
-    let ranges = engine.messages_of(table, member.feed, bounds)?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
-    let mut sequences = Vec::new();
-    loop {
-        if is_stopped() {
-            return Err(RowsError::Cancelled);
-        }
-        let found = scan.next_row()?;
-        let is_end = found.is_none();
-        if let Some(found) = found {
-            let (_, sequence) = key_of(table, &found.row.key)?;
-            let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            if !is_pulled(sequence) && is_for(table, &columns, &member.user) {
-                sequences.push(sequence);
-            }
-        }
-        if sequences.len() == ENTRIES_PER_WRITE || (is_end && !sequences.is_empty()) {
-            let inbox = inbox.to_string();
-            let source = reserved(table, SOURCE, CellValue::String(member.feed.to_string().into()));
-            let make = |next_id: &mut dyn FnMut() -> i64| {
-                let entries = sequences.iter().map(|sequence| {
-                    let (key, partition) = stored_key(table, &inbox, *sequence)?;
-                    let time = next_id();
-                    Ok(RowWrite {
-                        key,
-                        partition,
-                        time,
-                        action: Action::Put(vec![Column::with(source.0.clone(), time, source.1.clone())]),
-                        condition: None,
-                        image: Image::None,
-                    })
-                });
-                entries.collect()
-            };
-            engine.write_rows(table, &make, &RowWriteOptions::default())?;
-            sequences.clear();
-        }
-        if is_end {
-            return Ok(());
-        }
-    }
 }
 
 /// Removes a user from the members of a feed, and the entries of the feed from the inbox. Returns false if the user is no
@@ -582,63 +326,6 @@ pub fn delete_feed(
         }
     }
     Ok(engine.delete_feed(table, feed, is_stopped)?)
-}
-
-/// Removes the entries of a feed from an inbox.
-fn purge(
-    engine: &Engine,
-    table: &Arc<WideTable>,
-    inbox: TimelineId,
-    feed: TimelineId,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<()> {
-    let feed = feed.to_string();
-    let ranges = engine.messages_of(table, inbox, (Bound::Unbounded, Bound::Unbounded))?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
-    let mut keys = Vec::new();
-    loop {
-        if is_stopped() {
-            return Err(RowsError::Cancelled);
-        }
-        let found = scan.next_row()?;
-        let is_end = found.is_none();
-        if let Some(found) = found {
-            let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            let is_of_feed =
-                |value: &CellValue<'_>| matches!(value, CellValue::String(source) if **source == *feed);
-            if newest(table, &columns, SOURCE).is_some_and(is_of_feed) {
-                keys.push(found.row.key.clone());
-            }
-        }
-        if keys.len() == ENTRIES_PER_WRITE || (is_end && !keys.is_empty()) {
-            let make = |next_id: &mut dyn FnMut() -> i64| {
-                let removals = keys.iter().map(|key| {
-                    let partition = table.layout().partition_len(key);
-                    Ok(RowWrite {
-                        key: key.clone(),
-                        partition: partition.map_err(|error| EngineError::Invalid(error.to_string()))?,
-                        time: next_id(),
-                        action: Action::Delete,
-                        condition: None,
-                        image: Image::None,
-                    })
-                });
-                removals.collect()
-            };
-            engine.write_rows(table, &make, &RowWriteOptions::default())?;
-            keys.clear();
-        }
-        if is_end {
-            return Ok(());
-        }
-    }
 }
 
 /// Returns the cursors of the devices of a user in a feed.

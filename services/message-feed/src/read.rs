@@ -344,7 +344,9 @@ pub fn merge(
     // The feeds are read one after the other. A message must not appear in the first one after that was read, before one
     // that the second one already has.
     let version = engine.next_version();
-    engine.wait_for_messages(version);
+    if !engine.wait_for_messages(version, is_stopped) {
+        return Err(RowsError::Cancelled);
+    }
     let terms = &match is_generated {
         true => terms.until(version),
         false => *terms,

@@ -25,7 +25,7 @@ use tideline_openapi::feed::NewMessage;
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
-use crate::members::audience;
+use crate::delivery::audience;
 use crate::message::{
     Values, check_length, columns_of, damaged, key_of, newest, reserved, sequence_source, time_of, to_columns,
 };

@@ -1,6 +1,7 @@
 //! Tests of feeds: random changes and reads against a naive model, threads, and refused requests.
 
 mod database;
+mod inboxes;
 mod lab;
 mod model;
 mod refusals;

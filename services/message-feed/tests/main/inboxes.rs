@@ -1,0 +1,431 @@
+//! Members, inboxes and unread counts against a naive model, and inboxes that are read while members and messages change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+use tideline_engine::backend::memory::Character;
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::change::{self, Target};
+use tideline_message_feed::inbox::{conversations, page};
+use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
+use tideline_message_feed::read::ReadTerms;
+use tideline_message_feed::send::{WriteTerms, send};
+use tideline_openapi::feed::{EditMessage, MessageOrder};
+use tideline_testkit::{Random, rounds, seed, seeds};
+
+use crate::database::{Database, OpenBackend, SECOND, fjall, key, memory, on_behalf_of, parse, values};
+
+const FEEDS: [&str; 3] = ["room,name=one", "room,name=two", "room,name=three"];
+const USERS: [&str; 6] = ["ann", "bea", "cid", "d, e=f", "eva", "ülo"];
+/// Number of members above which the messages of a feed are pulled.
+const PUSH_MAX: u64 = 3;
+
+fn settings() -> Value {
+    json!({"columns": [{"name": "text", "type": "string"}], "inboxes": {"push_max": PUSH_MAX}})
+}
+
+/// Message or event of the model.
+#[derive(Debug, Clone)]
+struct Entry {
+    feed: usize,
+    sender: &'static str,
+    to: Option<Vec<&'static str>>,
+    except: Vec<&'static str>,
+    mentions: Vec<&'static str>,
+    is_event: bool,
+    is_recalled: bool,
+}
+
+impl Entry {
+    fn is_for(&self, user: &str) -> bool {
+        self.to.as_ref().is_none_or(|to| to.contains(&user)) && !self.except.contains(&user)
+    }
+}
+
+/// Membership of the model.
+#[derive(Debug, Clone, Copy)]
+struct Joined {
+    visible_from: i64,
+    cursor: Option<i64>,
+    is_muted: bool,
+}
+
+/// Database with its model.
+struct Lab {
+    database: Database,
+    /// Messages and events that exist, by their sequence numbers.
+    entries: BTreeMap<i64, Entry>,
+    members: BTreeMap<(usize, &'static str), Joined>,
+}
+
+impl Lab {
+    fn step(&mut self, random: &mut Random) {
+        match random.below(12) {
+            0..=4 => self.send(random),
+            5 | 6 => self.join(random),
+            7 => self.leave(random),
+            8 | 9 => self.change(random),
+            10 => self.change_member(random),
+            _ => match random.is(30) {
+                true => self.database.reopen(),
+                false => self.database.clock.advance(SECOND),
+            },
+        }
+    }
+
+    fn send(&mut self, random: &mut Random) {
+        let some = |random: &mut Random| -> Vec<&'static str> {
+            USERS.into_iter().filter(|_| random.is(40)).collect()
+        };
+        let entry = Entry {
+            feed: random.below(FEEDS.len() as u64) as usize,
+            sender: random.of(&USERS),
+            to: random.is(20).then(|| some(random)),
+            except: match random.is(20) {
+                true => some(random),
+                false => Vec::new(),
+            },
+            mentions: some(random),
+            is_event: false,
+            is_recalled: false,
+        };
+        let count = 1 + random.below(3) as usize;
+        let message = json!({
+            "sender": entry.sender, "to": entry.to, "except": entry.except, "mentions": entry.mentions,
+            "columns": {"text": "hello"}
+        });
+        let sent = self
+            .database
+            .send(FEEDS[entry.feed], &json!(vec![message; count]));
+        for message in sent.expect("sent").messages {
+            self.entries.insert(message.sequence, entry.clone());
+        }
+    }
+
+    fn join(&mut self, random: &mut Random) {
+        let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
+        let history = match random.below(3) {
+            0 => None,
+            1 => Some(i64::MIN),
+            _ => self.entries.keys().nth(self.entries.len() / 2).copied(),
+        };
+        let (engine, table) = (self.database.engine(), self.database.table());
+        let joined = join(engine, &table, &key(FEEDS[feed]), user, history, &|| false);
+        let joined = joined.expect("a member");
+        self.members.entry((feed, user)).or_insert(Joined {
+            visible_from: joined.visible_from,
+            cursor: None,
+            is_muted: false,
+        });
+    }
+
+    fn leave(&mut self, random: &mut Random) {
+        let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
+        let (engine, table) = (self.database.engine(), self.database.table());
+        let Ok(id) = engine.feed(&table, &key(FEEDS[feed])) else {
+            return;
+        };
+        let was_member = leave(engine, &table, id, user, &|| false).expect("it leaves");
+        assert_eq!(was_member, self.members.remove(&(feed, user)).is_some());
+    }
+
+    /// Sets a cursor, or mutes a conversation.
+    fn change_member(&mut self, random: &mut Random) {
+        let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
+        let (engine, table) = (self.database.engine(), self.database.table());
+        let Ok(id) = engine.feed(&table, &key(FEEDS[feed])) else {
+            return;
+        };
+        let sequences: Vec<i64> = self.entries.keys().copied().collect();
+        let sequence = match sequences.is_empty() {
+            true => 0,
+            false => random.of(&sequences),
+        };
+        let change = match random.is(70) {
+            true => MemberChange::Cursor {
+                device: None,
+                sequence,
+            },
+            false => MemberChange::Muted(random.is(50)),
+        };
+        let changed = change_member(engine, &table, id, user, change);
+        let Some(member) = self.members.get_mut(&(feed, user)) else {
+            changed.expect_err("no member");
+            return;
+        };
+        match change {
+            MemberChange::Cursor { sequence, .. } => member.cursor = member.cursor.max(Some(sequence)),
+            MemberChange::Muted(is_muted) => member.is_muted = is_muted,
+        }
+        assert_eq!(changed.expect("a change"), member.cursor);
+    }
+
+    /// Edits, recalls or deletes a message.
+    fn change(&mut self, random: &mut Random) {
+        let messages = self.entries.iter().filter(|(_, entry)| !entry.is_event);
+        let messages: Vec<i64> = messages.map(|(sequence, _)| *sequence).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let sequence = random.of(&messages);
+        let entry = self.entries[&sequence].clone();
+        let feed = key(FEEDS[entry.feed]);
+        let target = Target {
+            feed: &feed,
+            sequence,
+            event: None,
+        };
+        let terms = on_behalf_of(Some(entry.sender));
+        let (engine, table) = (self.database.engine(), self.database.table());
+        let event = match random.below(3) {
+            0 => {
+                let edit: EditMessage = parse(&json!({"columns": {"text": "changed"}}));
+                let edited = change::edit(engine, &table, target, &edit, &terms);
+                assert_eq!(edited.is_err(), entry.is_recalled);
+                edited.ok()
+            }
+            1 => {
+                let recalled = change::recall(engine, &table, target, &terms).expect("recalled");
+                assert_eq!(recalled.is_none(), entry.is_recalled);
+                self.entries.get_mut(&sequence).expect("it exists").is_recalled = true;
+                recalled
+            }
+            _ => {
+                self.entries.remove(&sequence);
+                Some(change::delete(engine, &table, target, &terms).expect("deleted"))
+            }
+        };
+        if let Some(event) = event {
+            let event_entry = Entry {
+                is_event: true,
+                is_recalled: false,
+                mentions: Vec::new(),
+                ..entry
+            };
+            self.entries.insert(event, event_entry);
+        }
+    }
+
+    /// Returns the sequence numbers that the inbox of a user shows.
+    fn expected(&self, user: &'static str) -> Vec<i64> {
+        let is_shown = |(sequence, entry): &(&i64, &Entry)| {
+            let member = self.members.get(&(entry.feed, user));
+            member.is_some_and(|member| **sequence >= member.visible_from) && entry.is_for(user)
+        };
+        let shown = self.entries.iter().filter(is_shown);
+        shown.map(|(sequence, _)| *sequence).collect()
+    }
+
+    fn check(&self, random: &mut Random) {
+        for user in USERS {
+            let expected = self.expected(user);
+            let limit = 1 + random.below(5) as usize;
+            let found = read(&self.database, user, MessageOrder::Ascending, limit);
+            assert_eq!(found, expected, "{user}");
+            let mut newest_first = expected;
+            newest_first.reverse();
+            let found = read(&self.database, user, MessageOrder::Descending, limit);
+            assert_eq!(found, newest_first, "{user}");
+            self.check_conversations(user);
+        }
+    }
+
+    fn check_conversations(&self, user: &'static str) {
+        let (engine, table) = (self.database.engine(), self.database.table());
+        let found = conversations(engine, &table, user, 10, &|| false).expect("conversations");
+        let (mut total, mut last) = (0, None);
+        for conversation in &found.conversations {
+            let feed = FEEDS.iter().position(|name| {
+                let id = engine.feed(&table, &key(name));
+                id.is_ok_and(|id| id == conversation.member.feed)
+            });
+            let feed = feed.expect("a feed of the test");
+            let member = self.members[&(feed, user)];
+            let seen = |entry: &Entry| entry.feed == feed && !entry.is_event && entry.is_for(user);
+            let messages = self.entries.range(member.visible_from..);
+            let messages: Vec<(&i64, &Entry)> = messages.filter(|(_, entry)| seen(entry)).collect();
+            let newest = messages.last().map(|(sequence, _)| sequence.to_string());
+            let shown = conversation.last.as_ref().map(|json| {
+                let message: Value = serde_json::from_str(json).expect("JSON");
+                message["sequence"].as_str().expect("text").to_owned()
+            });
+            assert_eq!(shown, newest, "{user} in {feed}");
+            let is_unread = |(sequence, entry): &&(&i64, &Entry)| {
+                member.cursor.is_none_or(|cursor| **sequence > cursor)
+                    && entry.sender != user
+                    && !entry.is_recalled
+            };
+            let unread: Vec<&(&i64, &Entry)> = messages.iter().filter(is_unread).collect();
+            let mentions = unread.iter().filter(|(_, entry)| entry.mentions.contains(&user));
+            assert_eq!(
+                (conversation.unread, conversation.mentions),
+                (unread.len() as u64, mentions.count() as u64),
+                "{user} in {feed}"
+            );
+            total += u64::from(!member.is_muted) * unread.len() as u64;
+            let newest = messages.last().map(|(sequence, _)| **sequence);
+            let active = newest.unwrap_or(conversation.member.joined);
+            assert!(last.is_none_or(|last| active < last), "by last activity");
+            last = Some(active);
+        }
+        let joined = self.members.keys().filter(|(_, member)| *member == user).count();
+        assert_eq!((found.total, found.conversations.len()), (joined, joined));
+        assert_eq!(found.unread, total, "{user}");
+    }
+}
+
+/// Returns the sequence numbers of messages in JSON.
+fn sequences(messages: &[String]) -> Vec<i64> {
+    let sequence = |message: &Value| message["sequence"].as_str()?.parse().ok();
+    let found = values(messages);
+    found
+        .iter()
+        .map(|message| sequence(message).expect("a number"))
+        .collect()
+}
+
+/// Reads an inbox page by page. Returns the sequence numbers.
+fn read(database: &Database, user: &str, order: MessageOrder, limit: usize) -> Vec<i64> {
+    let mut terms = ReadTerms {
+        order,
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let encoder = MessageEncoder::default();
+        let (engine, table) = (database.engine(), database.table());
+        let read = page(engine, &table, (user, &terms), &encoder, limit, &|| false).expect("a page");
+        found.extend(sequences(&read.messages));
+        if !read.has_more {
+            return found;
+        }
+        match order {
+            MessageOrder::Ascending => terms.after = read.next,
+            MessageOrder::Descending => terms.before = read.next,
+        }
+    }
+}
+
+fn run(seed: u64, open_backend: OpenBackend) {
+    let mut random = Random::new(seed);
+    let mut lab = Lab {
+        database: Database::new(open_backend, &settings(), None),
+        entries: BTreeMap::new(),
+        members: BTreeMap::new(),
+    };
+    for step in 0..rounds("TIDELINE_INBOX_STEPS", 120, 600) {
+        lab.step(&mut random);
+        if step % 6 == 0 {
+            lab.check(&mut random);
+        }
+    }
+    lab.check(&mut random);
+}
+
+#[test]
+fn random_members_and_messages_equal_a_naive_model_in_memory() {
+    for seed in seeds("inboxes-memory", 4) {
+        run(seed, memory(Character::Embedded));
+        run(seed, memory(Character::Distributed));
+    }
+}
+
+#[test]
+fn random_members_and_messages_equal_a_naive_model_on_fjall() {
+    for seed in seeds("inboxes-fjall", 2) {
+        let folder = tempfile::tempdir().expect("a folder");
+        run(seed, fjall(folder.path()));
+    }
+}
+
+/// A follower keeps its cursor while other members come and go, so that the delivery switches again and again.
+#[test]
+fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
+    const SENDERS: usize = 3;
+    let count = rounds("TIDELINE_INBOX_MESSAGES", 60, 600);
+    let database = Database::new(memory(Character::Embedded), &settings(), None);
+    let (engine, table) = (database.engine(), database.table());
+    for feed in FEEDS {
+        for user in ["ann", "bea", "cid"] {
+            join(engine, &table, &key(feed), user, None, &|| false).expect("a member");
+        }
+    }
+    let running = AtomicUsize::new(SENDERS);
+    let is_ended = AtomicBool::new(false);
+    let seed = seed("inboxes-threads");
+    let (sent, found) = thread::scope(|scope| {
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|number| {
+                let (running, table) = (&running, &table);
+                scope.spawn(move || {
+                    let mut random = Random::new(seed + number as u64);
+                    let mut sent = Vec::new();
+                    for _ in 0..count {
+                        let messages = parse::<Vec<_>>(&json!([{"columns": {"text": "x"}}]));
+                        let feed = key(random.of(&FEEDS));
+                        let written = send(engine, table, &feed, &messages, &WriteTerms::default());
+                        sent.push(written.expect("sent").messages[0].sequence);
+                    }
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    sent
+                })
+            })
+            .collect();
+        let switcher = scope.spawn(|| {
+            let mut switches = 0;
+            while running.load(Ordering::SeqCst) > 0 {
+                for feed in FEEDS {
+                    join(engine, &table, &key(feed), "eva", None, &|| false).expect("a member");
+                }
+                for feed in FEEDS {
+                    let id = engine.feed(&table, &key(feed)).expect("it exists");
+                    for user in ["eva", "bea", "cid"] {
+                        leave(engine, &table, id, user, &|| false).expect("it leaves");
+                    }
+                    for user in ["bea", "cid"] {
+                        join(engine, &table, &key(feed), user, None, &|| false).expect("a member");
+                    }
+                }
+                switches += 1;
+            }
+            is_ended.store(true, Ordering::SeqCst);
+            switches
+        });
+        let reader = scope.spawn(|| {
+            let mut terms = ReadTerms {
+                has_events: true,
+                ..ReadTerms::default()
+            };
+            let mut found: Vec<i64> = Vec::new();
+            loop {
+                let is_last = is_ended.load(Ordering::SeqCst);
+                let encoder = MessageEncoder::default();
+                let read = page(engine, &table, ("ann", &terms), &encoder, 7, &|| false).expect("a page");
+                terms.after = read.next;
+                found.extend(sequences(&read.messages));
+                if is_last && !read.has_more {
+                    return found;
+                }
+            }
+        });
+        let sent: BTreeSet<i64> = senders
+            .into_iter()
+            .flat_map(|sender| sender.join().expect("it ends"))
+            .collect();
+        assert!(switcher.join().expect("it ends") > 0);
+        (sent, reader.join().expect("it ends"))
+    });
+    assert!(
+        found.windows(2).all(|pair| pair[0] < pair[1]),
+        "each once, in order"
+    );
+    assert_eq!(found, sent.into_iter().collect::<Vec<i64>>(), "seed {seed}");
+    let id = database.id(FEEDS[0]);
+    let page = members::members(engine, &table, id, None, 2).expect("members");
+    assert_eq!((page.members.len(), page.next.is_some()), (2, true));
+    let rest = members::members(engine, &table, id, page.next.as_ref(), 2).expect("members");
+    assert_eq!((rest.members.len(), rest.next), (1, None));
+}
