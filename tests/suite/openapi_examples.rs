@@ -11,6 +11,14 @@ use tideline_tests::corpora::workspace;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch};
 
+/// Ids that the server assigned. They replace those of the examples.
+struct Ids {
+    /// Id of a timeline.
+    timeline: String,
+    /// Sequence number of a message.
+    message: String,
+}
+
 /// Request in the document.
 struct Example {
     method: String,
@@ -34,22 +42,26 @@ fn every_example_of_the_document_works() {
     let client = server.client();
     let served = client.get("/openapi.json").expect_status(200).json();
     assert_eq!(served, document, "openapi/openapi.json is stale");
-    let id = fill(&client);
+    let ids = Ids {
+        timeline: fill(&client),
+        message: send_messages(&client),
+    };
     let mut examples = Vec::new();
     let mut silent = Vec::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
         for (method, operation) in operations.as_object().expect("operations") {
-            match examples_of(&document, method, path, operation, &id) {
+            match examples_of(&document, method, path, operation, &ids) {
                 Ok(found) => examples.extend(found),
                 Err(missing) => silent.push(format!("{method} {path}: {missing}")),
             }
         }
     }
-    // PUT requests run first, because other examples use the objects that they create; deletes run last.
+    // PUT requests run first, because other examples use the objects that they create; deletes run last, those of the
+    // innermost objects first.
     examples.sort_by_key(|example| match example.method.as_str() {
-        "PUT" => 0,
-        "DELETE" => 2,
-        _ => 1,
+        "PUT" => (0, 0),
+        "DELETE" => (2, -(example.path.matches('/').count() as i64)),
+        _ => (1, 0),
     });
     assert!(
         examples.len() > 20,
@@ -192,20 +204,49 @@ fn fill(client: &Client) -> String {
         .to_owned()
 }
 
+/// Creates the feed table of the examples with a search index, and the feeds that they read. Returns the sequence number
+/// of a message.
+fn send_messages(client: &Client) -> String {
+    let chat = json!({"name": "chat", "model": "feed", "feed": {
+        "columns": [{"name": "text", "type": "string"}], "parts": {"every": "month"}
+    }});
+    client.post_json("/v1/tables", &chat).expect_status(201);
+    let index = json!({"name": "messages", "columns": [
+        {"column": "feed", "as": "keyword"}, {"column": "text", "as": "text"}
+    ]});
+    client
+        .post_json("/v1/tables/chat/search-indexes?refresh=wait", &index)
+        .expect_status(201);
+    let messages = json!({"messages": [{"columns": {"text": "Lunch?"}}]});
+    let mut sequence = String::new();
+    for feed in [
+        "room,name=garden",
+        "outbox,author=ann",
+        "outbox,author=bea",
+        "room,name=lobby",
+    ] {
+        let sent = client.post_json(&format!("/v1/tables/chat/feeds/{feed}/messages"), &messages);
+        let sent = sent.expect_status(200).json();
+        sequence = plain(&sent["messages"][0]["sequence"]);
+    }
+    sequence
+}
+
 /// Returns the requests of an operation, one per example body; the error describes a missing example.
 fn examples_of(
     document: &Value,
     method: &str,
     path: &str,
     operation: &Value,
-    id: &str,
+    ids: &Ids,
 ) -> Result<Vec<Example>, String> {
     let mut target = path.to_owned();
     let mut query = Vec::new();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
         let name = parameter["name"].as_str().unwrap_or_default();
         let example = match name {
-            "id" => Some(json!(id)),
+            "id" => Some(json!(ids.timeline)),
+            "sequence" if parameter["in"] == "path" => Some(json!(ids.message)),
             _ => example_of(document, parameter).or_else(|| example_of(document, &parameter["schema"])),
         };
         match (parameter["in"].as_str(), example) {
