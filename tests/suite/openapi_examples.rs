@@ -208,7 +208,7 @@ fn fill(client: &Client) -> String {
 /// of a message.
 fn send_messages(client: &Client) -> String {
     let chat = json!({"name": "chat", "model": "feed", "feed": {
-        "columns": [{"name": "text", "type": "string"}], "parts": {"every": "month"}
+        "columns": [{"name": "text", "type": "string"}], "parts": {"every": "month"}, "inboxes": {"push_max": 500}
     }});
     client.post_json("/v1/tables", &chat).expect_status(201);
     let index = json!({"name": "messages", "columns": [
