@@ -7,12 +7,14 @@
 //! | `change` | `edit`, `recall`, `delete`, `react` |
 //! | `search` | `search` |
 //! | `feeds` | `list`, `show`, `put`, `drop` |
+//! | `members` | `members`, `join`, `leave`, `mute`, `inbox`, `conversations`, `cursor` |
 //! | `shown` | messages as tables and as lines of JSON |
 //!
 //! Lines of messages are sent by `write::messages`, which shares the splitting of files and the waits with `write`.
 
 mod change;
 mod feeds;
+mod members;
 mod read;
 mod search;
 mod send;
@@ -80,6 +82,33 @@ Example:
     ///
     /// Shows the number of messages and asks for confirmation.
     Drop(feeds::DropArguments),
+    /// List the members of a feed
+    Members(members::MembersArguments),
+    /// Add a member to a feed
+    #[command(after_help = "\
+Examples:
+  tideline feed join chat room,name=lobby ann
+  tideline feed join chat room,name=lobby bea --history all
+  tideline feed join chat room,name=lobby cem --history now-7d")]
+    Join(members::JoinArguments),
+    /// Remove a member from a feed, with the messages of the feed in the inbox
+    Leave(members::MemberArguments),
+    /// Leave the unread messages of a feed out of the total of a user
+    Mute(members::MuteArguments),
+    /// Read the inbox of a user: the messages of all feeds of which the user is a member
+    #[command(after_help = "\
+Examples:
+  tideline feed inbox chat ann --descending --limit 20
+  tideline feed inbox chat ann --after 1795700000000000000
+  tideline feed inbox chat ann --output ndjson > inbox.ndjson")]
+    Inbox(members::InboxArguments),
+    /// List the conversations of a user, with their unread messages
+    Conversations(members::ConversationsArguments),
+    /// Set the cursor of a user in a feed: the messages up to it count as read
+    #[command(after_help = "\
+Example:
+  tideline feed cursor chat ann room,name=lobby 1795700000000000000 --device phone")]
+    Cursor(members::CursorArguments),
 }
 
 /// Table of a command, and the server.
@@ -185,6 +214,13 @@ pub(crate) fn run(command: &FeedCommand) -> Result<()> {
         FeedCommand::Show(arguments) => feeds::show(arguments),
         FeedCommand::Put(arguments) => feeds::put(arguments),
         FeedCommand::Drop(arguments) => feeds::drop_feed(arguments),
+        FeedCommand::Members(arguments) => members::list(arguments),
+        FeedCommand::Join(arguments) => members::join(arguments),
+        FeedCommand::Leave(arguments) => members::leave(arguments),
+        FeedCommand::Mute(arguments) => members::mute(arguments),
+        FeedCommand::Inbox(arguments) => members::inbox(arguments),
+        FeedCommand::Conversations(arguments) => members::conversations(arguments),
+        FeedCommand::Cursor(arguments) => members::cursor(arguments),
     }
 }
 

@@ -54,6 +54,13 @@ pub(crate) struct ReadArguments {
     #[command(flatten)]
     feed: FeedArguments,
     #[command(flatten)]
+    options: ReadOptions,
+}
+
+/// Range, order and form of a read.
+#[derive(Debug, Args)]
+pub(super) struct ReadOptions {
+    #[command(flatten)]
     range: RangeArguments,
     /// Newest first
     #[arg(long)]
@@ -107,28 +114,25 @@ impl RangeArguments {
     }
 }
 
-/// Read of one feed. The cursor of a page replaces `after` or `before` of the range.
+/// Read of one feed or inbox. The cursor of a page replaces `after` or `before` of the range.
 struct FeedRead<'a> {
     client: &'a Client,
-    arguments: &'a ReadArguments,
+    path: String,
+    options: &'a ReadOptions,
     range: RangeArguments,
 }
 
 impl PagedRequest for FeedRead<'_> {
     fn send(&self, limit: Option<u64>) -> Result<String> {
-        let columns = &self.arguments.output.columns;
+        let columns = &self.options.output.columns;
         let mut parameters = self.range.parameters();
         parameters.extend([
-            (
-                "order",
-                self.arguments.descending.then(|| "descending".to_owned()),
-            ),
+            ("order", self.options.descending.then(|| "descending".to_owned())),
             ("limit", limit.map(|limit| limit.to_string())),
             ("columns", (!columns.is_empty()).then(|| columns.join(","))),
-            ("events", self.arguments.no_events.then(|| "false".to_owned())),
+            ("events", self.options.no_events.then(|| "false".to_owned())),
         ]);
-        let path = self.arguments.feed.path(self.client, "/messages");
-        self.client.get(&with_query(&path, &parameters))
+        self.client.get(&with_query(&self.path, &parameters))
     }
 
     fn take(&mut self, response: &str) -> Result<MessagePage> {
@@ -140,7 +144,7 @@ impl PagedRequest for FeedRead<'_> {
         }
         let page: Response =
             serde_json::from_str(response).map_err(|error| self.client.strange(&error.to_string()))?;
-        let (name, cursor) = match self.arguments.descending {
+        let (name, cursor) = match self.options.descending {
             false => ("--after", &mut self.range.after),
             true => ("--before", &mut self.range.before),
         };
@@ -158,12 +162,25 @@ impl PagedRequest for FeedRead<'_> {
 /// Reads messages of a feed.
 pub(super) fn read(arguments: &ReadArguments) -> Result<()> {
     let client = arguments.feed.table.client()?;
-    let mut request = FeedRead {
-        client: &client,
-        arguments,
-        range: arguments.range.clone(),
-    };
-    arguments.output.show(&mut request, arguments.feed.is_json())
+    let path = arguments.feed.path(&client, "/messages");
+    arguments.options.read(&client, path, arguments.feed.is_json())
+}
+
+impl ReadOptions {
+    /// Reads the messages below a path and shows them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server refuses the request or is not reachable.
+    pub(super) fn read(&self, client: &Client, path: String, is_json: bool) -> Result<()> {
+        let mut request = FeedRead {
+            client,
+            path,
+            options: self,
+            range: self.range.clone(),
+        };
+        self.output.show(&mut request, is_json)
+    }
 }
 
 /// Read of several feeds in one order.
