@@ -92,7 +92,7 @@ pub(crate) struct CreateArguments {
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Model of keys and rows [default: series, wide with --key or --wide, or feed with --sequence]
+    /// Model of keys and rows [default: series, wide with --key or --wide, or feed with --sequence or --inboxes]
     #[arg(long, value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     model: Option<String>,
     /// Tag that identifies the source; the first present one is used [default: host, hostname, instance,
@@ -293,7 +293,7 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         }
     } else if let (Some(model), true) = (&arguments.model, arguments.wide.is_feed()) {
         return Err(CliError::usage(format!(
-            "--sequence applies to tables of the model feed, not {model}; omit it"
+            "--sequence and --inboxes apply to tables of the model feed, not {model}; omit them"
         )));
     } else if let Some(wide) = arguments.wide.settings()? {
         body.entry("model").or_insert_with(|| "wide".into());

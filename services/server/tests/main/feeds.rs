@@ -369,3 +369,54 @@ fn feeds_are_completed() {
         "{offered:?}"
     );
 }
+
+#[test]
+fn members_read_inboxes_and_conversations() {
+    let lab = Lab::start();
+    let create = [
+        "tables",
+        "create",
+        "chat",
+        "--inboxes",
+        "1",
+        "--column",
+        "text string",
+    ];
+    lab.ok(&create);
+    let shown = lab.ok(&["tables", "show", "chat"]);
+    assert!(shown.contains("inboxes"), "{shown}");
+    let joined = feed(&lab, "join", &[LOBBY, "ann"]);
+    assert_eq!(joined, format!("ann is a member of {LOBBY}\n"));
+    let pushed = send(&lab, LOBBY, &["text=pushed", "--as", "bea", "--mentions", "ann"]);
+    feed(&lab, "join", &[LOBBY, "bea", "--history", "all"]);
+    let pulled = send(&lab, LOBBY, &["text=pulled", "--as", "bea"]);
+    send(&lab, LOBBY, &["text=hidden", "--to", "bea"]);
+
+    let (messages, end) = lines(&feed(&lab, "inbox", &["ann"]));
+    assert_eq!(texts(&messages), ["pushed", "pulled"]);
+    assert_eq!(end["more"], false);
+    let (messages, _) = lines(&feed(&lab, "inbox", &["ann", "--after", &pushed]));
+    assert_eq!(texts(&messages), ["pulled"]);
+    let conversations = feed(&lab, "conversations", &["ann"]);
+    assert!(
+        conversations.contains("2 unread in 1 conversations"),
+        "{conversations}"
+    );
+    let cursor = feed(&lab, "cursor", &["ann", LOBBY, &pulled]);
+    assert_eq!(cursor.trim_end(), pulled);
+    assert_eq!(feed(&lab, "cursor", &["ann", LOBBY, &pushed]).trim_end(), pulled);
+    let conversations = feed(&lab, "conversations", &["ann"]);
+    assert!(
+        conversations.contains("0 unread in 1 conversations"),
+        "{conversations}"
+    );
+
+    feed(&lab, "mute", &[LOBBY, "bea"]);
+    let members = feed(&lab, "members", &[LOBBY]);
+    assert!(members.contains("ann") && members.contains("true"), "{members}");
+    feed(&lab, "leave", &[LOBBY, "bea"]);
+    let members = feed(&lab, "members", &[LOBBY]);
+    assert!(members.contains("ann") && !members.contains("bea"), "{members}");
+    let refused = lab.run(&["feed", "cursor", "chat", "bea", LOBBY, &pushed]);
+    assert!(refused.err.contains("is no member"), "{refused:?}");
+}

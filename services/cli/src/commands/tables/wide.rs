@@ -69,16 +69,20 @@ pub(crate) struct WideArguments {
     /// [default: generated]
     #[arg(help_heading = "Rows", long, value_parser = ["generated", "manual"])]
     sequence: Option<String>,
+    /// Deliver messages to the inboxes of members: the largest number of members to whose inboxes each message is written,
+    /// 0 to 1000
+    #[arg(help_heading = "Rows", long, value_name = "N")]
+    inboxes: Option<u32>,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
-    #[arg(conflicts_with_all = ["keys", "columns", "groups", "dense_groups", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts", "sequence"])]
+    #[arg(conflicts_with_all = ["keys", "columns", "groups", "dense_groups", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts", "sequence", "inboxes"])]
     file: Option<PathBuf>,
 }
 
 impl WideArguments {
     /// Returns true if an option that only feed tables have is given.
     pub(super) const fn is_feed(&self) -> bool {
-        self.sequence.is_some()
+        self.sequence.is_some() || self.inboxes.is_some()
     }
 
     /// Returns the settings of the rows of a wide table; `None` if no option is given.
@@ -152,6 +156,9 @@ impl WideArguments {
         if let Some(source) = &self.sequence {
             settings.insert("sequence".into(), source.as_str().into());
         }
+        if let Some(push_max) = self.inboxes {
+            settings.insert("inboxes".into(), json!({"push_max": push_max}));
+        }
         if let Some(every) = &self.parts {
             let mut parts = json!({"every": every.trim()});
             self.add_ages(&mut parts)?;
@@ -222,6 +229,9 @@ pub(super) fn described(table: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
     if let Some(source) = table["feed"]["sequence"].as_str() {
         grid.row(vec!["sequence".into(), source.into()]);
+    }
+    if let Some(push_max) = table["feed"]["inboxes"]["push_max"].as_u64() {
+        grid.row(vec!["inboxes".into(), push_max.to_string()]);
     }
     for column in wide["key"].as_array().into_iter().flatten() {
         grid.row(vec!["key".into(), key_text(column)]);
