@@ -200,6 +200,7 @@ async fn read_inbox(
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<MessageQuery>,
 ) -> Result<JsonResponse<MessagePage>> {
+    check_model(&app, &table)?;
     let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
     let terms = terms_of(&query, app.engine.now())?;
     let encoder = MessageEncoder {
@@ -212,7 +213,6 @@ async fn read_inbox(
         description,
         RowTier::Hot,
         move |engine, table, is_stopped| {
-            check_model(engine, table)?;
             engine.users_table(table)?;
             Ok(inbox::page(
                 engine,
@@ -248,16 +248,14 @@ async fn conversations(
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<ConversationQuery>,
 ) -> Result<JsonResponse<ConversationList>> {
+    check_model(&app, &table)?;
     let limit = page_limit(query.limit, CONVERSATIONS, CONVERSATIONS_MAX)?;
     let description = describe(id.clone(), &table, "conversations", &query);
     let found = answer(
         &app,
         description,
         RowTier::Hot,
-        move |engine, table, is_stopped| {
-            check_model(engine, table)?;
-            Ok(inbox::conversations(engine, table, &user, limit, is_stopped)?)
-        },
+        move |engine, table, is_stopped| Ok(inbox::conversations(engine, table, &user, limit, is_stopped)?),
     );
     let found = found.await?;
     let conversations = found.conversations.into_iter().map(|conversation| {
