@@ -118,10 +118,13 @@ impl RowDocument for RowOfTable<'_> {
 
     fn part(&self) -> i32 {
         let part = self.sources.parts.and_then(|(column, every)| {
-            let KeyValue::Timestamp(time) = self.key_values.get(column)? else {
-                return None;
+            let nanos = match self.key_values.get(column)? {
+                KeyValue::Timestamp(time) => time.nanos(),
+                // A generated id.
+                KeyValue::Signed(nanos) => *nanos,
+                _ => return None,
             };
-            Some(every.number_of(time.nanos()))
+            Some(every.number_of(nanos))
         });
         part.unwrap_or_default()
     }
