@@ -3,6 +3,7 @@
 mod advice;
 mod aggregates;
 mod database;
+mod generated_parts;
 mod parts;
 mod search;
 mod values;
