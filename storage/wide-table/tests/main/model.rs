@@ -26,6 +26,12 @@ const VERSIONS_MAX: usize = 2;
 #[derive(Debug, Clone)]
 enum Step {
     Put(String, i64, Vec<(usize, i64)>),
+    /// Adds a row with a key that begins with this text and that no row has had.
+    Create(String, i64, Vec<(usize, i64)>),
+    /// Sets a column of the last row that was added.
+    SetCreated(i64, usize, i64),
+    /// Deletes the last row that was added.
+    DeleteCreated,
     Set(String, i64, usize, i64),
     Increment(String, i64, usize, i64),
     Clear(String, usize),
@@ -45,9 +51,12 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || "[a-d][a-d]".prop_map(|text| encoded(&text));
     let (time, column) = (|| 1..20_i64, || 0..COLUMNS.len());
-    let columns = proptest::collection::btree_map(column(), 0..100_i64, 0..3);
+    let columns = || proptest::collection::btree_map(column(), 0..100_i64, 0..3);
     let step = prop_oneof![
-        3 => (key(), time(), columns).prop_map(|(key, time, columns)| Step::Put(key, time, columns.into_iter().collect())),
+        2 => ("[a-d]", time(), columns()).prop_map(|(start, time, columns)| Step::Create(start, time, columns.into_iter().collect())),
+        1 => (time(), column(), 0..100_i64).prop_map(|(time, column, number)| Step::SetCreated(time, column, number)),
+        1 => Just(Step::DeleteCreated),
+        3 => (key(), time(), columns()).prop_map(|(key, time, columns)| Step::Put(key, time, columns.into_iter().collect())),
         4 => (key(), time(), column(), 0..100_i64).prop_map(|(key, time, column, number)| Step::Set(key, time, column, number)),
         2 => (key(), time(), column(), -5..5_i64).prop_map(|(key, time, column, by)| Step::Increment(key, time, column, by)),
         1 => (key(), column()).prop_map(|(key, column)| Step::Clear(key, column)),
@@ -120,6 +129,7 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Gr
     database.set_indexes(&serde_json::json!([]));
     database.delete_rows(KeyRange::ALL);
     reindex(&database);
+    let mut created: Option<String> = None;
     for step in steps {
         check_indexes(&database, &naive);
         match step {
@@ -132,6 +142,36 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Gr
                 naive.0.insert(key.clone(), Row::new());
                 for (column, number) in columns {
                     naive.set(key, *time, column, number);
+                }
+            }
+            Step::Create(start, time, columns) => {
+                let number = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
+                let key = encoded(&format!("{start}-{number}"));
+                let columns: Vec<_> = columns
+                    .iter()
+                    .map(|(at, number)| (COLUMNS[*at], *number))
+                    .collect();
+                let mut write = put(&key, *time, &columns);
+                if let Action::Put(columns) = write.action {
+                    write.action = Action::Create(columns);
+                }
+                database.write_one(write);
+                naive.0.insert(key.clone(), Row::new());
+                for (column, number) in columns {
+                    naive.set(&key, *time, column, number);
+                }
+                created = Some(key);
+            }
+            Step::SetCreated(time, column, number) => {
+                if let Some(key) = created.as_ref().filter(|key| naive.0.contains_key(*key)) {
+                    database.write_one(set(key, *time, COLUMNS[*column], *number));
+                    naive.set(key, *time, COLUMNS[*column], *number);
+                }
+            }
+            Step::DeleteCreated => {
+                if let Some(key) = created.take() {
+                    database.write_one(write_of(&key, 1, Action::Delete));
+                    naive.0.remove(&key);
                 }
             }
             Step::Set(key, time, column, number) => {
@@ -221,6 +261,9 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, (settings, groups): (Settings, Gr
     check_indexes(&database, &naive);
     database.close();
 }
+
+/// Number of the next new key. The test runs share a backend.
+static NEXT_KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Id of the next index. The test runs share a backend, in which the id of a dropped index must not be reused.
 static NEXT_INDEX: AtomicU32 = AtomicU32::new(100);
