@@ -302,12 +302,12 @@ fn change_at_random(address: SocketAddr, writer: u64, random: &mut Random, ackno
 }
 
 /// Applies a message or event to the copy of a follower.
-fn apply(copy: &mut BTreeMap<i64, Value>, message: Value) {
+fn apply(copy: &mut BTreeMap<i64, Value>, message: &Value) {
     let target = message["target"]
         .as_str()
         .and_then(|text| text.parse::<i64>().ok());
     let Some(kind) = message["event"].as_str() else {
-        copy.insert(sequence_of(&message), message["columns"].clone());
+        copy.insert(sequence_of(message), message["columns"].clone());
         return;
     };
     let target = target.expect("an event has a target");
@@ -345,7 +345,7 @@ fn a_follower_that_applies_events_has_all_messages_over_kills() {
     let copy = thread::scope(|scope| {
         let follower = scope.spawn(|| {
             let mut copy = BTreeMap::new();
-            follow(address, &is_done, &mut |message| apply(&mut copy, message));
+            follow(address, &is_done, &mut |message| apply(&mut copy, &message));
             copy
         });
         let (sender, acknowledged) = channel();

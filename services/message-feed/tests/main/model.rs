@@ -19,7 +19,9 @@ use crate::lab::{Entry, FEEDS, Feed, Lab, Setting};
 const CHECK_EVERY: usize = 6;
 
 /// Returned columns of a read, and the function that selects them in the model.
-fn selection(random: &mut Random) -> (Option<Vec<String>>, fn(&str) -> bool) {
+type Selection = (Option<Vec<String>>, fn(&str) -> bool);
+
+fn selection(random: &mut Random) -> Selection {
     let owned = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     match random.below(4) {
         0 => (owned(&["text", "absent"]), |name| name == "text"),
