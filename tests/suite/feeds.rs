@@ -54,6 +54,15 @@ fn sequence_of(message: &Value) -> i64 {
     sequence.unwrap_or_else(|| panic!("no sequence number: {message}"))
 }
 
+/// Sets a flag when it is dropped, also by a panic, so that a follower ends.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Reads the messages and events of a feed by a cursor, over restarts of the server, until `is_done` is true and the feed
 /// has no more. Passes each message to `take`.
 fn follow(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)) {
@@ -192,6 +201,7 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
             follow(address, &is_done, &mut |message| followed.push(message));
             followed
         });
+        let done = Done(&is_done);
         for round in 0..=KILLS {
             let (sender, acknowledged) = channel();
             let known = writers.iter().map(|writer| writer.acknowledged.len());
@@ -211,7 +221,7 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
                 server = Some(folder.start(&launch));
             }
         }
-        is_done.store(true, Ordering::SeqCst);
+        drop(done);
         follower.join().expect("no panic")
     });
     let mut expected: BTreeMap<i64, String> = BTreeMap::new();
@@ -348,6 +358,7 @@ fn a_follower_that_applies_events_has_all_messages_over_kills() {
             follow(address, &is_done, &mut |message| apply(&mut copy, &message));
             copy
         });
+        let done = Done(&is_done);
         let (sender, acknowledged) = channel();
         let writers: Vec<_> = (0..2)
             .map(|number| {
@@ -364,7 +375,7 @@ fn a_follower_that_applies_events_has_all_messages_over_kills() {
         for writer in writers {
             writer.join().expect("no panic");
         }
-        is_done.store(true, Ordering::SeqCst);
+        drop(done);
         follower.join().expect("no panic")
     });
     let stored = all(&client);

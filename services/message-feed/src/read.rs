@@ -85,21 +85,19 @@ impl ReadTerms {
     /// Returns the bounds of generated sequence numbers that are also in a range; `None` if there are no such numbers.
     pub(crate) fn within(&self, from: i64, to: Option<i64>) -> Option<(Bound<i64>, Bound<i64>)> {
         let (low, high) = self.bounds(SequenceSource::Generated);
-        let low = match low {
-            Bound::Included(low) => low.max(from),
-            _ => from,
+        let (low, first) = match low {
+            Bound::Excluded(after) if after >= from => (Bound::Excluded(after), after.checked_add(1)?),
+            Bound::Included(low) if low >= from => (Bound::Included(low), low),
+            _ => (Bound::Included(from), from),
         };
-        let high = match (high, to.map(|to| to.saturating_sub(1))) {
-            (Bound::Included(high), Some(to)) => Some(high.min(to)),
-            (Bound::Included(high), None) => Some(high),
-            (_, to) => to,
+        let high = match high {
+            Bound::Excluded(high) => Some(high),
+            _ => None,
         };
-        match high {
-            Some(high) if high < low => None,
-            high => Some((
-                Bound::Included(low),
-                high.map_or(Bound::Unbounded, Bound::Included),
-            )),
+        match high.into_iter().chain(to).min() {
+            Some(end) if end <= first => None,
+            Some(end) => Some((low, Bound::Excluded(end))),
+            None => Some((low, Bound::Unbounded)),
         }
     }
 

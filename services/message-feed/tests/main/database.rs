@@ -1,4 +1,6 @@
 //! Database with one feed table. It can be closed and opened again on the same backend, and the test sets its clock.
+//!
+//! All tests of the crate use it, so that each of them runs on every backend.
 
 use std::path::Path;
 use std::sync::Arc;

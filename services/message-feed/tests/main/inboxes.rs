@@ -1,4 +1,6 @@
 //! Members, inboxes and unread counts against a naive model, and inboxes that are read while members and messages change.
+//!
+//! The limit of pushed messages is low, so that the delivery of each feed switches often.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Refused requests: each returns its error, and nothing is written.
+//! Refused requests.
+//! Each refusal names the part of the request and the limit, and writes nothing.
 
 use std::collections::BTreeMap;
 

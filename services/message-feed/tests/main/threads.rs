@@ -23,6 +23,15 @@ const FEED: &str = "room,name=lobby";
 const WRITERS: u64 = 6;
 const READERS: usize = 3;
 
+/// Reduces the number of running threads when it is dropped, also by a panic, so that no other thread waits forever.
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Returns databases on each backend. The folder of the second one must outlive it.
 fn databases() -> (tempfile::TempDir, [Database; 2]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -100,6 +109,7 @@ fn followers_see_every_message_once_in_order_and_equal_ids_give_one_message() {
         let repeated = AtomicUsize::new(0);
         let running = AtomicUsize::new(WRITERS as usize);
         let write = |number: u64| {
+            let _ended = Ended(&running);
             let mut random = Random::new(seed.wrapping_add(number));
             for request in 0..requests {
                 let mut used = BTreeSet::new();
@@ -140,7 +150,6 @@ fn followers_see_every_message_once_in_order_and_equal_ids_give_one_message() {
                     }
                 }
             }
-            running.fetch_sub(1, Ordering::SeqCst);
         };
         let is_written = || running.load(Ordering::SeqCst) == 0;
         let followed = thread::scope(|scope| {
@@ -305,6 +314,7 @@ fn a_deletion_of_a_feed_removes_all_earlier_messages_and_no_later_one() {
                     }
                 });
             }
+            let last = Ended(&running);
             for _ in 0..deletions {
                 // Waits until messages follow the last deletion.
                 let count = || sent.lock().expect("no panic").len();
@@ -333,7 +343,7 @@ fn a_deletion_of_a_feed_removes_all_earlier_messages_and_no_later_one() {
                 assert!(begun.elapsed().as_secs() < 60, "messages are sent in time");
                 thread::yield_now();
             }
-            running.store(0, Ordering::SeqCst);
+            drop(last);
         });
         let found: BTreeSet<i64> = follow(engine, table, 1_000, &|| true)
             .iter()

@@ -343,7 +343,10 @@ fn feed_tables_are_created_with_their_settings() {
     assert_eq!(edited, "edited; the event is 8\n");
     for (wrong, text) in [
         (&["--model", "feed", "--key", "a string"][..], "--key applies"),
-        (&["--model", "wide", "--sequence", "manual"], "--sequence applies"),
+        (
+            &["--model", "wide", "--sequence", "manual"],
+            "--sequence and --inboxes apply",
+        ),
     ] {
         let refused = lab.run(&[&["tables", "create", "other"], wrong].concat());
         assert!(refused.code == 2 && refused.err.contains(text), "{refused:?}");
