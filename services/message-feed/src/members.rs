@@ -316,13 +316,16 @@ pub fn delete_feed(
         .spec()
         .feed
         .is_some_and(|feed| feed.inboxes.is_some());
-    while has_inboxes {
-        let page = members(engine, table, feed, None, ENTRIES_PER_WRITE)?;
-        for member in &page.members {
-            leave(engine, table, feed, &member.user, is_stopped)?;
-        }
-        if page.members.is_empty() {
+    loop {
+        let known = match has_inboxes {
+            true => members(engine, table, feed, None, ENTRIES_PER_WRITE)?.members,
+            false => Vec::new(),
+        };
+        if known.is_empty() {
             break;
+        }
+        for member in known {
+            leave(engine, table, feed, &member.user, is_stopped)?;
         }
     }
     Ok(engine.delete_feed(table, feed, is_stopped)?)
