@@ -45,6 +45,19 @@ pub enum FeedName {
 }
 
 impl FeedName {
+    /// Returns the name of a feed with this type and these tags.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Invalid`] for a text that a series key cannot hold: an empty one, one that ends with a backslash, or
+    /// one with control characters.
+    pub fn of(kind: &str, tags: &[(&str, &str)]) -> Result<Self> {
+        let mut key = Vec::new();
+        let written = series_key::write(kind, tags.iter().copied(), &mut key);
+        written.map_err(|error| EngineError::Invalid(format!("type {kind:?}, tags {tags:?}: {error}")))?;
+        Ok(Self::Key(key.into()))
+    }
+
     /// Parses the name of a feed: 32 hexadecimal digits are an id; any other text is a key, which is checked when it is
     /// used.
     pub fn parse(text: &str) -> Self {
@@ -250,17 +263,18 @@ impl Engine {
             _writing: writing,
         };
         for message_id in message_ids {
-            if claim.message_ids.iter().any(|claimed| **claimed == *message_id) {
-                return Err(EngineError::Invalid(format!(
-                    "two messages of the request have the id {message_id:?}"
-                )));
-            }
             let is_free = claims
                 .message_ids
                 .lock()
                 .insert((id, feed, Box::from(message_id)));
             if !is_free {
-                return Err(EngineError::MessageRunning(message_id.to_owned()));
+                let is_own = claim.message_ids.iter().any(|claimed| **claimed == *message_id);
+                return Err(match is_own {
+                    true => EngineError::Invalid(format!(
+                        "two messages of the request have the id {message_id:?}"
+                    )),
+                    false => EngineError::MessageRunning(message_id.to_owned()),
+                });
             }
             claim.message_ids.push(Box::from(message_id));
         }
@@ -353,8 +367,7 @@ impl Engine {
     /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows).
     pub fn users_table(&self, table: &WideTable) -> Result<Arc<WideTable>> {
         let name = table.table().name();
-        let feed = table.table().spec().feed;
-        match feed.and_then(|feed| feed.inboxes) {
+        match table.feed().inboxes {
             Some(_) => self.table_of_rows(&users_name(name)),
             None => Err(EngineError::NoInboxes(name.clone())),
         }

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use tideline_key_codec::layout::KeyLayout;
-use tideline_key_codec::tuple::KeyKind;
+use tideline_key_codec::tuple::{KeyKind, KeyValue};
 use tideline_model::time::format_duration;
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, SequenceSource, TableModel, TableName, TableSpec, TtlScope,
-    WideSpec, feed,
+    ColumnGroupSpec, ColumnSpec, ColumnType, FeedSpec, SequenceSource, TableModel, TableName, TableSpec,
+    TtlScope, WideSpec, feed,
 };
 use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
@@ -62,6 +63,26 @@ impl WideTable {
             .wide
             .as_deref()
             .expect("a wide table has settings of rows")
+    }
+
+    /// Returns the settings of a feed table beyond those of its rows; the defaults for other tables.
+    pub fn feed(&self) -> FeedSpec {
+        self.spec.feed.unwrap_or_default()
+    }
+
+    /// Encodes the logical values of a key. Returns the stored key, and the length of the prefix that names its partition.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Invalid`] for values that the key cannot hold.
+    pub fn encode_key(&self, values: &[KeyValue<'_>]) -> Result<(Bytes, usize)> {
+        let layout = self.layout();
+        let mut key = Vec::new();
+        let encoded = layout.encode(values, &mut key);
+        encoded.map_err(|error| EngineError::Invalid(error.to_string()))?;
+        let partition = layout.partition_len(&key);
+        let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
+        Ok((key.into(), partition))
     }
 
     /// Returns the layout of the key.

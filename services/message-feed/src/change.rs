@@ -21,8 +21,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::audience;
 use crate::message::{
-    Values, check_length, check_name, columns_of, damaged, names_in, newest, reserved, sequence_source,
-    to_columns,
+    Values, check_length, check_name, columns_of, damaged, key_of, names_in, newest, reserved, to_columns,
 };
 use crate::send::{
     WriteTerms, check_sequence, check_written, inbox_entry, new_row, push_entries, readers, stored_key,
@@ -205,8 +204,7 @@ fn change(
     }
     let feed = engine.feed(table, target.feed)?;
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
-    let name = feed.to_string();
-    let (key, partition) = stored_key(table, &name, target.sequence)?;
+    let (key, partition) = stored_key(table, feed, target.sequence)?;
     for _ in 0..ATTEMPTS_MAX {
         let stored = stored_message(engine, table, &key, target.sequence)?;
         let row = stored.columns().map_err(|reason| damaged(table, reason))?;
@@ -231,7 +229,7 @@ fn change(
                 CellValue::String(principal.to_owned().into()),
             ));
         }
-        if sequence_source(table) == SequenceSource::Manual {
+        if table.feed().sequence == SequenceSource::Manual {
             let now = Timestamp::from_nanos_clamped(time);
             change
                 .event
@@ -248,9 +246,9 @@ fn change(
         let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
         let audience = audience(engine, table, feed)?;
         let readers = readers(&audience, to.as_deref(), &except.unwrap_or_default());
-        let entry = inbox_entry(table, &name);
+        let entry = inbox_entry(table, feed);
         let make = |next_id: &mut dyn FnMut() -> i64| {
-            let (_, event) = new_row(table, &name, target.event, &change.event, next_id)?;
+            let event = new_row(table, feed, target.event, &change.event, next_id)?;
             let message = RowWrite {
                 key: key.clone(),
                 partition,
@@ -284,7 +282,7 @@ fn change(
             0 => format!("message {}", target.sequence),
             _ => "the event".to_owned(),
         })?;
-        let (_, event) = crate::message::key_of(table, &writes[1].key)?;
+        let (_, event) = key_of(table, &writes[1].key)?;
         return Ok(Some(event));
     }
     Err(RowsError::ConditionFailed(format!(
@@ -322,7 +320,7 @@ pub fn count(
     }
     let feed = engine.feed(table, target.feed)?;
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
-    let (key, partition) = stored_key(table, &feed.to_string(), target.sequence)?;
+    let (key, partition) = stored_key(table, feed, target.sequence)?;
     // A refused write of a message that does not exist would open a part for it.
     let stored = stored_message(engine, table, &key, target.sequence)?;
     let row = stored.columns().map_err(|reason| damaged(table, reason))?;

@@ -45,8 +45,7 @@ struct Pulled {
 
 /// Returns the largest number of members of a feed whose messages are pushed.
 pub(crate) fn push_max(table: &WideTable) -> usize {
-    let feed = table.table().spec().feed;
-    let inboxes = feed.and_then(|feed| feed.inboxes);
+    let inboxes = table.feed().inboxes;
     inboxes.map_or(0, |inboxes| inboxes.push_max as usize)
 }
 
@@ -56,12 +55,7 @@ pub(crate) fn push_max(table: &WideTable) -> usize {
 ///
 /// The errors of [`members`].
 pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Arc<Audience>> {
-    if table
-        .table()
-        .spec()
-        .feed
-        .is_none_or(|feed| feed.inboxes.is_none())
-    {
+    if table.feed().inboxes.is_none() {
         return Ok(Arc::default());
     }
     engine.audience(table, feed, || {
@@ -76,7 +70,8 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
         };
         if is_pushed {
             for member in members(engine, table, feed, None, usize::MAX - 1)?.members {
-                let inbox = engine.feed(table, &inbox_of(&member.user))?;
+                // The inbox can have been deleted as a feed.
+                let inbox = engine.feed_or_new(table, &inbox_of(&member.user)?)?;
                 audience.members.push((member.user.into(), inbox));
             }
         }
@@ -90,7 +85,7 @@ fn state_of(
     users: &WideTable,
     feed: TimelineId,
 ) -> Result<Option<(Vec<Pulled>, StoredRow)>> {
-    let (key, _) = user_key(users, "", &feed.to_string(), "")?;
+    let (key, _) = user_key(users, "", feed, "")?;
     let Some(row) = engine.row(users, &key)? else {
         return Ok(None);
     };
@@ -113,7 +108,7 @@ fn change_state(
     feed: TimelineId,
     change: impl Fn(&mut Vec<Pulled>) -> bool,
 ) -> Result<bool> {
-    let (key, partition) = user_key(users, "", &feed.to_string(), "")?;
+    let (key, partition) = user_key(users, "", feed, "")?;
     for _ in 0..ATTEMPTS_MAX {
         let (mut pulled, digest) = match state_of(engine, users, feed)? {
             Some((pulled, row)) => (pulled, Some(row.digest())),
@@ -251,11 +246,10 @@ pub(crate) fn back_fill(
             }
         }
         if sequences.len() == ENTRIES_PER_WRITE || (is_end && !sequences.is_empty()) {
-            let inbox = inbox.to_string();
             let source = reserved(table, SOURCE, CellValue::String(member.feed.to_string().into()));
             let make = |next_id: &mut dyn FnMut() -> i64| {
                 let entries = sequences.iter().map(|sequence| {
-                    let (key, partition) = stored_key(table, &inbox, *sequence)?;
+                    let (key, partition) = stored_key(table, inbox, *sequence)?;
                     let time = next_id();
                     Ok(RowWrite {
                         key,

@@ -4,7 +4,7 @@
 //! are unique within the table. The entries of the inbox refer to pushed messages. Pulled messages are read from their
 //! feeds, and merged with the entries.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
 
 use crate::delivery::audience;
-use crate::members::{Membership, inbox_of, memberships};
+use crate::members::{Membership, known_inbox, memberships};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
 use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, encoded};
 use crate::send::stored_key;
@@ -29,7 +29,7 @@ pub const CONVERSATIONS_MAX: usize = 1_000;
 /// Source of an inbox: its entries, or a pulled range of a feed.
 struct Source<'e> {
     scan: RowScan<'e>,
-    rows: VecDeque<(i64, StoredRow)>,
+    next: Option<(i64, StoredRow)>,
 }
 
 /// Reads a page of the inbox of a user. The times of `terms` bound the sequence numbers.
@@ -75,7 +75,7 @@ pub fn page(
         }
         scanned += 1;
         let source = &mut sources[number];
-        let row = source.rows.pop_front();
+        let row = source.next.take();
         heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
         if last == Some(sequence) {
             continue;
@@ -111,7 +111,7 @@ fn sources<'e>(
             None,
             wanted,
         ),
-        rows: VecDeque::new(),
+        next: None,
     };
     // Feeds can begin to be pulled while this reads. Their messages are above this version.
     let version = engine.next_version();
@@ -128,10 +128,8 @@ fn sources<'e>(
         return Err(RowsError::Cancelled);
     }
     let mut sources = Vec::new();
-    match engine.feed(table, &inbox_of(user)) {
-        Ok(inbox) => sources.push(scan(terms.ranges(engine, table, inbox)?, limit)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
+    if let Some(inbox) = known_inbox(engine, table, user)? {
+        sources.push(scan(terms.ranges(engine, table, inbox)?, limit));
     }
     for (feed, from, to) in pulled {
         if let Some(bounds) = terms.within(from, to) {
@@ -148,13 +146,13 @@ const PULLED_ROWS: usize = 8;
 impl Source<'_> {
     /// Returns the sequence number of the next row.
     fn head(&mut self, table: &WideTable) -> Result<Option<i64>> {
-        if self.rows.is_empty()
+        if self.next.is_none()
             && let Some(found) = self.scan.next_row()?
         {
             let (_, sequence) = key_of(table, &found.row.key)?;
-            self.rows.push_back((sequence, found.row));
+            self.next = Some((sequence, found.row));
         }
-        Ok(self.rows.front().map(|(sequence, _)| *sequence))
+        Ok(self.next.as_ref().map(|(sequence, _)| *sequence))
     }
 }
 
@@ -168,7 +166,10 @@ fn shown(
     let source = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         match newest(table, &columns, SOURCE) {
-            Some(CellValue::String(source)) => Some(source.to_string()),
+            Some(CellValue::String(source)) => {
+                let source = source.parse();
+                Some(source.map_err(|_| damaged(table, "an inbox entry holds no feed id"))?)
+            }
             _ => None,
         }
     };
@@ -176,7 +177,7 @@ fn shown(
         None => row,
         Some(source) => {
             let (_, sequence) = key_of(table, &row.key)?;
-            match engine.row(table, &stored_key(table, &source, sequence)?.0)? {
+            match engine.row(table, &stored_key(table, source, sequence)?.0)? {
                 Some(message) => message,
                 // The message was deleted, or has expired.
                 None => return Ok(None),

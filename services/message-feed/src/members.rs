@@ -17,10 +17,10 @@ use tideline_engine::rows::{
     Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
     StoredRow, Update,
 };
-use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::{back_fill, has_more, pull, purge, push, push_max};
+use crate::delivery::{audience, back_fill, has_more, pull, purge, push, push_max};
 use crate::message::{check_length, damaged, newest, reserved};
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
@@ -46,33 +46,32 @@ pub struct Membership {
 }
 
 /// Returns the name of the inbox of a user.
-pub fn inbox_of(user: &str) -> FeedName {
-    let mut key = format!("{INBOX},user=");
-    for character in user.chars() {
-        if matches!(character, ',' | '=' | ' ' | '\\') {
-            key.push('\\');
-        }
-        key.push(character);
+///
+/// # Errors
+///
+/// [`EngineError::Invalid`] for a user that a tag cannot hold.
+pub fn inbox_of(user: &str) -> Result<FeedName> {
+    Ok(FeedName::of(INBOX, &[("user", user)])?)
+}
+
+/// Returns the inbox of a user; `None` if the user has none.
+pub(crate) fn known_inbox(engine: &Engine, table: &WideTable, user: &str) -> Result<Option<TimelineId>> {
+    match engine.feed(table, &inbox_of(user)?) {
+        Ok(inbox) => Ok(Some(inbox)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    FeedName::parse(&key)
 }
 
 /// Returns the stored key of a row of the table of users, and the length of the part that names the user.
 pub(crate) fn user_key(
     users: &WideTable,
     user: &str,
-    feed: &str,
+    feed: TimelineId,
     device: &str,
 ) -> std::result::Result<(Bytes, usize), EngineError> {
-    let invalid = |error: &dyn std::fmt::Display| EngineError::Invalid(error.to_string());
-    let values = [user, feed, device].map(|text| KeyValue::String(text.to_owned().into()));
-    let mut key = Vec::new();
-    let layout = users.layout();
-    layout
-        .encode(&values, &mut key)
-        .map_err(|error| invalid(&error))?;
-    let partition = layout.partition_len(&key).map_err(|error| invalid(&error))?;
-    Ok((key.into(), partition))
+    let feed = feed.to_string();
+    users.encode_key(&[user, &feed, device].map(|text| KeyValue::String(text.into())))
 }
 
 /// Returns the membership that a row holds; `None` for other rows.
@@ -119,7 +118,7 @@ pub fn member(
     user: &str,
 ) -> Result<Option<Membership>> {
     let users = engine.users_table(table)?;
-    let (key, _) = user_key(&users, user, &feed.to_string(), "")?;
+    let (key, _) = user_key(&users, user, feed, "")?;
     match engine.row(&users, &key)? {
         Some(row) => membership(&users, &row),
         None => Ok(None),
@@ -230,8 +229,8 @@ pub fn join(
     check_length("the user", user, "the request")?;
     let users = engine.users_table(table)?;
     let feed = engine.feed_or_new(table, feed)?;
-    let inbox = engine.feed_or_new(table, &inbox_of(user))?;
-    let (key, partition) = user_key(&users, user, &feed.to_string(), "")?;
+    let inbox = engine.feed_or_new(table, &inbox_of(user)?)?;
+    let (key, partition) = user_key(&users, user, feed, "")?;
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
         let number = |name, number| {
@@ -261,7 +260,7 @@ pub fn join(
             "user {user:?} has left the feed meanwhile; send the request again"
         ))
     })?;
-    if has_more(engine, table, feed, push_max(table))? {
+    if audience(engine, table, feed)?.members.len() > push_max(table) {
         pull(engine, table, &users, feed)?;
     }
     back_fill(engine, table, &joined, inbox, is_stopped)?;
@@ -291,10 +290,10 @@ pub fn leave(
         .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
     engine.delete_rows(&users, &rows.ranges, None, is_stopped)?;
     engine.audience_changed(table, feed);
-    if let Ok(inbox) = engine.feed(table, &inbox_of(user)) {
+    if let Some(inbox) = known_inbox(engine, table, user)? {
         purge(engine, table, inbox, feed, is_stopped)?;
     }
-    if !has_more(engine, table, feed, push_max(table) / 2)? {
+    if audience(engine, table, feed)?.is_pulled() && !has_more(engine, table, feed, push_max(table) / 2)? {
         push(engine, table, &users, feed)?;
     }
     Ok(was_member)
@@ -311,11 +310,7 @@ pub fn delete_feed(
     feed: TimelineId,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let has_inboxes = table
-        .table()
-        .spec()
-        .feed
-        .is_some_and(|feed| feed.inboxes.is_some());
+    let has_inboxes = table.feed().inboxes.is_some();
     loop {
         let known = match has_inboxes {
             true => members(engine, table, feed, None, ENTRIES_PER_WRITE)?.members,
@@ -413,7 +408,7 @@ pub fn change_member(
     if member(engine, table, feed, user)?.is_none() {
         return Err(missing().into());
     }
-    let (key, partition) = user_key(&users, user, &feed.to_string(), device.unwrap_or_default())?;
+    let (key, partition) = user_key(&users, user, feed, device.unwrap_or_default())?;
     let cursor_of = |row: &Mutation<'_>| match newest(&users, row, CURSOR) {
         Some(CellValue::I64(cursor)) => Some(*cursor),
         _ => None,

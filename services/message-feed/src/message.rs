@@ -25,12 +25,6 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Values of columns, sorted by their stored names.
 pub(crate) type Values = Vec<(ColumnName<'static>, CellValue<'static>)>;
 
-/// Returns the origin of the sequence numbers of a table.
-pub(crate) fn sequence_source(table: &WideTable) -> SequenceSource {
-    let feed = table.table().spec().feed;
-    feed.unwrap_or_default().sequence
-}
-
 /// Returns a reserved column with a value.
 pub(crate) fn reserved(
     table: &WideTable,
@@ -136,7 +130,7 @@ pub fn key_of(table: &WideTable, key: &[u8]) -> Result<(TimelineId, i64)> {
 
 /// Returns the time of a message.
 pub(crate) fn time_of(table: &WideTable, sequence: i64, row: &Mutation<'_>) -> Timestamp {
-    match sequence_source(table) {
+    match table.feed().sequence {
         SequenceSource::Generated => Timestamp::from_nanos_clamped(sequence),
         SequenceSource::Manual => match newest(table, row, TIME) {
             Some(CellValue::Timestamp(time)) => *time,

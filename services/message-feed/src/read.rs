@@ -3,7 +3,7 @@
 //! A cursor is a sequence number. A page after a cursor does not change when messages arrive, because new messages have
 //! higher numbers.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tideline_rows::selection::RowEncoder as _;
 use tideline_rows::{Result, RowsError};
 
 use crate::change::missing;
-use crate::message::{MessageEncoder, damaged, key_of, newest, sequence_source, time_of};
+use crate::message::{MessageEncoder, damaged, key_of, newest, time_of};
 use crate::send::stored_key;
 
 /// Default number of messages of a page.
@@ -107,7 +107,7 @@ impl ReadTerms {
     ///
     /// The errors of [`Engine::messages_of`].
     pub fn ranges(&self, engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Ranges> {
-        Ok(engine.messages_of(table, feed, self.bounds(sequence_source(table)))?)
+        Ok(engine.messages_of(table, feed, self.bounds(table.feed().sequence))?)
     }
 
     /// Returns true if the read reaches parts in the cold tier or in the archive.
@@ -130,7 +130,7 @@ impl ReadTerms {
     /// Returns true if a row is wanted: by its kind, and by its time if the range of keys does not bound it.
     fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let needs_time =
-            sequence_source(table) == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
+            table.feed().sequence == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
         if self.has_events && !needs_time {
             return Ok(true);
         }
@@ -231,7 +231,7 @@ pub fn message(
     sequence: i64,
     encoder: &MessageEncoder,
 ) -> Result<String> {
-    let (key, _) = stored_key(table, &feed.to_string(), sequence)?;
+    let (key, _) = stored_key(table, feed, sequence)?;
     match engine.row(table, &key)? {
         Some(row) => encoded(table, encoder, &row),
         None => Err(missing(table, sequence)),
@@ -303,13 +303,11 @@ struct Place {
     sequence: i64,
 }
 
-/// Feed of a merge, with its next messages.
+/// Feed of a merge, with its next message.
 struct Source<'e> {
     feed: TimelineId,
     scan: RowScan<'e>,
-    rows: VecDeque<(Place, StoredRow)>,
-    /// Number of messages and events read.
-    read: usize,
+    next: Option<(Place, StoredRow)>,
 }
 
 /// Messages of several feeds in one order.
@@ -338,7 +336,7 @@ pub fn merge(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Merged> {
     let last = page.map(place_of).transpose()?;
-    let is_generated = sequence_source(table) == SequenceSource::Generated;
+    let is_generated = table.feed().sequence == SequenceSource::Generated;
     // The feeds are read one after the other. A message must not appear in the first one after that was read, before one
     // that the second one already has.
     let version = engine.next_version();
@@ -368,8 +366,7 @@ pub fn merge(
         sources.push(Source {
             feed: *feed,
             scan: scan(engine, table, ranges, &bounded, limit.min(MERGE_ROWS_MIN)),
-            rows: VecDeque::new(),
-            read: 0,
+            next: None,
         });
     }
     let is_descending = terms.order == MessageOrder::Descending;
@@ -379,11 +376,10 @@ pub fn merge(
         (Some(last), true) => *place < last,
     };
     let fill = |source: &mut Source<'_>| -> Result<Option<Place>> {
-        while source.rows.is_empty() {
+        while source.next.is_none() {
             let Some(row) = next(&mut source.scan, is_stopped)? else {
                 return Ok(None);
             };
-            source.read += 1;
             let columns = row.columns().map_err(|reason| damaged(table, reason))?;
             let (_, sequence) = key_of(table, &row.key)?;
             let place = Place {
@@ -393,10 +389,10 @@ pub fn merge(
             };
             drop(columns);
             if is_after(&place) && terms.has(table, &row)? {
-                source.rows.push_back((place, row));
+                source.next = Some((place, row));
             }
         }
-        Ok(source.rows.front().map(|(place, _)| *place))
+        Ok(source.next.as_ref().map(|(place, _)| *place))
     };
     let mut heads = BTreeSet::new();
     for (number, source) in sources.iter_mut().enumerate() {
@@ -416,7 +412,7 @@ pub fn merge(
             break;
         }
         let source = &mut sources[number];
-        if let Some((at, row)) = source.rows.pop_front() {
+        if let Some((at, row)) = source.next.take() {
             let json = encoded(table, encoder, &row)?;
             bytes += json.len();
             merged.messages.push(json);

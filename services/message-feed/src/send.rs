@@ -6,6 +6,7 @@
 //!
 //! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::audience;
 use crate::message::{
-    Values, check_length, columns_of, damaged, key_of, newest, reserved, sequence_source, time_of, to_columns,
+    Values, check_length, columns_of, damaged, key_of, newest, reserved, time_of, to_columns,
 };
 
 /// Maximum number of messages of a request.
@@ -113,8 +114,8 @@ pub fn send(
     let drafts = drafts.map(|(number, message)| draft(engine, table, message, number, terms));
     let drafts = drafts.collect::<Result<Vec<Draft>>>()?;
     let ids = || drafts.iter().filter_map(|draft| draft.id.as_deref());
+    let mut feed_id = engine.feed_or_new(table, feed)?;
     for _ in 0..ATTEMPTS_MAX {
-        let feed_id = engine.feed_or_new(table, feed)?;
         let _claim = engine.claim_feed(table, feed_id, ids())?;
         match engine.feed(table, &FeedName::Id(feed_id)) {
             Ok(_) => return write(engine, table, feed_id, &drafts, terms),
@@ -122,8 +123,9 @@ pub fn send(
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
+        feed_id = engine.feed_or_new(table, feed)?;
     }
-    Err(EngineError::FeedDeleting(format!("{feed:?}")).into())
+    Err(EngineError::FeedDeleting(feed_id.to_string()).into())
 }
 
 /// Parses a message.
@@ -193,7 +195,7 @@ fn draft(
 /// Checks that a sequence number is given if, and only if, the table requires it.
 pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: &str) -> Result<()> {
     let name = table.table().name();
-    match (sequence_source(table), sequence) {
+    match (table.feed().sequence, sequence) {
         (SequenceSource::Generated, Some(_)) => Err(RowsError::Invalid(format!(
             "{place}: sequence is given, and the server assigns the sequence numbers of table {name}; omit it"
         ))),
@@ -207,33 +209,27 @@ pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: &s
 /// Returns the stored key of a message, and the length of the part that names its feed.
 pub(crate) fn stored_key(
     table: &WideTable,
-    feed: &str,
+    feed: TimelineId,
     sequence: i64,
 ) -> std::result::Result<(Bytes, usize), EngineError> {
-    let invalid = |error: &dyn std::fmt::Display| EngineError::Invalid(error.to_string());
-    let layout = table.layout();
-    let mut key = Vec::new();
-    let values = [KeyValue::String(feed.into()), KeyValue::Signed(sequence)];
-    layout
-        .encode(&values, &mut key)
-        .map_err(|error| invalid(&error))?;
-    let partition = layout.partition_len(&key).map_err(|error| invalid(&error))?;
-    Ok((key.into(), partition))
+    table.encode_key(&[
+        KeyValue::String(feed.to_string().into()),
+        KeyValue::Signed(sequence),
+    ])
 }
 
 /// Returns a write of a new row of a feed. With a given sequence number, it requires that the feed has no such row.
 pub(crate) fn new_row<'v>(
     table: &WideTable,
-    feed: &str,
+    feed: TimelineId,
     given: Option<i64>,
     values: &'v Values,
     next_id: &mut dyn FnMut() -> i64,
-) -> std::result::Result<(i64, RowWrite<'v>), EngineError> {
+) -> std::result::Result<RowWrite<'v>, EngineError> {
     let time = next_id();
-    let sequence = given.unwrap_or(time);
-    let (key, partition) = stored_key(table, feed, sequence)?;
+    let (key, partition) = stored_key(table, feed, given.unwrap_or(time))?;
     let columns = to_columns(values.iter(), time);
-    let write = RowWrite {
+    Ok(RowWrite {
         key,
         partition,
         time,
@@ -246,8 +242,7 @@ pub(crate) fn new_row<'v>(
             Box::new(is_new) as RowCondition<'v>
         }),
         image: Image::None,
-    };
-    Ok((sequence, write))
+    })
 }
 
 /// Writes the messages whose ids the feed does not have yet.
@@ -270,9 +265,8 @@ fn write(
         .collect();
     let mut position = None;
     if !new.is_empty() {
-        let name = feed.to_string();
         let audience = audience(engine, table, feed)?;
-        let readers: Vec<Vec<String>> = new
+        let readers: Vec<Vec<TimelineId>> = new
             .iter()
             .map(|(_, draft)| readers(&audience, draft.to.as_deref(), &draft.except))
             .collect();
@@ -284,13 +278,12 @@ fn write(
                 entries as u64,
             ));
         }
-        let source = inbox_entry(table, &name);
+        let source = inbox_entry(table, feed);
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let mut rows = Vec::with_capacity(entries);
             for (_, draft) in &new {
                 let sequence = draft.given.map(|(sequence, _)| sequence);
-                let (_, row) = new_row(table, &name, sequence, &draft.values, next_id)?;
-                rows.push(row);
+                rows.push(new_row(table, feed, sequence, &draft.values, next_id)?);
             }
             for (number, readers) in readers.iter().enumerate() {
                 let message = rows[number].time;
@@ -326,29 +319,33 @@ fn write(
 }
 
 /// Returns the ids of the inboxes that show a message.
-pub(crate) fn readers(audience: &Audience, to: Option<&[String]>, except: &[String]) -> Vec<String> {
-    let shows = |user: &str| {
-        to.is_none_or(|to| to.iter().any(|name| name == user)) && !except.iter().any(|name| name == user)
-    };
+pub(crate) fn readers(audience: &Audience, to: Option<&[String]>, except: &[String]) -> Vec<TimelineId> {
+    let to: Option<HashSet<&str>> = to.map(|to| to.iter().map(String::as_str).collect());
+    let except: HashSet<&str> = except.iter().map(String::as_str).collect();
+    let shows = |user: &str| to.as_ref().is_none_or(|to| to.contains(user)) && !except.contains(user);
     let shown = audience.members.iter().filter(|(user, _)| shows(user));
-    shown.map(|(_, inbox)| inbox.to_string()).collect()
+    shown.map(|(_, inbox)| *inbox).collect()
 }
 
 /// Returns the columns of the inbox entries of a feed.
-pub(crate) fn inbox_entry(table: &WideTable, feed: &str) -> Values {
-    vec![reserved(table, SOURCE, CellValue::String(feed.to_owned().into()))]
+pub(crate) fn inbox_entry(table: &WideTable, feed: TimelineId) -> Values {
+    vec![reserved(
+        table,
+        SOURCE,
+        CellValue::String(feed.to_string().into()),
+    )]
 }
 
 /// Appends the writes of the inbox entries of a message.
 pub(crate) fn push_entries<'v>(
     table: &WideTable,
-    inboxes: &[String],
+    inboxes: &[TimelineId],
     sequence: i64,
     entry: &'v Values,
     rows: &mut Vec<RowWrite<'v>>,
 ) -> std::result::Result<(), EngineError> {
     for inbox in inboxes {
-        let (key, partition) = stored_key(table, inbox, sequence)?;
+        let (key, partition) = stored_key(table, *inbox, sequence)?;
         rows.push(RowWrite {
             key,
             partition,
@@ -414,7 +411,7 @@ fn sent_before(
         Some(CellValue::I64(target)) => *target,
         _ => sequence,
     };
-    let has_time = sequence_source(table) == SequenceSource::Generated;
+    let has_time = table.feed().sequence == SequenceSource::Generated;
     Ok(Some(SentMessage {
         sequence,
         time: has_time.then(|| time_of(table, sequence, &row)),

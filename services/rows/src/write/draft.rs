@@ -6,7 +6,6 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::Timestamp;
 use tideline_engine::rows::{Mutation, RowWrite as EngineWrite};
@@ -183,7 +182,7 @@ pub(super) fn to_write<'w>(
     let layout = table.layout();
     let (stored, partition) = match (&key.stored, &key.partition) {
         (Some(stored), Some(partition)) => (stored.clone(), partition.len()),
-        _ => with_id(layout, &key.values, next_id)?,
+        _ => with_id(table, &key.values, next_id)?,
     };
     let condition = prepared.condition.as_ref().map(|condition| {
         let key = stored.clone();
@@ -207,7 +206,7 @@ pub(super) fn to_write<'w>(
 /// Encodes a key with an id that the server assigns. Returns the key, and the length of its prefix that identifies the
 /// partition.
 fn with_id(
-    layout: &KeyLayout,
+    table: &WideTable,
     values: &[Option<KeyValue<'static>>],
     next_id: &mut dyn FnMut() -> i64,
 ) -> std::result::Result<(Bytes, usize), EngineError> {
@@ -215,10 +214,5 @@ fn with_id(
         .iter()
         .map(|value| value.clone().unwrap_or_else(|| KeyValue::Signed(next_id())))
         .collect();
-    let mut stored = Vec::new();
-    let encoded = layout.encode(&values, &mut stored);
-    encoded.map_err(|error| EngineError::Invalid(error.to_string()))?;
-    let partition = layout.partition_len(&stored);
-    let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
-    Ok((stored.into(), partition))
+    table.encode_key(&values)
 }
