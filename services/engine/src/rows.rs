@@ -73,6 +73,8 @@ pub struct RowWriteOptions<'e, 'r> {
     pub request: Option<RememberedResponse<'e, 'r>>,
     /// State that must be unchanged when the rows are written; otherwise nothing is written.
     pub unchanged: Vec<Unchanged>,
+    /// True to write the rows of all partitions, or none.
+    pub is_whole: bool,
 }
 
 /// Rows whose write has begun.
@@ -185,6 +187,7 @@ impl Engine {
             durability: options.durability.unwrap_or(table.table().spec().durability),
             unchanged: options.unchanged.clone(),
             is_removal: false,
+            is_whole: options.is_whole,
         };
         if table.layout().generated().is_some() {
             let (writes, written) = rows.write_generated(threads, id, make, &options, &remember)?;

@@ -272,6 +272,8 @@ fn change(
                 key: key.to_vec(),
                 digest: Some(stored.digest()),
             }],
+            // The change, its event, and the inbox entries of the event.
+            is_whole: true,
             ..RowWriteOptions::default()
         };
         let (writes, written) = engine.write_rows(table, &make, &options)?;

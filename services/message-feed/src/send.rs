@@ -293,6 +293,8 @@ fn write(
         };
         let options = RowWriteOptions {
             durability: terms.durability,
+            // A message and its inbox entries.
+            is_whole: true,
             ..RowWriteOptions::default()
         };
         let (writes, written) = engine.write_rows(table, &make, &options)?;

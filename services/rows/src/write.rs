@@ -353,6 +353,7 @@ pub(crate) fn write_entry<R: Borrow<RowWrite>>(
             .transaction
             .as_ref()
             .map_or_else(Vec::new, |transaction| transaction.unchanged.clone()),
+        is_whole: false,
     };
     let (writes, written, position) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {

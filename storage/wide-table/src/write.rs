@@ -173,6 +173,8 @@ pub struct WriteOptions {
     pub unchanged: Vec<Unchanged>,
     /// True for the removal of expired data. It is also possible in parts that are too old to be written.
     pub is_removal: bool,
+    /// True to write the rows of all partitions, or none.
+    pub is_whole: bool,
 }
 
 /// Outcomes of a write, in the order of its rows.
@@ -189,7 +191,7 @@ pub struct Written {
 
 impl WideStore {
     /// Writes rows. The rows of one partition are written atomically; rows of different partitions are independent of
-    /// each other. All written rows become visible and durable together.
+    /// each other, unless [`WriteOptions::is_whole`] is set. All written rows become visible and durable together.
     ///
     /// `remember` returns the outcome to store with an idempotency key, given the outcomes of the rows.
     ///
@@ -266,7 +268,7 @@ impl WideStore {
             changes,
             index_changes,
             partitions,
-        } = self.decide(table, writes, options.is_removal, &mut seen)?;
+        } = self.decide(table, writes, options, &mut seen)?;
         let request = remember(&outcomes);
         if changes.is_empty() && request.is_none() {
             return Ok(Begun::nothing(outcomes));

@@ -14,7 +14,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_model::{TableId, Timestamp};
 
-use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen};
+use super::{
+    Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen,
+    WriteOptions,
+};
 use crate::codec;
 use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::Change;
@@ -37,7 +40,7 @@ impl WideStore {
         &self,
         table: TableId,
         writes: &[RowWrite<'_>],
-        is_removal: bool,
+        options: &WriteOptions,
         seen: &mut Seen,
     ) -> Result<Decided> {
         let rules = self.rules(table)?;
@@ -54,7 +57,7 @@ impl WideStore {
             table,
             expiry: Expiry::new(rules.ttl, now),
             visible: rules.visible_parts(now),
-            writable_from: match is_removal {
+            writable_from: match options.is_removal {
                 true => i32::MIN,
                 false => rules.writable_from(now),
             },
@@ -81,7 +84,11 @@ impl WideStore {
         let mut index_changes: BTreeMap<TableId, Vec<Change>> = BTreeMap::new();
         let mut partitions = Vec::with_capacity(writes.len());
         for ((write, outcome), mutation) in writes.iter().zip(&mut outcomes).zip(mutations) {
-            if failed.contains(&write.key[..write.partition]) {
+            let is_failed = match options.is_whole {
+                true => !failed.is_empty(),
+                false => failed.contains(&write.key[..write.partition]),
+            };
+            if is_failed {
                 if matches!(outcome, RowOutcome::Written(_)) {
                     *outcome = RowOutcome::NotApplied;
                 }
