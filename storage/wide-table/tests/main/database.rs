@@ -138,9 +138,11 @@ impl Database {
     }
 
     pub(crate) fn write(&self, writes: &[RowWrite<'_>]) -> Written {
-        let written = self
-            .store
-            .write(&self.threads, TABLE, writes, &WriteOptions::default(), &|_| None);
+        self.write_with(writes, &WriteOptions::default())
+    }
+
+    pub(crate) fn write_with(&self, writes: &[RowWrite<'_>], options: &WriteOptions) -> Written {
+        let written = self.store.write(&self.threads, TABLE, writes, options, &|_| None);
         written.expect("it is written")
     }
 

@@ -5,7 +5,7 @@
 
 use tideline_backend::Direction;
 use tideline_model::KeyRange;
-use tideline_wide_table::{Action, Image, Mutation, Refused, RowOutcome, RowWrite, Update};
+use tideline_wide_table::{Action, Image, Mutation, Refused, RowOutcome, RowWrite, Update, WriteOptions};
 
 use super::database::*;
 
@@ -48,6 +48,41 @@ fn rows_of_one_partition_are_written_all_or_not_at_all() {
         let rows = database.rows(KeyRange::ALL, Direction::Ascending, 10);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].0.as_ref(), b"b1");
+        database.close();
+    });
+}
+
+#[test]
+fn a_whole_write_of_several_partitions_is_written_or_not() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let whole = WriteOptions {
+            is_whole: true,
+            ..WriteOptions::default()
+        };
+        let refused = database.write_with(
+            &[
+                put("a1", 1, &[]),
+                when(put("b1", 1, &[]), Box::new(|row| row.is_some())),
+                put("c1", 1, &[]),
+            ],
+            &whole,
+        );
+        assert_eq!(
+            refused.rows,
+            [
+                RowOutcome::NotApplied,
+                RowOutcome::ConditionFailed(None),
+                RowOutcome::NotApplied
+            ]
+        );
+        assert!(database.rows(KeyRange::ALL, Direction::Ascending, 10).is_empty());
+        let written = database.write_with(&[put("a1", 2, &[]), put("b1", 2, &[])], &whole);
+        assert_eq!(
+            written.rows,
+            [RowOutcome::Written(None), RowOutcome::Written(None)]
+        );
+        assert_eq!(database.rows(KeyRange::ALL, Direction::Ascending, 10).len(), 2);
         database.close();
     });
 }
