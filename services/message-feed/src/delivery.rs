@@ -13,13 +13,15 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tideline_engine::backend::Direction;
 use tideline_engine::feeds::Audience;
+use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{PULLED, SOURCE};
 use tideline_engine::rows::{
-    Action, CellValue, Column, Image, RowPath, RowWrite, RowWriteOptions, StoredRow, Unchanged,
+    Action, CellValue, Column, Image, RowWrite, RowWriteOptions, StoredRow, Unchanged,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_rows::{Result, RowsError};
@@ -27,6 +29,7 @@ use tideline_rows::{Result, RowsError};
 use crate::inbox::is_for;
 use crate::members::{ENTRIES_PER_WRITE, Membership, inbox_of, members, user_key};
 use crate::message::{damaged, key_of, newest, reserved};
+use crate::read::begin_scan;
 use crate::send::stored_key;
 
 /// Number of attempts of a change of the state of a feed that other requests change at the same time.
@@ -223,52 +226,19 @@ pub(crate) fn back_fill(
         Bound::Included(member.joined),
     );
     let ranges = engine.messages_of(table, member.feed, bounds)?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
-    let mut sequences = Vec::new();
-    loop {
-        if is_stopped() {
-            return Err(RowsError::Cancelled);
-        }
-        let found = scan.next_row()?;
-        let is_end = found.is_none();
-        if let Some(found) = found {
-            let (_, sequence) = key_of(table, &found.row.key)?;
-            let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            if !is_pulled(sequence) && is_for(table, &columns, &member.user) {
-                sequences.push(sequence);
-            }
-        }
-        if sequences.len() == ENTRIES_PER_WRITE || (is_end && !sequences.is_empty()) {
-            let source = reserved(table, SOURCE, CellValue::String(member.feed.to_string().into()));
-            let make = |next_id: &mut dyn FnMut() -> i64| {
-                let entries = sequences.iter().map(|sequence| {
-                    let (key, partition) = stored_key(table, inbox, *sequence)?;
-                    let time = next_id();
-                    Ok(RowWrite {
-                        key,
-                        partition,
-                        time,
-                        action: Action::Put(vec![Column::with(source.0.clone(), time, source.1.clone())]),
-                        condition: None,
-                        image: Image::None,
-                    })
-                });
-                entries.collect()
-            };
-            engine.write_rows(table, &make, &RowWriteOptions::default())?;
-            sequences.clear();
-        }
-        if is_end {
-            return Ok(());
-        }
-    }
+    let (source, feed) = reserved(table, SOURCE, CellValue::String(member.feed.to_string().into()));
+    let missing = |found: &StoredRow| {
+        let (_, sequence) = key_of(table, &found.key)?;
+        let columns = found.columns().map_err(|reason| damaged(table, reason))?;
+        let is_missing = !is_pulled(sequence) && is_for(table, &columns, &member.user);
+        Ok(is_missing.then_some(sequence))
+    };
+    let entry = |sequence: &i64, time| {
+        let (key, partition) = stored_key(table, inbox, *sequence)?;
+        let action = Action::Put(vec![Column::with(source.clone(), time, feed.clone())]);
+        Ok((key, partition, action))
+    };
+    change_entries(engine, table, ranges, missing, entry, is_stopped)
 }
 
 /// Removes the entries of a feed from an inbox.
@@ -281,46 +251,59 @@ pub(crate) fn purge(
 ) -> Result<()> {
     let feed = feed.to_string();
     let ranges = engine.messages_of(table, inbox, (Bound::Unbounded, Bound::Unbounded))?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
-    let mut keys = Vec::new();
+    let of_feed = |found: &StoredRow| {
+        let columns = found.columns().map_err(|reason| damaged(table, reason))?;
+        let is_of_feed =
+            matches!(newest(table, &columns, SOURCE), Some(CellValue::String(source)) if **source == *feed);
+        Ok(is_of_feed.then(|| found.key.clone()))
+    };
+    let removal = |key: &Bytes, _| {
+        let partition = table.layout().partition_len(key);
+        let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
+        Ok((key.clone(), partition, Action::Delete))
+    };
+    change_entries(engine, table, ranges, of_feed, removal, is_stopped)
+}
+
+/// Changes entries of an inbox, a batch at a time. `choose` returns what to change for a row of `ranges`, and `change`
+/// returns the key of an entry, the length of its partition, and the change at a time.
+fn change_entries<T>(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    ranges: Ranges,
+    choose: impl Fn(&StoredRow) -> Result<Option<T>>,
+    change: impl Fn(&T, i64) -> std::result::Result<(Bytes, usize, Action<'static>), EngineError>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<()> {
+    let mut rows = begin_scan(engine, table, ranges, Direction::Ascending, usize::MAX);
+    let mut chosen = Vec::new();
     loop {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        let found = scan.next_row()?;
+        let found = rows.next_row()?;
         let is_end = found.is_none();
         if let Some(found) = found {
-            let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            let is_of_feed =
-                |value: &CellValue<'_>| matches!(value, CellValue::String(source) if **source == *feed);
-            if newest(table, &columns, SOURCE).is_some_and(is_of_feed) {
-                keys.push(found.row.key.clone());
-            }
+            chosen.extend(choose(&found.row)?);
         }
-        if keys.len() == ENTRIES_PER_WRITE || (is_end && !keys.is_empty()) {
+        if chosen.len() == ENTRIES_PER_WRITE || (is_end && !chosen.is_empty()) {
             let make = |next_id: &mut dyn FnMut() -> i64| {
-                let removals = keys.iter().map(|key| {
-                    let partition = table.layout().partition_len(key);
+                let entries = chosen.iter().map(|entry| {
+                    let time = next_id();
+                    let (key, partition, action) = change(entry, time)?;
                     Ok(RowWrite {
-                        key: key.clone(),
-                        partition: partition.map_err(|error| EngineError::Invalid(error.to_string()))?,
-                        time: next_id(),
-                        action: Action::Delete,
+                        key,
+                        partition,
+                        time,
+                        action,
                         condition: None,
                         image: Image::None,
                     })
                 });
-                removals.collect()
+                entries.collect()
             };
             engine.write_rows(table, &make, &RowWriteOptions::default())?;
-            keys.clear();
+            chosen.clear();
         }
         if is_end {
             return Ok(());

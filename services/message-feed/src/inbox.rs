@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tideline_engine::backend::Direction;
 use tideline_engine::model::feed::{EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
-use tideline_engine::rows::{CellValue, Mutation, RowPath, RowScan, StoredRow};
+use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
@@ -18,7 +18,7 @@ use tideline_rows::{Result, RowsError};
 use crate::delivery::audience;
 use crate::members::{Membership, known_inbox, memberships};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
-use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, encoded};
+use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded};
 use crate::send::stored_key;
 
 /// Default number of conversations of a list.
@@ -103,14 +103,7 @@ fn sources<'e>(
 ) -> Result<Vec<Source<'e>>> {
     let direction = terms.direction();
     let scan = |ranges, wanted| Source {
-        scan: engine.scan_rows(
-            Arc::clone(table),
-            RowPath::Primary,
-            ranges,
-            direction,
-            None,
-            wanted,
-        ),
+        scan: begin_scan(engine, table, ranges, direction, wanted),
         next: None,
     };
     // Feeds can begin to be pulled while this reads. Their messages are above this version.
@@ -288,14 +281,7 @@ fn newest_message(
 ) -> Result<Option<(i64, StoredRow)>> {
     let bounds = (Bound::Included(member.visible_from), Bound::Unbounded);
     let ranges = engine.messages_of(table, member.feed, bounds)?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Descending,
-        None,
-        1,
-    );
+    let mut scan = begin_scan(engine, table, ranges, Direction::Descending, 1);
     while let Some(found) = scan.next_row()? {
         if is_stopped() {
             return Err(RowsError::Cancelled);
@@ -325,14 +311,7 @@ fn unread(
         _ => Bound::Included(member.visible_from),
     };
     let ranges = engine.messages_of(table, member.feed, (low, Bound::Unbounded))?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(table),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
+    let mut scan = begin_scan(engine, table, ranges, Direction::Ascending, usize::MAX);
     let (mut unread, mut mentions) = (0, 0);
     while let Some(found) = scan.next_row()? {
         if is_stopped() {

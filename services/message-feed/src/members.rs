@@ -22,6 +22,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{audience, back_fill, has_more, pull, purge, push, push_max};
 use crate::message::{check_length, damaged, newest, reserved};
+use crate::read::begin_scan;
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
@@ -195,14 +196,7 @@ pub fn memberships(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec
     let ranges = users
         .layout()
         .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    let mut scan = engine.scan_rows(
-        Arc::clone(&users),
-        RowPath::Primary,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
+    let mut scan = begin_scan(engine, &users, ranges, Direction::Ascending, usize::MAX);
     let mut found = Vec::new();
     while let Some(row) = scan.next_row()? {
         found.extend(membership(&users, &row.row)?);
@@ -342,15 +336,7 @@ pub fn device_cursors(
     let ranges = users
         .layout()
         .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    let path = RowPath::Primary;
-    let mut scan = engine.scan_rows(
-        Arc::clone(&users),
-        path,
-        ranges,
-        Direction::Ascending,
-        None,
-        usize::MAX,
-    );
+    let mut scan = begin_scan(engine, &users, ranges, Direction::Ascending, usize::MAX);
     let mut cursors = BTreeMap::new();
     while let Some(found) = scan.next_row()? {
         let values = users.layout().decode(&found.row.key);

@@ -450,11 +450,22 @@ fn scan<'e>(
 ) -> RowScan<'e> {
     // One extra row shows whether more follow.
     let wanted = wanted.saturating_add(1);
+    begin_scan(engine, table, ranges, terms.direction(), wanted)
+}
+
+/// Begins a scan of the rows in `ranges`, of which the caller expects to take `wanted`.
+pub(crate) fn begin_scan<'e>(
+    engine: &'e Engine,
+    table: &Arc<WideTable>,
+    ranges: Ranges,
+    direction: Direction,
+    wanted: usize,
+) -> RowScan<'e> {
     engine.scan_rows(
         Arc::clone(table),
         RowPath::Primary,
         ranges,
-        terms.direction(),
+        direction,
         None,
         wanted,
     )
