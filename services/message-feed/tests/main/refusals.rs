@@ -10,8 +10,9 @@ use tideline_engine::model::feed::RESERVED;
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, COUNTER_BYTES_MAX, COUNTERS_MAX, Target};
+use tideline_message_feed::members::join;
 use tideline_message_feed::message::NAME_BYTES_MAX;
-use tideline_message_feed::read::message;
+use tideline_message_feed::read::{ReadTerms, message};
 use tideline_message_feed::send::{MESSAGES_MAX, send};
 use tideline_openapi::feed::{EditMessage, FeedSettings, NewMessage};
 use tideline_rows::{Result, RowsError};
@@ -487,4 +488,26 @@ fn parts_follow_only_from_generated_numbers() {
                 .to_owned()
         )
     );
+}
+
+#[test]
+fn a_refused_edit_of_a_closed_part_adds_no_inbox_entry() {
+    let settings = json!({"parts": {"every": "day", "writable": "20d"}, "inboxes": {}});
+    let mut database = database(&settings);
+    let (engine, table) = (database.engine(), database.table());
+    join(engine, &table, &key(FEED), "ann", None, &|| false).expect("a member");
+    let old = database.send_one(FEED, &json!({}));
+    database.clock.advance(25 * 86_400 * SECOND);
+    let open = database.send_one(FEED, &json!({}));
+    let text = json!({"columns": {"text": "new"}});
+    invalid(database.edit((old, None), &text));
+    let inbox = database.id("inbox,user=ann");
+    assert_eq!(database.page(inbox, &ReadTerms::default(), 10).messages.len(), 2);
+    database.edit((open, None), &text).expect("an open part");
+    let terms = ReadTerms {
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    assert_eq!(database.page(inbox, &terms, 10).messages.len(), 3);
+    database.close();
 }
