@@ -93,6 +93,19 @@ pub fn page(
     Ok(page)
 }
 
+/// Returns true if a read of the inbox of a user reaches parts in the cold tier or in the archive. The parts of a table
+/// follow from the sequence numbers, so that pulled messages are in the same parts as entries of the inbox would be.
+///
+/// # Errors
+///
+/// The errors of [`ReadTerms::reaches_cold`].
+pub fn reaches_cold(engine: &Engine, table: &WideTable, user: &str, terms: &ReadTerms) -> Result<bool> {
+    match known_inbox(engine, table, user)? {
+        Some(inbox) => terms.reaches_cold(engine, table, inbox),
+        None => Ok(false),
+    }
+}
+
 /// Begins the scans of an inbox.
 fn sources<'e>(
     engine: &'e Engine,

@@ -3,14 +3,17 @@
 //! The limit of pushed messages is low, so that the delivery of each feed switches often.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
+use tideline_engine::model::Tier;
+use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
-use tideline_message_feed::inbox::{conversations, page};
+use tideline_message_feed::inbox::{conversations, page, reaches_cold};
 use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
 use tideline_message_feed::read::ReadTerms;
 use tideline_message_feed::send::{WriteTerms, send};
@@ -430,4 +433,37 @@ fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
     assert_eq!((page.members.len(), page.next.is_some()), (2, true));
     let rest = members::members(engine, &table, id, page.next.as_ref(), 2).expect("members");
     assert_eq!((rest.members.len(), rest.next), (1, None));
+}
+
+#[test]
+fn a_read_of_an_inbox_reaches_cold_parts_by_its_bounds() {
+    const DAYS: i64 = 86_400 * SECOND;
+    let mut settings = settings();
+    settings["parts"] = json!({"every": "day"});
+    let mut database = Database::new(memory(Character::Embedded), &settings, None);
+    let (engine, table) = (database.engine(), database.table());
+    join(engine, &table, &key(FEEDS[0]), "ann", None, &|| false).expect("a member");
+    let old = database.send_one(FEEDS[0], &json!({}));
+    database.clock.advance(2 * DAYS);
+    let new = database.send_one(FEEDS[0], &json!({}));
+    let reaches_cold = |user: &str, after: Option<i64>| {
+        let terms = ReadTerms {
+            after,
+            ..ReadTerms::default()
+        };
+        reaches_cold(engine, &table, user, &terms).expect("known parts")
+    };
+    assert!(!reaches_cold("ann", None));
+    engine.seal().expect("it is flushed");
+    let parts = table.settings().parts.clone().expect("parts");
+    let mut step = |_: &MoveProgress| ControlFlow::Continue(());
+    let rows = table.table().points().id();
+    let number = parts.every.number_of(old);
+    let moved = engine.move_table_part(rows, number, Tier::Cold, &mut step);
+    assert_ne!(moved.expect("it is moved"), MoveEnd::Stopped);
+    assert!(reaches_cold("ann", None));
+    assert!(!reaches_cold("ann", Some(new - 1)));
+    assert!(!reaches_cold("bea", None), "a user without an inbox");
+    assert_eq!(read(&database, "ann", MessageOrder::Ascending, 10), [old, new]);
+    database.close();
 }

@@ -28,7 +28,7 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::query::describe;
-use crate::resources::rows::{RowTier, answer};
+use crate::resources::rows::{RowTier, answer, tier_of};
 use crate::resources::{Failures, QueryFailures, page_limit};
 
 /// Default number of members of a page.
@@ -208,22 +208,15 @@ async fn read_inbox(
         has_feed: true,
     };
     let description = describe(id.clone(), &table, "messages", &query);
-    let page = answer(
-        &app,
-        description,
-        RowTier::Hot,
-        move |engine, table, is_stopped| {
-            engine.users_table(table)?;
-            Ok(inbox::page(
-                engine,
-                table,
-                (&user, &terms),
-                &encoder,
-                limit,
-                is_stopped,
-            )?)
-        },
-    );
+    let is_cold = move |engine: &Engine, table: &WideTable, user: &String| {
+        inbox::reaches_cold(engine, table, user, &terms)
+    };
+    let (tier, user) = tier_of(&app, &table, user, is_cold).await?;
+    let page = answer(&app, description, tier, move |engine, table, is_stopped| {
+        engine.users_table(table)?;
+        let inbox = (user.as_str(), &terms);
+        Ok(inbox::page(engine, table, inbox, &encoder, limit, is_stopped)?)
+    });
     let page = page.await?;
     Ok(JsonResponse(MessagePage {
         messages: raw(page.messages)?,
