@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::feed::EVENT;
@@ -16,7 +15,7 @@ use tideline_engine::rows::{ALL_PARTS, RowPath, RowScan, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::selection::RowEncoder as _;
-use tideline_rows::{Result, RowsError};
+use tideline_rows::{Result, RowsError, token};
 
 use crate::change::missing;
 use crate::message::{MessageEncoder, damaged, key_of, newest, time_of};
@@ -296,7 +295,7 @@ pub fn count(
 }
 
 /// Position in the order of a merge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     time: i64,
     feed: [u8; 16],
@@ -325,7 +324,7 @@ pub struct Merged {
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for a token that cannot be read, and the errors of [`page`].
+/// [`RowsError::Invalid`] for a token that is damaged or belongs to another merge, and the errors of [`page`].
 pub fn merge(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -335,7 +334,8 @@ pub fn merge(
     (limit, page): (usize, Option<&str>),
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Merged> {
-    let last = page.map(place_of).transpose()?;
+    let merge_terms = merge_terms(table, feeds, terms.order);
+    let last = page.map(|token| place_of(&merge_terms, token)).transpose()?;
     let is_generated = table.feed().sequence == SequenceSource::Generated;
     // The feeds are read one after the other. A message must not appear in the first one after that was read, before one
     // that the second one already has.
@@ -347,21 +347,21 @@ pub fn merge(
         true => terms.until(version),
         false => *terms,
     };
+    // With generated numbers, the last place bounds the sequence numbers of every feed.
+    let bounded = match (last.filter(|_| is_generated), terms.order) {
+        (None, _) => *terms,
+        (Some(last), MessageOrder::Ascending) => ReadTerms {
+            after: Some(last.time.saturating_sub(1)),
+            ..*terms
+        },
+        (Some(last), MessageOrder::Descending) => ReadTerms {
+            before: Some(last.time.saturating_add(1)),
+            ..*terms
+        },
+    };
     let mut known = HashSet::new();
     let mut sources = Vec::with_capacity(feeds.len());
     for feed in feeds.iter().filter(|feed| known.insert(**feed)) {
-        // With generated numbers, the last place bounds the sequence numbers of every feed.
-        let bounded = match (last.filter(|_| is_generated), terms.order) {
-            (None, _) => *terms,
-            (Some(last), MessageOrder::Ascending) => ReadTerms {
-                after: Some(last.time.saturating_sub(1)),
-                ..*terms
-            },
-            (Some(last), MessageOrder::Descending) => ReadTerms {
-                before: Some(last.time.saturating_add(1)),
-                ..*terms
-            },
-        };
         let ranges = bounded.ranges(engine, table, *feed)?;
         sources.push(Source {
             feed: *feed,
@@ -408,7 +408,7 @@ pub fn merge(
         };
         let Some((_, number)) = first else { break };
         if merged.messages.len() >= limit || bytes >= PAGE_BYTES_MAX {
-            merged.next = place.map(|place| token_of(&place));
+            merged.next = place.map(|place| token::encode(&merge_terms, &place.to_bytes()));
             break;
         }
         let source = &mut sources[number];
@@ -425,19 +425,44 @@ pub fn merge(
     Ok(merged)
 }
 
-fn token_of(place: &Place) -> String {
-    use base64::Engine as _;
-    let json = serde_json::to_vec(place).unwrap_or_default();
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(json)
+impl Place {
+    fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&self.time.to_be_bytes());
+        bytes[8..24].copy_from_slice(&self.feed);
+        bytes[24..].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
+    }
+
+    /// Returns the place that bytes hold; `None` for another number of bytes.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (time, rest) = bytes.split_first_chunk()?;
+        let (feed, sequence) = rest.split_first_chunk()?;
+        Some(Self {
+            time: i64::from_be_bytes(*time),
+            feed: *feed,
+            sequence: i64::from_be_bytes(sequence.try_into().ok()?),
+        })
+    }
 }
 
-fn place_of(token: &str) -> Result<Place> {
-    use base64::Engine as _;
-    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD
-        .decode(token)
-        .ok();
-    let place = json.and_then(|json| serde_json::from_slice(&json).ok());
-    place.ok_or_else(|| RowsError::Invalid("page is damaged; send the `next` of a response".to_owned()))
+/// Returns what identifies a merge to its page tokens: the table, the order and the feeds.
+fn merge_terms(table: &WideTable, feeds: &[TimelineId], order: MessageOrder) -> Vec<u8> {
+    let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
+    terms.push(u8::from(order == MessageOrder::Descending));
+    terms.extend(feeds.iter().flat_map(|feed| feed.0));
+    terms
+}
+
+/// Returns the last place of the page before.
+fn place_of(terms: &[u8], token: &str) -> Result<Place> {
+    let place = token::decode(terms, token);
+    place.and_then(|bytes| Place::from_bytes(&bytes)).ok_or_else(|| {
+        RowsError::Invalid(
+            "page is damaged or belongs to another request; send the `next` of a response with the same feeds and order"
+                .to_owned(),
+        )
+    })
 }
 
 /// Begins a scan that is expected to return `wanted` rows.

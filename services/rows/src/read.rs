@@ -386,7 +386,7 @@ impl Scan {
         bytes.extend_from_slice(&(filter.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&filter);
         bytes.extend_from_slice(terms.encoder_terms);
-        let after = terms.page_token.map(|token| token::decode(&bytes, token));
+        let after = terms.page_token.map(|token| token::decode_scan(&bytes, token));
         Ok(Self {
             path,
             ranges,

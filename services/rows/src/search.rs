@@ -93,7 +93,7 @@ impl Search {
         }
         let after = match &request.page_token {
             Some(text) => {
-                let mark = token::decode(&terms, text)?;
+                let mark = token::decode_scan(&terms, text)?;
                 let mark = serde_json::from_slice(&mark);
                 Some(mark.map_err(|_| RowsError::Invalid("page_token is damaged".into()))?)
             }

@@ -14,33 +14,37 @@ use crate::error::{Result, RowsError};
 const VERSION: u8 = 1;
 
 /// Returns the token of the page that begins after a merge key. `terms` identify the request.
-pub(crate) fn encode(terms: &[u8], merge_key: &[u8]) -> String {
+#[must_use]
+pub fn encode(terms: &[u8], merge_key: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&digest(terms, merge_key));
     bytes.extend_from_slice(merge_key);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns the merge key of a token.
+/// Returns the merge key of a token; `None` if the token is damaged or belongs to another request.
+#[must_use]
+pub fn decode(terms: &[u8], token: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let (version, rest) = bytes.split_first()?;
+    let (found, merge_key) = rest.split_first_chunk::<8>()?;
+    let is_intact = *version == VERSION && *found == digest(terms, merge_key);
+    is_intact.then(|| merge_key.to_vec())
+}
+
+/// Returns the merge key of the token of a scan or search.
 ///
 /// # Errors
 ///
 /// [`RowsError::Invalid`] if the token is damaged or belongs to another request.
-pub(crate) fn decode(terms: &[u8], token: &str) -> Result<Vec<u8>> {
-    let refuse = || {
+pub(crate) fn decode_scan(terms: &[u8], token: &str) -> Result<Vec<u8>> {
+    decode(terms, token).ok_or_else(|| {
         RowsError::Invalid(
             "page_token is damaged or belongs to another request; send it with the same table, prefix, range, \
              direction, columns, versions and condition"
                 .into(),
         )
-    };
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refuse())?;
-    let (version, rest) = bytes.split_first().ok_or_else(refuse)?;
-    let (found, merge_key) = rest.split_first_chunk::<8>().ok_or_else(refuse)?;
-    match *version == VERSION && *found == digest(terms, merge_key) {
-        true => Ok(merge_key.to_vec()),
-        false => Err(refuse()),
-    }
+    })
 }
 
 fn digest(terms: &[u8], merge_key: &[u8]) -> [u8; 8] {
@@ -55,10 +59,10 @@ mod tests {
     #[test]
     fn a_token_fits_only_its_request() {
         let token = encode(b"terms", b"key");
-        assert_eq!(decode(b"terms", &token).expect("its own"), b"key");
-        assert!(decode(b"other", &token).is_err());
-        assert!(decode(b"terms", &token.to_uppercase()).is_err());
-        assert!(decode(b"terms", "").is_err());
-        assert!(decode(b"terms", "?").is_err());
+        assert_eq!(decode(b"terms", &token).as_deref(), Some(&b"key"[..]));
+        assert!(decode(b"other", &token).is_none());
+        assert!(decode(b"terms", &token.to_uppercase()).is_none());
+        assert!(decode(b"terms", "").is_none());
+        assert!(decode(b"terms", "?").is_none());
     }
 }

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::feeds::FeedName;
+use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::RESERVED;
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, COUNTER_BYTES_MAX, COUNTERS_MAX, Target};
 use tideline_message_feed::members::join;
 use tideline_message_feed::message::NAME_BYTES_MAX;
-use tideline_message_feed::read::{ReadTerms, message};
+use tideline_message_feed::read::{ReadTerms, merge, message};
 use tideline_message_feed::send::{MESSAGES_MAX, send};
-use tideline_openapi::feed::{EditMessage, FeedSettings, NewMessage};
+use tideline_openapi::feed::{EditMessage, FeedSettings, MessageOrder, NewMessage};
 use tideline_rows::{Result, RowsError};
 
 use crate::database::{Database, SECOND, key, memory, on_behalf_of, parse};
@@ -509,5 +510,36 @@ fn a_refused_edit_of_a_closed_part_adds_no_inbox_entry() {
         ..ReadTerms::default()
     };
     assert_eq!(database.page(inbox, &terms, 10).messages.len(), 3);
+    database.close();
+}
+
+#[test]
+fn a_page_of_a_merge_continues_only_the_same_merge() {
+    let mut database = database(&json!({}));
+    for feed in [FEED, FEED, "room,name=two"] {
+        database.send_one(feed, &json!({}));
+    }
+    let (engine, table) = (database.engine(), database.table());
+    let both = [database.id(FEED), database.id("room,name=two")];
+    let read = |feeds: &[TimelineId], order: MessageOrder, token: Option<&str>| {
+        let terms = ReadTerms {
+            order,
+            ..ReadTerms::default()
+        };
+        let encoder = MessageEncoder::default();
+        let page = (2, token);
+        merge(engine, &table, feeds, &terms, &encoder, page, &|| false)
+    };
+    let first = read(&both, MessageOrder::Ascending, None).expect("a page");
+    let token = first.next.as_deref();
+    for (feeds, order) in [
+        (&both[..1], MessageOrder::Ascending),
+        (&both[..], MessageOrder::Descending),
+    ] {
+        let refused = invalid(read(feeds, order, token));
+        assert!(refused.contains("belongs to another request"), "{refused}");
+    }
+    let second = read(&both, MessageOrder::Ascending, token).expect("a page");
+    assert_eq!((second.messages.len(), second.next), (1, None));
     database.close();
 }
