@@ -10,7 +10,6 @@
 //! | [`server`] | [`Server`]: the binary on a fresh data folder; readiness, kill −9, SIGTERM, restart |
 //! | [`client`] | [`Client`] and [`Response`]: requests, responses of any status |
 //! | [`program`] | third-party programs: agents and reference servers |
-//! | [`python`] | Python environments for client libraries |
 //! | [`raw`] | raw bytes on a socket, for malformed requests |
 //! | [`archive`] | a folder in one file: stores of older builds, prepared stores |
 //! | [`compress`] | compressed bodies and bombs |
@@ -38,7 +37,6 @@ pub mod load;
 pub mod model;
 pub mod points;
 pub mod program;
-pub mod python;
 pub mod raw;
 pub mod reading;
 pub mod remote_write;

@@ -7,10 +7,10 @@
 use std::fs;
 use std::path::Path;
 
+use tideline_testkit::python::Environment;
+use tideline_tests::Launch;
 use tideline_tests::corpora::workspace;
-use tideline_tests::python::Environment;
 use tideline_tests::server::DataFolder;
-use tideline_tests::{Launch, skip};
 
 /// Package to install.
 const PACKAGE: &str = "openapi-python-client==0.29.1";
@@ -20,12 +20,8 @@ const SCRIPT: &str = include_str!("openapi_client.py");
 #[test]
 fn a_generated_client_writes_finds_and_queries() {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openapi-client");
-    let python = match Environment::with(&home, PACKAGE) {
-        Ok(python) => python,
-        Err(reason) => {
-            skip(&reason);
-            return;
-        }
+    let Some(python) = Environment::with(&home, &[PACKAGE]) else {
+        return;
     };
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());

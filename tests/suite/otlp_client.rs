@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use tideline_tests::python::Environment;
+use tideline_testkit::python::Environment;
+use tideline_tests::Launch;
 use tideline_tests::server::DataFolder;
-use tideline_tests::{Launch, skip};
 
 /// Package to install; it depends on the SDK of the same version.
 const PACKAGE: &str = "opentelemetry-exporter-otlp-proto-http==1.45.2";
@@ -19,12 +19,8 @@ const SCRIPT: &str = include_str!("otlp_client.py");
 #[test]
 fn an_opentelemetry_sdk_writes_what_promql_reads() {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("otlp-client");
-    let python = match Environment::with(&home, PACKAGE) {
-        Ok(python) => python,
-        Err(reason) => {
-            skip(&reason);
-            return;
-        }
+    let Some(python) = Environment::with(&home, &[PACKAGE]) else {
+        return;
     };
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());

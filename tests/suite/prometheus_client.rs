@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use tideline_model::{Clock as _, SystemClock};
-use tideline_tests::python::Environment;
+use tideline_testkit::python::Environment;
+use tideline_tests::Launch;
 use tideline_tests::server::DataFolder;
-use tideline_tests::{Launch, skip};
 
 /// Package to install.
 const PACKAGE: &str = "prometheus-api-client[dataframe]==0.7.2";
@@ -20,12 +20,8 @@ const SCRIPT: &str = include_str!("prometheus_client.py");
 #[test]
 fn a_client_of_prometheus_reads_what_it_expects() {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus-client");
-    let python = match Environment::with(&home, PACKAGE) {
-        Ok(python) => python,
-        Err(reason) => {
-            skip(&reason);
-            return;
-        }
+    let Some(python) = Environment::with(&home, &[PACKAGE]) else {
+        return;
     };
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());

@@ -4,19 +4,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-use tideline_tests::python::Environment;
+use tideline_testkit::python::Environment;
 use tideline_tests::server::DataFolder;
-use tideline_tests::skip;
 
 /// Arrow and Parquet library.
 pub(super) const PYARROW: &str = "pyarrow==26.0.1";
 /// Database that queries Parquet files.
 pub(super) const DUCKDB: &str = "duckdb==2.0.1";
-
-/// Held while an environment is prepared, because tests share environments.
-static PREPARING: Mutex<()> = Mutex::new(());
 
 /// Package in a separate environment.
 pub(super) struct PythonReader {
@@ -29,14 +24,8 @@ impl PythonReader {
     pub(super) fn install(package: &'static str) -> Option<Self> {
         let name = package.split("==").next().unwrap_or(package);
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _alone = PREPARING.lock().unwrap_or_else(PoisonError::into_inner);
-        match Environment::with(&home, package) {
-            Ok(environment) => Some(Self { package, environment }),
-            Err(reason) => {
-                skip(&reason);
-                None
-            }
-        }
+        let environment = Environment::with(&home, &[package])?;
+        Some(Self { package, environment })
     }
 
     /// Runs a script with one argument, and prints its output.

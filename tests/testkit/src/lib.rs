@@ -9,6 +9,7 @@
 //! | `CI` | with `true`, a missing prerequisite fails its test |
 
 mod missing;
+pub mod python;
 mod random;
 mod size;
 

@@ -5,12 +5,12 @@
 //! Both tools are installed from PyPI into a directory under the target directory. If the installation fails, the test
 //! is skipped with a message; with `CI=true` the test fails.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use tideline_archive::rows::{RowColumnKind, RowGroup};
 use tideline_model::ValueType;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_testkit::python::Environment;
 
 use crate::kit::{Known, Points, archive, floats, in_directory, write};
 
@@ -32,47 +32,15 @@ values = [v for v in table.column("value").to_pylist() if v is not None]
 print(len(values), sum(1 for v in values if math.isnan(v)))
 "#;
 
-/// Returns the interpreter with both tools, and installs them on first use; `None` if they cannot be installed.
-fn python(target: &Path) -> Option<PathBuf> {
-    let home = target.join("python-readers");
-    let interpreter = home.join("bin/python");
-    let is_ready = || {
-        let ready = Command::new(&interpreter)
-            .args(["-c", "import duckdb, pyarrow"])
-            .output();
-        ready.is_ok_and(|ready| ready.status.success())
-    };
-    if is_ready() {
-        return Some(interpreter);
-    }
-    let steps: [(&Path, &[&str]); 2] = [
-        (Path::new("python3"), &["-m", "venv", home.to_str()?]),
-        (
-            &interpreter,
-            &[
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "duckdb==1.4.1",
-                "pyarrow==21.0.0",
-            ],
-        ),
-    ];
-    for (program, arguments) in steps {
-        let done = Command::new(program).args(arguments).output();
-        if !done.is_ok_and(|done| done.status.success()) {
-            return None;
-        }
-    }
-    is_ready().then_some(interpreter)
+/// Returns an environment with both tools; `None` if the test is to be skipped.
+fn readers() -> Option<Environment> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-readers");
+    Environment::with(&home, &["duckdb==1.4.1", "pyarrow==21.0.0"])
 }
 
 #[test]
 fn duckdb_and_pyarrow_read_the_same() {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let Some(python) = python(target) else {
-        tideline_testkit::skip("DuckDB and pyarrow could not be installed from PyPI");
+    let Some(readers) = readers() else {
         return;
     };
     let mut known = Known::default();
@@ -121,13 +89,10 @@ fn duckdb_and_pyarrow_read_the_same() {
     let address = in_directory(directory.path());
     write(&archive(directory.path()), &address, &known, &points);
     let root = address.strip_prefix("file://").expect("it begins so");
-    let said = Command::new(python)
-        .args(["-c", SCRIPT, root])
-        .output()
-        .expect("it runs");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    let said = String::from_utf8_lossy(&said.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = readers
+        .run("python", &["-c", SCRIPT, root])
+        .unwrap_or_else(|error| panic!("{error}"));
+    let lines: Vec<&str> = printed.lines().collect();
     let day = NANOS_PER_DAY;
     let second = NANOS_PER_SECOND;
     let row = |date: &str, host: &str, first: i64, last: i64| {
@@ -167,8 +132,7 @@ print(duckdb.sql(f"select count(*), sum(signed), max(epoch_ns(time)) from read_p
 
 #[test]
 fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
-    let Some(python) = python(Path::new(env!("CARGO_TARGET_TMPDIR"))) else {
-        tideline_testkit::skip("DuckDB and pyarrow could not be installed from PyPI");
+    let Some(readers) = readers() else {
         return;
     };
     let directory = tempfile::tempdir().expect("made");
@@ -203,13 +167,10 @@ fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
     let written = writer.finish().expect("they are written");
     let root = place.target.strip_prefix("file://").expect("it begins so");
     let path = Path::new(root).join(&written.files[0].key);
-    let said = Command::new(python)
-        .args(["-c", ROWS_SCRIPT, path.to_str().expect("a path")])
-        .output()
-        .expect("it runs");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    let said = String::from_utf8_lossy(&said.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = readers
+        .run("python", &["-c", ROWS_SCRIPT, path.to_str().expect("a path")])
+        .unwrap_or_else(|error| panic!("{error}"));
+    let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(
         lines[0],
         "['_key:binary', 'text:string', 'text_or_null:string', 'json:extension<arrow.json>', 'json_or_null:extension<arrow.json>', \
