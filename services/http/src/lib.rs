@@ -23,6 +23,7 @@
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
 //! | `running` | the registry of running queries |
 //! | `requested` | background jobs that a request starts and does not wait for |
+//! | `live` | watches: events that are sent to a client as they happen |
 //! | `watching` | shared state of all watches |
 //! | `metrics` | the metrics of the service |
 //! | `resources` | the handlers |
@@ -38,6 +39,7 @@ mod extract;
 mod failure;
 mod host;
 mod ingest;
+mod live;
 mod metrics;
 mod observe;
 mod requested;

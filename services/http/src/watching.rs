@@ -10,11 +10,9 @@
 //! 4. The total send rate is limited by [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings), because
 //!    system calls that send run on the threads of all connections.
 //!
-//! The memory of an encoded step is reserved in the memory account while a watch or its group holds the step.
-//! If a client reads nothing for a second, its watch drops the step, and reads the missing part again later.
+//! [`crate::live`] sends the steps.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,13 +21,14 @@ use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tideline_engine::Engine;
 use tideline_engine::model::{SequenceNumber, TableId};
-use tideline_engine::runtime::{MemoryAccount, Reservation, background};
+use tideline_engine::runtime::{MemoryAccount, background};
 use tideline_engine::watch::{WatchCursor, WatchRequest, Watcher};
 use tideline_openapi::ErrorCode;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::app::{App, Shared};
 use crate::failure::{Failure, Result};
+use crate::live::{SharedSteps, Step, StepCounters};
 use crate::resources::watch::EventText;
 use tideline_connections::Throttle;
 
@@ -39,10 +38,12 @@ const GATHER_MIN: Duration = Duration::from_millis(10);
 const GATHER_PER_WATCH: Duration = Duration::from_micros(250);
 /// Longest collection time.
 const GATHER_MAX: Duration = Duration::from_secs(1);
-/// Number of steps that a group keeps for its other watches.
-const STEPS_KEPT: usize = 4;
 /// Reserved bytes per byte of encoded text: one for the text, one for its source.
-const BYTES_PER_BYTE: u64 = 2;
+pub(crate) const BYTES_PER_BYTE: u64 = 2;
+/// Use of the reserved memory, as in errors.
+pub(crate) const WHAT: &str = "events of watches";
+/// A watcher is `None` only while a background thread has it.
+const RETURNED: &str = "each step returns the watcher";
 
 /// Shared state of all watches.
 pub(crate) struct Watching {
@@ -55,10 +56,8 @@ pub(crate) struct Watching {
     memory: MemoryAccount,
     /// Throttle of the bytes that all watches send.
     pub(crate) throttle: Throttle,
-    /// Number of steps that were encoded.
-    taken: AtomicU64,
-    /// Number of steps that were reused from another watch of the group.
-    shared: AtomicU64,
+    /// Steps of watches of tables.
+    pub(crate) steps: StepCounters,
 }
 
 /// Watches with the same table, request and format.
@@ -68,27 +67,7 @@ pub(crate) struct WatchGroup {
     /// Request without a cursor.
     request: WatchRequest,
     text: EventText,
-    steps: Mutex<VecDeque<Arc<WatchStep>>>,
-    /// Lock held while one watch of the group encodes a step.
-    stepping: tokio::sync::Mutex<()>,
-}
-
-/// Encoded step: the events between two cursors.
-#[derive(Debug)]
-pub(crate) struct WatchStep {
-    from: WatchCursor,
-    /// Cursor after the step.
-    end: WatchCursor,
-    /// Encoded parts, each with the cursor after it.
-    pub(crate) parts: Vec<(WatchCursor, Bytes)>,
-    _memory: Reservation,
-}
-
-impl WatchStep {
-    /// Returns the cursor before the step.
-    pub(crate) fn from(&self) -> WatchCursor {
-        self.from
-    }
+    steps: SharedSteps<WatchCursor>,
 }
 
 impl Watching {
@@ -107,8 +86,7 @@ impl Watching {
             ticks: watch::Sender::new(SequenceNumber(0)),
             memory,
             throttle: Throttle::new(bytes_per_second_max),
-            taken: AtomicU64::new(0),
-            shared: AtomicU64::new(0),
+            steps: StepCounters::default(),
         }
     }
 
@@ -116,14 +94,6 @@ impl Watching {
     pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let news = Arc::clone(&self.news);
         move || news.notify_one()
-    }
-
-    /// Returns the number of encoded steps and of reused steps since the start.
-    pub(crate) fn steps(&self) -> (u64, u64) {
-        (
-            self.taken.load(Ordering::Relaxed),
-            self.shared.load(Ordering::Relaxed),
-        )
     }
 
     /// Ticks immediately, so that watches detect the shutdown.
@@ -157,8 +127,7 @@ impl Watching {
             table,
             request,
             text,
-            steps: Mutex::default(),
-            stepping: tokio::sync::Mutex::new(()),
+            steps: SharedSteps::default(),
         });
         groups.push(Arc::downgrade(&group));
         group
@@ -172,51 +141,48 @@ impl Watching {
         group: &Arc<WatchGroup>,
         watcher: &mut Option<Watcher>,
         until: SequenceNumber,
-    ) -> Result<Arc<WatchStep>> {
-        let from = watcher.as_ref().map(Watcher::cursor);
-        if let Some(step) = self.follow(group, watcher, from) {
-            return Ok(step);
-        }
-        let _stepping = group.stepping.lock().await;
-        if let Some(step) = self.follow(group, watcher, from) {
-            return Ok(step);
-        }
-        let mut moved = watcher.take().expect("each step returns the watcher");
-        let (engine, text, memory) = (Arc::clone(engine), group.text, self.memory.clone());
-        let (sender, receiver) = oneshot::channel();
-        self.pool.spawn(move || {
-            let step = encoded(&engine, &mut moved, until, text, &memory);
-            // The step is dropped if the client has disconnected.
-            let _gone = sender.send((moved, step));
-        });
-        let panicked = |_| Failure::new(ErrorCode::Internal, "internal error");
-        let (moved, step) = receiver.await.map_err(panicked)?;
-        *watcher = Some(moved);
-        let step = Arc::new(step?);
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        if Arc::strong_count(group) > 1 && step.end != step.from {
-            let mut steps = group.steps.lock();
-            steps.push_back(Arc::clone(&step));
-            if steps.len() > STEPS_KEPT {
-                steps.pop_front();
-            }
+    ) -> Result<Arc<Step<WatchCursor>>> {
+        let from = watcher.as_ref().expect(RETURNED).cursor();
+        let read = async {
+            let mut moved = watcher.take().expect(RETURNED);
+            let (engine, text, memory) = (Arc::clone(engine), group.text, self.memory.clone());
+            let (moved, step) = self
+                .in_background(move || {
+                    let step = encoded(&engine, &mut moved, until, text, &memory);
+                    (moved, step)
+                })
+                .await?;
+            *watcher = Some(moved);
+            step
+        };
+        let is_shared = Arc::strong_count(group) > 1;
+        let step = group
+            .steps
+            .step((from, until.0), is_shared, &self.steps, read)
+            .await?;
+        if let Some(watcher) = watcher
+            && watcher.cursor() == from
+            && step.end != from
+        {
+            // Another watch has read the step.
+            watcher.jump(step.end);
         }
         Ok(step)
     }
 
-    /// Moves the watch to the end of the kept step that starts at its cursor, and returns that step. Returns
-    /// `None` if no kept step starts there.
-    fn follow(
+    /// Runs work of watches on a thread of low priority. The work is not cancelled if the caller is.
+    pub(crate) async fn in_background<T: Send + 'static>(
         &self,
-        group: &WatchGroup,
-        watcher: &mut Option<Watcher>,
-        from: Option<WatchCursor>,
-    ) -> Option<Arc<WatchStep>> {
-        let steps = group.steps.lock();
-        let step = steps.iter().find(|step| Some(step.from) == from)?;
-        watcher.as_mut()?.jump(step.end);
-        self.shared.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::clone(step))
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.pool.spawn(move || {
+            // The result is dropped if the client has disconnected.
+            let _gone = sender.send(work());
+        });
+        receiver
+            .await
+            .map_err(|_| Failure::new(ErrorCode::Internal, "internal error"))
     }
 }
 
@@ -226,9 +192,9 @@ fn encoded(
     until: SequenceNumber,
     text: EventText,
     memory: &MemoryAccount,
-) -> Result<WatchStep> {
+) -> Result<Step<WatchCursor>> {
     let from = watcher.cursor();
-    let mut held = memory.reserve("events of watches", 0)?;
+    let mut held = memory.reserve(WHAT, 0)?;
     let mut parts = Vec::new();
     for part in watcher.step_until(engine, until)? {
         background::yield_core();
@@ -236,10 +202,12 @@ fn encoded(
         held.grow(BYTES_PER_BYTE * encoded.len() as u64)?;
         parts.push((part.cursor, Bytes::from(encoded)));
     }
-    Ok(WatchStep {
+    let end = watcher.cursor();
+    Ok(Step {
         from,
-        end: watcher.cursor(),
+        end,
         parts,
+        version: until.0,
         _memory: held,
     })
 }

@@ -66,7 +66,7 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         queries.cold_read_bytes as f64,
     )?;
     figures.gauge("watches", "Open watches", app.watches.running() as f64)?;
-    let (taken, shared) = app.watching.steps();
+    let (taken, shared) = app.watching.steps.numbers();
     figures.counter(
         "watch_steps",
         "Watch updates that were read from the journal and encoded",

@@ -1,54 +1,36 @@
 //! `/v1/tables/{table}/watch`: new writes as server-sent events, from now or from a cursor on.
 //!
-//! Invalid requests get an error status before the first event. A separate task then serves the watch: it waits
-//! for ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client delays only
-//! its own watch. The encoded events of such a watch are dropped after a second and read again later, so that
-//! the watch holds little memory. If the writes after the position of a watch are no longer available, the
-//! client gets an error event, and the watch ends.
+//! Invalid requests get an error status before the first event. A separate task then serves the watch ([`crate::live`]):
+//! it waits for ticks, advances the watch ([`crate::watching`]) and sends the encoded events. If the writes after the
+//! position of a watch are no longer available, the client gets an error event, and the watch ends.
 
 mod event;
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use tideline_engine::TimelineSelector;
 use tideline_engine::condition::Condition;
 use tideline_engine::model::SequenceNumber;
 use tideline_engine::watch::{WatchCursor, WatchRequest as EngineRequest, Watcher};
-use tideline_openapi::DurationText;
 use tideline_openapi::query as wire;
-use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tideline_openapi::watch::{WatchKind, WatchQuery, WatchReady, WatchRequest};
+use tokio::sync::watch;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::event::EventText;
 use crate::app::{App, blocking};
 use crate::condition::to_selector;
-use crate::context::{RequestId, current_client};
+use crate::context::current_client;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::live::{self, Source, Step};
 use crate::resources::{TablePath, WatchFailures};
 use crate::saved_search;
-use crate::stream;
-use crate::watching::{WatchGroup, WatchStep};
-use tideline_connections::Permit;
-
-const CONTENT_TYPE: &str = "text/event-stream";
-/// Maximum number of queued parts between a watch and its connection.
-const QUEUE_PARTS: usize = 4;
-/// Silence after which a comment is sent, so that both ends detect a lost connection.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Time after which a client that reads nothing counts as slow: its watch drops the encoded events.
-const SLOW: Duration = Duration::from_secs(1);
-/// Longest duration of a watch that a request can set.
-const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+use crate::watching::WatchGroup;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(watch_by_body, watch_by_address))
@@ -86,12 +68,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 )]
 async fn watch_by_body(
     State(app): State<App>,
-    id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Json(request): Json<WatchRequest>,
 ) -> Result<Response> {
-    respond(app, id, table, &headers, request).await
+    respond(app, table, &headers, request).await
 }
 
 /// Watch a table, with URL parameters
@@ -107,12 +88,11 @@ async fn watch_by_body(
 )]
 async fn watch_by_address(
     State(app): State<App>,
-    id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Query(query): Query<WatchQuery>,
 ) -> Result<Response> {
-    respond(app, id, table, &headers, from_address(query)?).await
+    respond(app, table, &headers, from_address(query)?).await
 }
 
 fn events_example() -> &'static str {
@@ -151,17 +131,12 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
 
 async fn respond(
     app: App,
-    id: RequestId,
     table: String,
     headers: &HeaderMap,
     mut request: WatchRequest,
 ) -> Result<Response> {
     let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let end = request
-        .time
-        .map(to_time)
-        .transpose()?
-        .map(|time| Instant::now() + time);
+    let end = live::end_of(request.time)?;
     let text = EventText::new(request.times, request.int64);
     request.timelines = saved_search::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
@@ -180,28 +155,20 @@ async fn respond(
         .watching
         .step(&app.engine, &group, &mut watcher, until)
         .await?;
-    let (events, receiver) = mpsc::channel(QUEUE_PARTS);
-    let watch = Watch {
-        app,
-        id,
+    let ready = live::ready(
+        &begin,
+        &WatchReady {
+            cursor: begin.to_string(),
+        },
+    );
+    let source = TableEvents {
+        app: app.clone(),
         watcher,
         group,
-        text,
         until,
-        end,
         ticks,
-        events,
-        _permit: permit,
     };
-    tokio::spawn(watch.run(begin, first));
-    Ok(stream::live(CONTENT_TYPE, receiver))
-}
-
-fn to_time(time: DurationText) -> Result<Duration> {
-    let time = u64::try_from(time.0).map(Duration::from_nanos);
-    time.ok().filter(|time| *time <= TIME_MAX).ok_or_else(|| {
-        Failure::invalid("for must be from 0s to 7d; omit it to watch until the client disconnects")
-    })
+    Ok(live::respond(app, (source, permit), end, (ready, first)))
 }
 
 fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Result<EngineRequest> {
@@ -228,125 +195,44 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
     })
 }
 
-/// Open watch.
-struct Watch {
+/// Events of a table.
+struct TableEvents {
     app: App,
-    id: RequestId,
     /// `None` while another thread advances the watch.
     watcher: Option<Watcher>,
     group: Arc<WatchGroup>,
-    text: EventText,
     /// Position up to which the watch advances.
     until: SequenceNumber,
-    /// Time at which the watch ends; `None` if it has no time limit.
-    end: Option<Instant>,
     ticks: watch::Receiver<SequenceNumber>,
-    events: mpsc::Sender<io::Result<Bytes>>,
-    _permit: Permit,
 }
 
-/// Next action of a watch.
-enum Next {
-    Step,
-    End,
-}
+impl Source for TableEvents {
+    type Cursor = WatchCursor;
 
-impl Watch {
-    /// Sends events, waits and advances until the client disconnects, the time is over, a step fails or the
-    /// service shuts down.
-    async fn run(mut self, begin: WatchCursor, first: Arc<WatchStep>) {
-        if !self.send(self.text.ready(begin)).await {
-            return;
-        }
-        let mut step: Result<Arc<WatchStep>> = Ok(first);
-        loop {
-            match step {
-                Ok(step) => {
-                    if !self.send_step(step).await || self.is_over() {
-                        return;
-                    }
-                }
-                Err(failure) => {
-                    let text = self.text.failed(&failure.into_body(self.id.clone()));
-                    self.send(text).await;
-                    return;
-                }
-            }
-            let is_caught_up = self
-                .watcher
-                .as_ref()
-                .is_none_or(|watcher| watcher.cursor().sequence() >= self.until);
-            if is_caught_up && matches!(self.wait().await, Next::End) {
-                return;
-            }
-            let until = *self.ticks.borrow_and_update();
-            self.until = until;
-            let engine = self.app.engine.clone();
-            let Self {
-                app, group, watcher, ..
-            } = &mut self;
-            step = app.watching.step(&engine, group, watcher, until).await;
-        }
+    async fn step(&mut self) -> Result<Arc<Step<WatchCursor>>> {
+        self.until = *self.ticks.borrow_and_update();
+        let Self {
+            app,
+            group,
+            watcher,
+            until,
+            ..
+        } = self;
+        app.watching.step(&app.engine, group, watcher, *until).await
     }
 
-    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops the parts
-    /// not yet sent and waits until the client reads again. The next step starts at the cursor of the last sent part.
-    async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
-        let mut sent = step.from();
-        let mut is_slow = false;
-        for (cursor, text) in &step.parts {
-            match timeout(SLOW, self.events.reserve()).await {
-                Ok(Ok(permit)) => {
-                    self.app.watching.throttle.take(text.len()).await;
-                    permit.send(Ok(text.clone()));
-                }
-                Ok(Err(_)) => return false,
-                Err(_) => {
-                    is_slow = true;
-                    break;
-                }
-            }
-            sent = *cursor;
-        }
-        drop(step);
-        if !is_slow {
-            return true;
-        }
+    fn jump(&mut self, cursor: WatchCursor) {
         if let Some(watcher) = &mut self.watcher {
-            watcher.jump(sent);
+            watcher.jump(cursor);
         }
-        self.events.reserve().await.is_ok()
     }
 
-    /// Sends a text; returns false if the client has disconnected.
-    async fn send(&self, text: Vec<u8>) -> bool {
-        self.events.send(Ok(text.into())).await.is_ok()
+    fn is_caught_up(&self) -> bool {
+        let watcher = self.watcher.as_ref();
+        watcher.is_none_or(|watcher| watcher.cursor().sequence() >= self.until)
     }
 
-    fn is_over(&self) -> bool {
-        self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
-    }
-
-    /// Waits for a tick and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has
-    /// disconnected.
-    async fn wait(&mut self) -> Next {
-        loop {
-            if self.is_over() {
-                return Next::End;
-            }
-            let heartbeat = Instant::now() + HEARTBEAT;
-            let timer = self.end.map_or(heartbeat, |end| end.min(heartbeat));
-            tokio::select! {
-                changed = self.ticks.changed() => {
-                    let is_over = changed.is_err() || self.app.is_draining();
-                    return if is_over { Next::End } else { Next::Step };
-                }
-                () = self.events.closed() => return Next::End,
-                () = sleep_until(timer) => {}
-            }
-            if !self.send(self.text.heartbeat()).await {
-                return Next::End;
-            }
-        }
+    async fn changed(&mut self) -> bool {
+        self.ticks.changed().await.is_ok()
     }
 }

@@ -4,13 +4,13 @@
 
 use std::io::Write as _;
 
-use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchedDelete, WatchedSeries};
-use tideline_openapi::ErrorBody;
+use tideline_engine::watch::{WatchEvents, WatchPart, WatchedDelete, WatchedSeries};
 use tideline_openapi::query::{IntegerForm, TimeForm};
-use tideline_openapi::watch::{WatchReady, WatchTimelines};
+use tideline_openapi::watch::WatchTimelines;
 use tideline_query::ValueRef;
 use tideline_results::{put_json_time, put_json_value, put_series_head};
 
+use crate::live::{put_data, put_head};
 use crate::resources::timelines;
 
 /// Formats of timestamps and integers in events.
@@ -25,22 +25,11 @@ impl EventText {
         Self { times, integers }
     }
 
-    /// Encodes the first event, and the delay of 2 s before a client reconnects.
-    pub(super) fn ready(self, cursor: WatchCursor) -> Vec<u8> {
-        let mut out = b"retry: 2000\n".to_vec();
-        let ready = WatchReady {
-            cursor: cursor.to_string(),
-        };
-        put_head(Some(cursor), "ready", &mut out);
-        put_plain(&ready, &mut out);
-        out
-    }
-
     pub(crate) fn part(self, part: &WatchPart) -> Vec<u8> {
         let mut out = Vec::new();
         match &part.events {
             WatchEvents::Points(series) => {
-                put_head(Some(part.cursor), "points", &mut out);
+                put_head(Some(&part.cursor), "points", &mut out);
                 out.extend_from_slice(b"{\"series\":[");
                 for (at, series) in series.iter().enumerate() {
                     if at > 0 {
@@ -51,12 +40,12 @@ impl EventText {
                 out.extend_from_slice(b"]}\n\n");
             }
             WatchEvents::Timelines(found) => {
-                put_head(Some(part.cursor), "timelines", &mut out);
+                put_head(Some(&part.cursor), "timelines", &mut out);
                 let timelines = found.iter().cloned().map(timelines::view).collect();
-                put_plain(&WatchTimelines { timelines }, &mut out);
+                put_data(&WatchTimelines { timelines }, &mut out);
             }
             WatchEvents::Deleted(deleted) => {
-                put_head(Some(part.cursor), "deleted", &mut out);
+                put_head(Some(&part.cursor), "deleted", &mut out);
                 self.put_deleted(deleted, &mut out);
             }
         }
@@ -88,20 +77,6 @@ impl EventText {
         out.extend_from_slice(b"}}\n\n");
     }
 
-    /// Encodes the last event. This event has no id, so a reconnecting client continues after the previous
-    /// event.
-    pub(super) fn failed(self, error: &ErrorBody) -> Vec<u8> {
-        let mut out = Vec::new();
-        put_head(None, "failed", &mut out);
-        put_plain(error, &mut out);
-        out
-    }
-
-    /// Encodes a comment, which clients ignore.
-    pub(super) fn heartbeat(self) -> Vec<u8> {
-        b": nothing new\n\n".to_vec()
-    }
-
     /// Encodes a series as in the result of a query.
     fn put_series(self, series: &WatchedSeries, out: &mut Vec<u8>) {
         let timeline = &series.timeline;
@@ -124,17 +99,4 @@ impl EventText {
         }
         out.extend_from_slice(b"]}");
     }
-}
-
-fn put_head(cursor: Option<WatchCursor>, event: &str, out: &mut Vec<u8>) {
-    if let Some(cursor) = cursor {
-        let _ = writeln!(out, "id: {cursor}");
-    }
-    let _ = write!(out, "event: {event}\ndata: ");
-}
-
-/// Encodes data as JSON. JSON text has no line breaks here, so it is a single `data` line.
-fn put_plain(data: &impl serde::Serialize, out: &mut Vec<u8>) {
-    let _ = serde_json::to_writer(&mut *out, data);
-    out.extend_from_slice(b"\n\n");
 }

@@ -1,0 +1,312 @@
+//! Server-sent events: each watch is a task that reads its events step by step and sends them to its client.
+//!
+//! A [`Source`] reads the steps and waits for changes. Watches with the same request share the steps that one of them has
+//! read and encoded ([`SharedSteps`]). A slow client delays only its own watch: after a second, the watch drops the events
+//! that are not sent yet, and reads them again when the client continues. So a watch holds little memory. The memory of a
+//! step is reserved in the memory account while a watch holds it or it is kept for others.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tideline_connections::Permit;
+use tideline_engine::runtime::Reservation;
+use tideline_openapi::DurationText;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::app::App;
+use crate::context::RequestContext;
+use crate::failure::{Failure, Result};
+use crate::stream;
+
+const CONTENT_TYPE: &str = "text/event-stream";
+/// Maximum number of queued parts between a watch and its connection.
+const QUEUE_PARTS: usize = 4;
+/// Silence after which a comment is sent, so that both ends detect a lost connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Comment that is sent after a silence. Clients ignore it.
+const COMMENT: &[u8] = b": nothing new\n\n";
+/// Time after which a client that reads nothing counts as slow: its watch drops the encoded events.
+const SLOW: Duration = Duration::from_secs(1);
+/// Longest duration of a watch that a request can set.
+const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Number of steps that are kept for other watches.
+const STEPS_KEPT: usize = 4;
+
+/// Events between two cursors, encoded.
+#[derive(Debug)]
+pub(crate) struct Step<C> {
+    pub(crate) from: C,
+    /// Cursor after the step.
+    pub(crate) end: C,
+    /// Encoded parts, each with the cursor after it.
+    pub(crate) parts: Vec<(C, Bytes)>,
+    /// Version of the data that the step was read from; see [`SharedSteps::step`].
+    pub(crate) version: u64,
+    /// Memory of the parts.
+    pub(crate) _memory: Reservation,
+}
+
+/// Steps of watches with the same request.
+#[derive(Debug)]
+pub(crate) struct SharedSteps<C> {
+    kept: Mutex<VecDeque<Arc<Step<C>>>>,
+    /// Held while one of the watches reads a step.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// Numbers of steps since the start.
+#[derive(Debug, Default)]
+pub(crate) struct StepCounters {
+    taken: AtomicU64,
+    shared: AtomicU64,
+}
+
+impl StepCounters {
+    /// Returns the number of steps that were read, and of those that another watch had read.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (
+            self.taken.load(Ordering::Relaxed),
+            self.shared.load(Ordering::Relaxed),
+        )
+    }
+}
+
+impl<C> Default for SharedSteps<C> {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl<C: PartialEq> SharedSteps<C> {
+    /// Returns the step after a cursor. Uses the step that another watch has read; otherwise reads it with `read`.
+    /// `version` is the version that the caller knows of: a step without progress is only used if it was read from this
+    /// version or a later one. The steps are kept if `is_shared` is true.
+    pub(crate) async fn step(
+        &self,
+        (from, version): (C, u64),
+        is_shared: bool,
+        counters: &StepCounters,
+        read: impl Future<Output = Result<Step<C>>> + Send,
+    ) -> Result<Arc<Step<C>>> {
+        if let Some(step) = self.find(&from, version, counters) {
+            return Ok(step);
+        }
+        let _reading = self.reading.lock().await;
+        if let Some(step) = self.find(&from, version, counters) {
+            return Ok(step);
+        }
+        let step = Arc::new(read.await?);
+        counters.taken.fetch_add(1, Ordering::Relaxed);
+        if is_shared {
+            let mut kept = self.kept.lock();
+            kept.retain(|kept| kept.from != from);
+            kept.push_back(Arc::clone(&step));
+            if kept.len() > STEPS_KEPT {
+                kept.pop_front();
+            }
+        }
+        Ok(step)
+    }
+
+    fn find(&self, from: &C, version: u64, counters: &StepCounters) -> Option<Arc<Step<C>>> {
+        let kept = self.kept.lock();
+        let step = kept
+            .iter()
+            .find(|step| step.from == *from && (step.end != *from || step.version >= version))?;
+        counters.shared.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::clone(step))
+    }
+}
+
+/// Events of one watch.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// Position in the events.
+    type Cursor: Copy + Send + Sync + 'static;
+
+    /// Reads the next step and moves the cursor behind it.
+    fn step(&mut self) -> impl Future<Output = Result<Arc<Step<Self::Cursor>>>> + Send;
+
+    /// Moves to the cursor after a part of the last step.
+    fn jump(&mut self, cursor: Self::Cursor);
+
+    /// Returns true if there is nothing to read before the next change.
+    fn is_caught_up(&self) -> bool;
+
+    /// Waits for a change. Returns false if there will be none.
+    fn changed(&mut self) -> impl Future<Output = bool> + Send;
+}
+
+/// Open watch.
+struct Live<S> {
+    app: App,
+    context: RequestContext,
+    source: S,
+    /// Time at which the watch ends; `None` if it has no time limit.
+    end: Option<Instant>,
+    events: mpsc::Sender<io::Result<Bytes>>,
+    _permit: Permit,
+}
+
+/// Next action of a watch.
+enum Next {
+    Step,
+    End,
+}
+
+/// Returns the time at which a watch of this duration ends.
+pub(crate) fn end_of(duration: Option<DurationText>) -> Result<Option<Instant>> {
+    let end = |duration: DurationText| {
+        let duration = u64::try_from(duration.0).map(Duration::from_nanos).ok();
+        let duration = duration.filter(|duration| *duration <= TIME_MAX).ok_or_else(|| {
+            Failure::invalid("for must be from 0s to 7d; omit it to watch until the client disconnects")
+        });
+        Ok(Instant::now() + duration?)
+    };
+    duration.map(end).transpose()
+}
+
+/// Returns a response that begins with `ready` and continues with the events of `source` until the client disconnects, the
+/// time is over, a step fails or the service shuts down. The caller has read the first step: a watch that cannot start
+/// has an error status.
+pub(crate) fn respond<S: Source>(
+    app: App,
+    (source, permit): (S, Permit),
+    end: Option<Instant>,
+    (ready, first): (Vec<u8>, Arc<Step<S::Cursor>>),
+) -> Response {
+    let (events, receiver) = mpsc::channel(QUEUE_PARTS);
+    let context = RequestContext::current();
+    let of_task = context.clone();
+    let live = Live {
+        app,
+        context,
+        source,
+        end,
+        events,
+        _permit: permit,
+    };
+    tokio::spawn(of_task.scope(live.run(ready, first)));
+    stream::live(CONTENT_TYPE, receiver)
+}
+
+impl<S: Source> Live<S> {
+    async fn run(mut self, ready: Vec<u8>, first: Arc<Step<S::Cursor>>) {
+        if !self.send(ready).await {
+            return;
+        }
+        let mut step: Result<_> = Ok(first);
+        loop {
+            match step {
+                Ok(step) => {
+                    if !self.send_step(step).await || self.is_over() {
+                        return;
+                    }
+                }
+                Err(failure) => {
+                    let mut text = Vec::new();
+                    // Without an id, so a client that reconnects continues after the event before.
+                    put_head(None, "failed", &mut text);
+                    put_data(&failure.into_body(self.context.id.clone()), &mut text);
+                    self.send(text).await;
+                    return;
+                }
+            }
+            if self.source.is_caught_up() && matches!(self.wait().await, Next::End) {
+                return;
+            }
+            step = self.source.step().await;
+        }
+    }
+
+    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops the parts
+    /// not yet sent and waits until the client reads again. The next step starts at the cursor of the last sent part.
+    async fn send_step(&mut self, step: Arc<Step<S::Cursor>>) -> bool {
+        let mut sent = step.from;
+        let mut is_slow = false;
+        for (cursor, text) in &step.parts {
+            match timeout(SLOW, self.events.reserve()).await {
+                Ok(Ok(permit)) => {
+                    self.app.watching.throttle.take(text.len()).await;
+                    permit.send(Ok(text.clone()));
+                }
+                Ok(Err(_)) => return false,
+                Err(_) => {
+                    is_slow = true;
+                    break;
+                }
+            }
+            sent = *cursor;
+        }
+        drop(step);
+        if !is_slow {
+            return true;
+        }
+        self.source.jump(sent);
+        self.events.reserve().await.is_ok()
+    }
+
+    /// Sends a text; returns false if the client has disconnected.
+    async fn send(&self, text: impl Into<Bytes>) -> bool {
+        self.events.send(Ok(text.into())).await.is_ok()
+    }
+
+    fn is_over(&self) -> bool {
+        self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Waits for a change and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has
+    /// disconnected.
+    async fn wait(&mut self) -> Next {
+        loop {
+            if self.is_over() {
+                return Next::End;
+            }
+            let heartbeat = Instant::now() + HEARTBEAT;
+            let timer = self.end.map_or(heartbeat, |end| end.min(heartbeat));
+            tokio::select! {
+                goes_on = self.source.changed() => {
+                    return if goes_on && !self.app.is_draining() { Next::Step } else { Next::End };
+                }
+                () = self.events.closed() => return Next::End,
+                () = sleep_until(timer) => {}
+            }
+            if !self.send(COMMENT).await {
+                return Next::End;
+            }
+        }
+    }
+}
+
+/// Encodes the lines before the data of an event. `id` is the cursor after the event.
+pub(crate) fn put_head(id: Option<&dyn fmt::Display>, event: &str, out: &mut Vec<u8>) {
+    if let Some(id) = id {
+        let _ = writeln!(out, "id: {id}");
+    }
+    let _ = write!(out, "event: {event}\ndata: ");
+}
+
+/// Encodes the data of an event as JSON. JSON text has no line breaks here, so it is a single `data` line.
+pub(crate) fn put_data(data: &impl Serialize, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(&mut *out, data);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Encodes the first event, and the delay of 2 s before a client reconnects.
+pub(crate) fn ready(id: &dyn fmt::Display, data: &impl Serialize) -> Vec<u8> {
+    let mut out = b"retry: 2000\n".to_vec();
+    put_head(Some(id), "ready", &mut out);
+    put_data(data, &mut out);
+    out
+}
