@@ -14,6 +14,7 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | look-up of tables, restricted to a model |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
+//! | [`feed_changes`] | feeds that were written since a position in the journal |
 //! | [`feeds`] | feeds, whose messages are rows |
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
@@ -101,6 +102,7 @@ mod directory;
 pub mod engine;
 pub mod error;
 pub mod expired_rows;
+pub mod feed_changes;
 pub mod feeds;
 pub mod find;
 pub mod growth;
