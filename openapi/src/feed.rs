@@ -377,6 +377,41 @@ pub struct MessageQuery {
     /// False to omit the events of edits, recalls and deletions. Default true.
     #[serde(default)]
     pub events: Option<bool>,
+    /// Time that the request waits for a message if there is nothing to return, at most `5m`. Requires ascending order, and
+    /// neither `before` nor `to`. Default: it does not wait.
+    #[serde(default)]
+    #[param(value_type = Option<String>)]
+    pub wait: Option<DurationText>,
+}
+
+/// Watch of the messages of a feed or an inbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageWatchQuery {
+    /// Cursor: only messages after this sequence number. The header `Last-Event-ID` takes precedence. Default: messages
+    /// from now on.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Columns to return, separated by commas: names, or prefixes that end with `*`. Default: all.
+    #[serde(default)]
+    pub columns: Option<String>,
+    /// False to omit the events of edits, recalls and deletions. Default true.
+    #[serde(default)]
+    pub events: Option<bool>,
+    /// Duration after which the watch ends, at most `7d`. `0s`: send the messages that exist and end. Default: until the
+    /// client disconnects.
+    #[serde(default, rename = "for")]
+    #[param(example = "0s", value_type = Option<String>)]
+    pub time: Option<DurationText>,
+}
+
+/// Data of the event `messages` of a watch. The id of the event is the cursor after its messages.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WatchedMessages {
+    /// Messages and events, oldest first.
+    #[schema(value_type = Vec<Message>)]
+    pub messages: Vec<Box<RawValue>>,
 }
 
 /// Order of messages.

@@ -5,7 +5,8 @@
 //! that applies the events of edits, recalls and deletions must have the same messages as a reader of the whole feed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -84,6 +85,46 @@ fn follow(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)
             return;
         }
         messages.iter().cloned().for_each(&mut *take);
+    }
+}
+
+/// Watches a feed over restarts of the server, from the id of the last event on, until `is_done` is true and no message
+/// comes any more. Passes each message to `take`.
+fn watch(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)) {
+    let mut cursor = "0".to_owned();
+    loop {
+        let is_last = is_done.load(Ordering::SeqCst);
+        let head = format!(
+            "GET {FEED}/watch?after={cursor}&for=2s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        );
+        let stream = wait::until(PATIENCE, || {
+            let mut stream = TcpStream::connect(address).ok()?;
+            stream.write_all(head.as_bytes()).ok()?;
+            Some(stream)
+        });
+        let mut id = None;
+        let mut is_empty = true;
+        // Each event is a chunk of the response, so no line of it is divided. A killed server ends the lines.
+        for line in BufReader::new(stream.expect("the server accepts in time")).lines() {
+            let Ok(line) = line else { break };
+            if let Some(event) = line.strip_prefix("id: ") {
+                id = Some(event.to_owned());
+            }
+            let Some(data) = line.strip_prefix("data: ") else {
+                continue;
+            };
+            let Ok(data) = serde_json::from_str::<Value>(data) else {
+                break;
+            };
+            if let Some(messages) = data["messages"].as_array() {
+                is_empty = false;
+                messages.iter().cloned().for_each(&mut *take);
+                cursor = id.take().expect("an event of messages has an id");
+            }
+        }
+        if is_last && is_empty {
+            return;
+        }
     }
 }
 
@@ -195,11 +236,16 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
             feeds: Vec::new(),
         })
         .collect();
-    let followed = thread::scope(|scope| {
+    let (followed, watched) = thread::scope(|scope| {
         let follower = scope.spawn(|| {
             let mut followed = Vec::new();
             follow(address, &is_done, &mut |message| followed.push(message));
             followed
+        });
+        let watcher = scope.spawn(|| {
+            let mut watched = Vec::new();
+            watch(address, &is_done, &mut |message| watched.push(message));
+            watched
         });
         let done = Done(&is_done);
         for round in 0..=KILLS {
@@ -222,7 +268,10 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
             }
         }
         drop(done);
-        follower.join().expect("no panic")
+        (
+            follower.join().expect("no panic"),
+            watcher.join().expect("no panic"),
+        )
     });
     let mut expected: BTreeMap<i64, String> = BTreeMap::new();
     for writer in &writers {
@@ -257,6 +306,7 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
     let expected: Vec<(i64, String)> = expected.into_iter().collect();
     assert_eq!(shown(&all(&client)), expected);
     assert_eq!(shown(&followed), expected, "the follower");
+    assert_eq!(shown(&watched), expected, "the watcher");
     check_folder(&folder, server.expect("it runs"), &launch);
 }
 

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use crate::audit::Refusals;
 use crate::context::{RequestIds, current_client};
 use crate::failure::{Failure, Result};
+use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
@@ -99,6 +100,10 @@ pub(crate) struct Shared {
     /// Permits for watches, held while a watch is open.
     pub(crate) watches: Permits,
     pub(crate) watching: Watching,
+    /// Permits for readers that wait for messages of feeds, held by a watch while it is open and by a request while it
+    /// waits.
+    pub(crate) feed_watches: Permits,
+    pub(crate) feed_watching: Arc<FeedWatching>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
     pub(crate) changes: Permits,
     /// Permits for requested jobs. They are separate from `changes`, so that long jobs do not block short changes.
@@ -121,6 +126,8 @@ impl App {
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_recent_entries(watching.waker());
+        let feed_watching = Arc::new(FeedWatching::default());
+        engine.store().on_recent_entries(feed_watching.waker());
         let body_bytes = Shares::new(settings.bodies_in_flight_bytes_max);
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
@@ -149,6 +156,8 @@ impl App {
             waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: permits("watches", settings.watches_max),
             watching,
+            feed_watches: permits("watches of feeds", settings.feed_watches_max),
+            feed_watching,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),
             running: RunningQueries::default(),
@@ -255,6 +264,7 @@ impl App {
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.watching.tick_now();
+        self.feed_watching.signal_all();
     }
 }
 

@@ -24,6 +24,7 @@
 //! | `running` | the registry of running queries |
 //! | `requested` | background jobs that a request starts and does not wait for |
 //! | `live` | watches: events that are sent to a client as they happen |
+//! | `feed_watching` | shared state of all readers that wait for messages of feeds |
 //! | `watching` | shared state of all watches |
 //! | `metrics` | the metrics of the service |
 //! | `resources` | the handlers |
@@ -37,6 +38,7 @@ mod context;
 mod described;
 mod extract;
 mod failure;
+mod feed_watching;
 mod host;
 mod ingest;
 mod live;

@@ -51,6 +51,8 @@ pub(crate) struct Step<C> {
     pub(crate) parts: Vec<(C, Bytes)>,
     /// Version of the data that the step was read from; see [`SharedSteps::step`].
     pub(crate) version: u64,
+    /// True if more events of this version follow.
+    pub(crate) has_more: bool,
     /// Memory of the parts.
     pub(crate) _memory: Reservation,
 }

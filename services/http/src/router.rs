@@ -9,6 +9,7 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
+use tideline_openapi::feed::WatchedMessages;
 use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchTimelines};
@@ -39,7 +40,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     // Schemas that no request or response refers to directly: contents of events, and errors of other dialects.
-    components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError, RpcStatus)),
+    components(schemas(WatchedMessages, WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError, RpcStatus)),
     tags(
         (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),

@@ -61,6 +61,8 @@ pub struct HttpSettings {
     pub queries_in_flight_max: usize,
     /// Maximum number of open watches. Default 2,048.
     pub watches_max: usize,
+    /// Maximum number of open watches of feeds and inboxes, and of requests that wait for messages. Default 8,192.
+    pub feed_watches_max: usize,
     /// Maximum number of bytes per second that all watches send together. The limit leaves processor time to
     /// writers. A watch ends if it falls behind by more than the writes kept in memory. Default 256 MiB.
     pub watch_bytes_per_second_max: u64,
@@ -98,6 +100,7 @@ impl Default for HttpSettings {
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,
             watches_max: 2_048,
+            feed_watches_max: 8_192,
             watch_bytes_per_second_max: 256 << 20,
             query: QuerySettings::default(),
             prometheus: PrometheusSettings::default(),

@@ -208,6 +208,7 @@ fn encoded(
         end,
         parts,
         version: until.0,
+        has_more: end.sequence() < until,
         _memory: held,
     })
 }

@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tideline_engine::backend::Direction;
+use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
 use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
@@ -104,6 +105,22 @@ pub fn reaches_cold(engine: &Engine, table: &WideTable, user: &str, terms: &Read
         Some(inbox) => terms.reaches_cold(engine, table, inbox),
         None => Ok(false),
     }
+}
+
+/// Returns the feeds whose new messages the inbox of a user shows: the inbox itself, and the feeds that are pulled at
+/// present.
+///
+/// # Errors
+///
+/// The errors of [`memberships`].
+pub fn sources_now(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec<TimelineId>> {
+    let mut feeds = Vec::from_iter(known_inbox(engine, table, user)?);
+    for member in memberships(engine, table, user)? {
+        if audience(engine, table, member.feed)?.is_pulled() {
+            feeds.push(member.feed);
+        }
+    }
+    Ok(feeds)
 }
 
 /// Begins the scans of an inbox.

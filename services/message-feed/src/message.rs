@@ -154,7 +154,7 @@ pub(crate) fn names_in(table: &WideTable, row: &Mutation<'_>, column: &str) -> O
 }
 
 /// Form in which messages are returned.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageEncoder {
     /// Returned columns: names, or prefixes that end with `*`; `None` = all.
     pub columns: Option<Vec<String>>,

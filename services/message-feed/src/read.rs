@@ -254,6 +254,28 @@ pub fn newest_sequence(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId
         .transpose()
 }
 
+/// Returns a cursor after all messages that were sent before: every later message has a higher sequence number. In a table
+/// with manual sequence numbers, this is the newest one of the feed; `feed` is `None` for an inbox.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`newest_sequence`].
+pub fn cursor_now(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: Option<TimelineId>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<i64> {
+    if let (SequenceSource::Manual, Some(feed)) = (table.feed().sequence, feed) {
+        return Ok(newest_sequence(engine, table, feed)?.unwrap_or(i64::MIN));
+    }
+    let version = engine.next_version();
+    match engine.wait_for_messages(version, is_stopped) {
+        true => Ok(version),
+        false => Err(RowsError::Cancelled),
+    }
+}
+
 /// Number of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {

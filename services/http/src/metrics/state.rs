@@ -78,6 +78,22 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         shared as f64,
     )?;
     figures.gauge(
+        "feed_watches",
+        "Open watches of feeds and inboxes, and requests that wait for messages",
+        app.feed_watches.running() as f64,
+    )?;
+    let (taken, shared) = app.feed_watching.steps.numbers();
+    figures.counter(
+        "feed_watch_steps",
+        "Pages of messages that were read for watches of feeds",
+        taken as f64,
+    )?;
+    figures.counter(
+        "feed_watch_steps_shared",
+        "Pages of messages reused from other watches of the same feed",
+        shared as f64,
+    )?;
+    figures.gauge(
         "request_bodies_free_bytes",
         "Remaining bytes for request bodies",
         app.body_bytes.count().saturating_sub(app.body_bytes.used()) as f64,
@@ -126,6 +142,7 @@ fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         ("exports", app.exports.refused()),
         ("remote_reads", app.reads.refused()),
         ("watches", app.watches.refused()),
+        ("feed_watches", app.feed_watches.refused()),
         ("body_bytes", app.body_bytes.refused()),
         ("connections", app.concurrent_requests.refused()),
     ];

@@ -5,6 +5,8 @@
 
 mod members;
 mod messages;
+mod pages;
+mod watch;
 
 use std::sync::Arc;
 
@@ -51,6 +53,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(find_messages))
         .merge(messages::router())
         .merge(members::router())
+        .merge(watch::router())
 }
 
 /// Path parameter of routes for a feed table.

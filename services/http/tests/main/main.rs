@@ -7,6 +7,7 @@ mod columnar;
 mod deletes;
 mod details;
 mod document;
+mod feed_watches;
 mod feeds;
 mod finding;
 mod influx;

@@ -37,7 +37,7 @@ fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
     text
 }
 
-fn metric(server: &Server, name: &str) -> f64 {
+pub(crate) fn metric(server: &Server, name: &str) -> f64 {
     let metrics = server.get("/metrics").text();
     let line = metrics
         .lines()

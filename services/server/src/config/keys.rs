@@ -237,6 +237,12 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(0, 100_000),
     Key::new(
+        "http.feed_watches_max",
+        "Most open watches of feeds and inboxes (server-sent events), and requests that wait for messages.",
+        |config| Slot::Count(&mut config.http.feed_watches_max),
+    )
+    .within(0, 1_000_000),
+    Key::new(
         "http.watch_bytes_per_second_max",
         "Bytes that all watches together send per second, so that they leave CPU time to writers. A watch\n\
          that falls behind by more than the newest writes kept for watches ends and can be started again.",

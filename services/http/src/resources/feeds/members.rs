@@ -9,10 +9,8 @@ use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, WideTable};
-use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::inbox::{self, CONVERSATIONS, CONVERSATIONS_MAX};
 use tideline_message_feed::members::{self, MemberChange, Membership};
-use tideline_message_feed::read::{PAGE_MESSAGES, PAGE_MESSAGES_MAX};
 use tideline_openapi::feed::{
     ChangeMember, Conversation, ConversationList, ConversationQuery, CursorList, CursorSet, History,
     JoinFeed, Member, MemberDetail, MemberList, MemberQuery, MessagePage, MessageQuery, Sequence, SetCursor,
@@ -21,14 +19,14 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::messages::{columns_of, terms_of};
+use super::pages::{self, Messages};
 use super::{FeedPath, check_model, raw};
 use crate::app::{App, Waiting};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::query::describe;
-use crate::resources::rows::{RowTier, answer, tier_of};
+use crate::resources::rows::{RowTier, answer};
 use crate::resources::{Failures, QueryFailures, page_limit};
 
 /// Default number of members of a page.
@@ -63,13 +61,13 @@ struct MemberPath {
 /// Path parameters of routes for a user.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-struct UserPath {
+pub(super) struct UserPath {
     /// Name of the table, which has the model `feed` and inboxes
     #[param(example = "chat")]
-    table: String,
+    pub(super) table: String,
     /// User, 1 to 255 bytes
     #[param(example = "ann")]
-    user: String,
+    pub(super) user: String,
 }
 
 /// List the members of a feed
@@ -200,30 +198,7 @@ async fn read_inbox(
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<MessageQuery>,
 ) -> Result<JsonResponse<MessagePage>> {
-    check_model(&app, &table)?;
-    let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
-    let terms = terms_of(&query, app.engine.now())?;
-    let encoder = MessageEncoder {
-        columns: columns_of(&query),
-        has_feed: true,
-    };
-    let description = describe(id.clone(), &table, "messages", &query);
-    let is_cold = move |engine: &Engine, table: &WideTable, user: &String| {
-        inbox::reaches_cold(engine, table, user, &terms)
-    };
-    let (tier, user) = tier_of(&app, &table, user, is_cold).await?;
-    let page = answer(&app, description, tier, move |engine, table, is_stopped| {
-        engine.users_table(table)?;
-        let inbox = (user.as_str(), &terms);
-        Ok(inbox::page(engine, table, inbox, &encoder, limit, is_stopped)?)
-    });
-    let page = page.await?;
-    Ok(JsonResponse(MessagePage {
-        messages: raw(page.messages)?,
-        next: page.next.map(Sequence),
-        more: page.has_more,
-        request_id: id.into(),
-    }))
+    pages::respond(app, id, table, Messages::Inbox(user), query).await
 }
 
 /// List the conversations of a user

@@ -12,20 +12,20 @@ use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
-use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room};
+use tideline_message_feed::read::{self as reading, ReadTerms};
 use tideline_message_feed::send::{WriteTerms, send as send_messages};
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
     MessagePage, MessageQuery, MessageSent, MessagesCounted, MessagesSent, SendMessages, Sequence,
 };
 use tideline_openapi::table::Durability;
-use tideline_openapi::time::TimeInput;
 use tideline_openapi::{ErrorBody, plain};
 use tideline_rows::RowsError;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::pages::{self, Messages, parse_sequence, terms_of};
 use super::{FeedPath, check_model, raw};
 use crate::app::{App, blocking};
 use crate::body;
@@ -34,7 +34,7 @@ use crate::extract::{Json, Path, Query, unreadable};
 use crate::failure::{Failure, Result};
 use crate::resources::query::describe;
 use crate::resources::rows::{answer, tier_of, wait_for_searches};
-use crate::resources::{Failures, QueryFailures, page_limit};
+use crate::resources::{Failures, QueryFailures};
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -155,34 +155,8 @@ async fn list(
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MessageQuery>,
 ) -> Result<JsonResponse<MessagePage>> {
-    check_model(&app, &table)?;
-    let limit = page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
-    let terms = terms_of(&query, app.engine.now())?;
-    let encoder = MessageEncoder {
-        columns: columns_of(&query),
-        has_feed: false,
-    };
-    let description = describe(id.clone(), &table, "messages", &query);
-    let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
-    let page = answer(&app, description, tier, move |engine, table, is_stopped| {
-        let feed = engine.feed(table, &FeedName::parse(&feed))?;
-        let mut room = Room::default();
-        Ok(reading::page(
-            engine,
-            table,
-            (feed, &terms),
-            &encoder,
-            (limit, &mut room),
-            is_stopped,
-        )?)
-    });
-    let page = page.await?;
-    Ok(JsonResponse(MessagePage {
-        messages: raw(page.messages)?,
-        next: page.next.map(Sequence),
-        more: page.has_more,
-        request_id: id.into(),
-    }))
+    let messages = Messages::Feed(FeedName::parse(&feed));
+    pages::respond(app, id, table, messages, query).await
 }
 
 /// Count messages
@@ -204,6 +178,7 @@ async fn count(
         ("limit", query.limit.is_some()),
         ("columns", query.columns.is_some()),
         ("events", query.events.is_some()),
+        ("wait", query.wait.is_some()),
     ] {
         if is_given {
             return Err(Failure::invalid(format!(
@@ -242,7 +217,7 @@ async fn read(
         sequence,
     }): Path<MessagePath>,
 ) -> Result<JsonResponse<MessageDetail>> {
-    let sequence = parse(&sequence, "sequence")?;
+    let sequence = parse_sequence(&sequence, "sequence")?;
     let message = app.read(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
@@ -358,7 +333,7 @@ async fn add(
     Query(query): Query<WriteQuery>,
     Json(CountMessage { add }): Json<CountMessage>,
 ) -> Result<JsonResponse<MessageCounters>> {
-    let sequence = parse(&sequence, "sequence")?;
+    let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
@@ -393,7 +368,7 @@ async fn changed(
     + Send
     + 'static,
 ) -> Result<JsonResponse<MessageChanged>> {
-    let sequence = parse(&sequence, "sequence")?;
+    let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
@@ -423,33 +398,7 @@ fn terms_of_event(query: &MessageEventQuery) -> WriteTerms<'_> {
 
 fn event_of(query: &MessageEventQuery) -> Result<Option<i64>> {
     let sequence = query.sequence.as_deref();
-    sequence.map(|text| parse(text, "sequence")).transpose()
-}
-
-/// Returns the columns that a read returns; `None` for all.
-pub(super) fn columns_of(query: &MessageQuery) -> Option<Vec<String>> {
-    let columns = query.columns.as_ref()?;
-    Some(columns.split(',').map(str::to_owned).collect())
-}
-
-/// Parses the range and order of a read. Relative times are resolved against `now`.
-pub(super) fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms> {
-    let sequence = |text: &Option<String>, name| text.as_deref().map(|text| parse(text, name)).transpose();
-    let time = |text: &Option<String>, name: &str| {
-        let parsed = text.as_deref().map(|text| {
-            let time = TimeInput::parse(text);
-            time.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))
-        });
-        Ok::<_, Failure>(parsed.transpose()?.map(|time| time.resolve(now)))
-    };
-    Ok(ReadTerms {
-        after: sequence(&query.after, "after")?,
-        before: sequence(&query.before, "before")?,
-        from: time(&query.from, "from")?,
-        to: time(&query.to, "to")?,
-        order: query.order.unwrap_or_default(),
-        has_events: query.events.unwrap_or(true),
-    })
+    sequence.map(|text| parse_sequence(text, "sequence")).transpose()
 }
 
 /// Returns the function that determines whether a read of a feed reaches old rows.
@@ -460,11 +409,4 @@ fn is_cold(
         let feed = engine.feed(table, &FeedName::parse(feed))?;
         terms.reaches_cold(engine, table, feed)
     }
-}
-
-/// Parses a sequence number.
-fn parse(text: &str, name: &str) -> Result<i64> {
-    let parsed = text.parse::<Sequence>();
-    let Sequence(number) = parsed.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))?;
-    Ok(number)
 }

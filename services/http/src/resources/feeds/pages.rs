@@ -1,0 +1,270 @@
+//! Pages of the messages of a feed or of an inbox, and requests that wait for messages.
+//!
+//! The routes of both have the same parameters. A page of old messages takes its turn with other requests for old rows. A
+//! request that waits holds a permit for watches of feeds, and a query permit only while it reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json as JsonResponse;
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::{TimelineId, Timestamp};
+use tideline_engine::{Engine, WideTable};
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::inbox;
+use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, Page, ReadTerms, Room};
+use tideline_openapi::DurationText;
+use tideline_openapi::feed::{MessageOrder, MessagePage, MessageQuery, Sequence};
+use tideline_openapi::time::TimeInput;
+use tideline_rows::RowsError;
+use tokio::time::{Instant, timeout_at};
+
+use super::{check_model, raw};
+use crate::app::App;
+use crate::context::{RequestId, current_client};
+use crate::failure::{Failure, Result};
+use crate::feed_watching::FeedReader;
+use crate::resources::page_limit;
+use crate::resources::query::describe;
+use crate::resources::rows::{answer, tier_of};
+
+/// Longest time that a request waits for a message.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Messages that a request reads.
+#[derive(Debug, Clone)]
+pub(super) enum Messages {
+    /// Messages of a feed.
+    Feed(FeedName),
+    /// Messages of the inbox of a user.
+    Inbox(String),
+}
+
+/// Page of messages to read.
+#[derive(Debug, Clone)]
+pub(super) struct PageRequest {
+    pub(super) messages: Messages,
+    pub(super) terms: ReadTerms,
+    pub(super) encoder: MessageEncoder,
+    pub(super) limit: usize,
+}
+
+impl PageRequest {
+    /// Reads the page.
+    pub(super) fn read(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> std::result::Result<Page, RowsError> {
+        let Self {
+            messages,
+            terms,
+            encoder,
+            limit,
+        } = self;
+        match messages {
+            Messages::Feed(feed) => {
+                let feed = engine.feed(table, feed)?;
+                let mut room = Room::default();
+                reading::page(
+                    engine,
+                    table,
+                    (feed, terms),
+                    encoder,
+                    (*limit, &mut room),
+                    is_stopped,
+                )
+            }
+            Messages::Inbox(user) => {
+                engine.users_table(table)?;
+                inbox::page(engine, table, (user, terms), encoder, *limit, is_stopped)
+            }
+        }
+    }
+
+    /// Returns true if the page reaches parts in the cold tier or in the archive.
+    pub(super) fn reaches_cold(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+    ) -> std::result::Result<bool, RowsError> {
+        match &self.messages {
+            Messages::Feed(feed) => self.terms.reaches_cold(engine, table, engine.feed(table, feed)?),
+            Messages::Inbox(user) => inbox::reaches_cold(engine, table, user, &self.terms),
+        }
+    }
+}
+
+/// Responds with a page of messages. Without messages, it waits for the first one if the request has a time to wait.
+pub(super) async fn respond(
+    app: App,
+    id: RequestId,
+    table: String,
+    messages: Messages,
+    query: MessageQuery,
+) -> Result<JsonResponse<MessagePage>> {
+    check_model(&app, &table)?;
+    let mut request = PageRequest {
+        terms: terms_of(&query, app.engine.now())?,
+        encoder: MessageEncoder {
+            columns: columns_of(query.columns.as_deref()),
+            has_feed: matches!(messages, Messages::Inbox(_)),
+        },
+        limit: page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?,
+        messages,
+    };
+    let until = query
+        .wait
+        .map(|wait| end_of_wait(wait, &request.terms))
+        .transpose()?;
+    let mut waiting = match until {
+        Some(until) => {
+            let permit = app.feed_watches.take(current_client()).await?;
+            let reader = MessageReader::begin(&app, &table, &request.messages).await?;
+            Some((reader, until, permit))
+        }
+        None => None,
+    };
+    loop {
+        if let Some((reader, ..)) = &mut waiting {
+            reader.begin_read().await?;
+        }
+        let description = describe(id.clone(), &table, "messages", &query);
+        let is_cold =
+            |engine: &Engine, table: &WideTable, request: &PageRequest| request.reaches_cold(engine, table);
+        let (tier, reads) = tier_of(&app, &table, request.clone(), is_cold).await?;
+        let page = answer(&app, description, tier, move |engine, table, is_stopped| {
+            Ok(reads.read(engine, table, is_stopped)?)
+        });
+        let page = page.await?;
+        let is_found = !page.messages.is_empty() || page.has_more;
+        if let Some((reader, until, _)) = &waiting
+            && !is_found
+            && reader.changed_before(*until).await
+        {
+            request.terms.after = page.next;
+            continue;
+        }
+        return Ok(JsonResponse(MessagePage {
+            messages: raw(page.messages)?,
+            next: page.next.map(Sequence),
+            more: page.has_more,
+            request_id: id.into(),
+        }));
+    }
+}
+
+/// Returns the time at which a request stops to wait.
+fn end_of_wait(wait: DurationText, terms: &ReadTerms) -> Result<Instant> {
+    if terms.order == MessageOrder::Descending || terms.before.is_some() || terms.to.is_some() {
+        return Err(Failure::invalid(
+            "parameter wait: new messages follow the others; omit `order`, `before` and `to`, or `wait`",
+        ));
+    }
+    let wait = u64::try_from(wait.0).map(Duration::from_nanos).ok();
+    let wait = wait.filter(|wait| *wait <= WAIT_MAX);
+    wait.map(|wait| Instant::now() + wait)
+        .ok_or_else(|| Failure::invalid("parameter wait: it must be from 0s to 5m"))
+}
+
+/// Reader that waits for messages.
+pub(super) struct MessageReader {
+    app: App,
+    pub(super) table: Arc<WideTable>,
+    messages: Messages,
+    /// The feed; `None` for an inbox.
+    pub(super) feed: Option<TimelineId>,
+    pub(super) reader: FeedReader,
+}
+
+impl MessageReader {
+    /// Registers a reader, which misses no message from now on.
+    pub(super) async fn begin(app: &App, table: &str, messages: &Messages) -> Result<Self> {
+        let table = app.engine.feed_table(table)?;
+        let (feed, reader) = match messages {
+            Messages::Feed(feed) => {
+                let (name, of_feed) = (feed.clone(), Arc::clone(&table));
+                let feed = app.read(move |engine| Ok(engine.feed(&of_feed, &name)?)).await?;
+                (Some(feed), app.feed_watching.read_feed(app, &table, feed))
+            }
+            Messages::Inbox(user) => {
+                app.engine.users_table(&table)?;
+                (None, app.feed_watching.read_inbox(app, &table, user))
+            }
+        };
+        let mut waiting = Self {
+            app: app.clone(),
+            table,
+            messages: messages.clone(),
+            feed,
+            reader,
+        };
+        waiting.follow().await?;
+        Ok(waiting)
+    }
+
+    /// Called before each read, so that a message that the read does not find wakes the reader again.
+    pub(super) async fn begin_read(&mut self) -> Result<()> {
+        match self.reader.begin_read() {
+            true => self.follow().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for a message. Returns false if there is no signal before a time, or the service shuts down.
+    async fn changed_before(&self, end: Instant) -> bool {
+        timeout_at(end, self.reader.changed()).await.is_ok() && !self.app.is_draining()
+    }
+
+    /// Waits for the feeds that the inbox shows at present.
+    async fn follow(&mut self) -> Result<()> {
+        let Messages::Inbox(user) = &self.messages else {
+            return Ok(());
+        };
+        let (engine, table, user) = (
+            Arc::clone(&self.app.engine),
+            Arc::clone(&self.table),
+            user.clone(),
+        );
+        let sources = move || inbox::sources_now(&engine, &table, &user);
+        let sources: Vec<TimelineId> = self.app.watching.in_background(sources).await??;
+        self.reader.follow(sources);
+        Ok(())
+    }
+}
+
+/// Returns the columns that a read returns; `None` for all.
+pub(super) fn columns_of(columns: Option<&str>) -> Option<Vec<String>> {
+    columns.map(|columns| columns.split(',').map(str::to_owned).collect())
+}
+
+/// Parses the range and order of a read. Relative times are resolved against `now`.
+pub(super) fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms> {
+    let sequence = |text: &Option<String>, name| {
+        let number = text.as_deref().map(|text| parse_sequence(text, name));
+        number.transpose()
+    };
+    let time = |text: &Option<String>, name: &str| {
+        let parsed = text.as_deref().map(|text| {
+            let time = TimeInput::parse(text);
+            time.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))
+        });
+        Ok::<_, Failure>(parsed.transpose()?.map(|time| time.resolve(now)))
+    };
+    Ok(ReadTerms {
+        after: sequence(&query.after, "after")?,
+        before: sequence(&query.before, "before")?,
+        from: time(&query.from, "from")?,
+        to: time(&query.to, "to")?,
+        order: query.order.unwrap_or_default(),
+        has_events: query.events.unwrap_or(true),
+    })
+}
+
+/// Parses a sequence number.
+pub(super) fn parse_sequence(text: &str, name: &str) -> Result<i64> {
+    let parsed = text.parse::<Sequence>();
+    let Sequence(number) = parsed.map_err(|error| Failure::invalid(format!("parameter {name}: {error}")))?;
+    Ok(number)
+}

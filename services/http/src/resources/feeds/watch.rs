@@ -1,0 +1,279 @@
+//! `/v1/tables/{table}/feeds/{feed}/watch` and `/v1/tables/{table}/users/{user}/inbox/watch`: new messages as server-sent
+//! events.
+//!
+//! The messages are read from their feed after a cursor, so a watch can begin anywhere, and a slow client misses nothing.
+//! [`crate::feed_watching`] signals new messages, and [`crate::live`] sends the events.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+use tideline_engine::feeds::FeedName;
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::read::{Page, ReadTerms, cursor_now};
+use tideline_openapi::feed::{MessageWatchQuery, Sequence, WatchedMessages};
+use tideline_openapi::watch::WatchReady;
+use tideline_query::Cancel;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::members::UserPath;
+use super::pages::{MessageReader, Messages, PageRequest, columns_of, parse_sequence};
+use super::{FeedPath, raw};
+use crate::app::{App, Waiting};
+use crate::context::{RequestId, current_client};
+use crate::extract::{Path, Query};
+use crate::failure::Result;
+use crate::feed_watching::{FeedPages, PageForm};
+use crate::live::{self, Source, Step, put_data, put_head};
+use crate::resources::QueryFailures;
+use crate::resources::query::describe;
+use crate::resources::rows::{RowTier, answer};
+use crate::watching::{BYTES_PER_BYTE, WHAT};
+
+/// Maximum number of messages of an event.
+const EVENT_MESSAGES: usize = 100;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(watch_feed))
+        .routes(routes!(watch_inbox))
+}
+
+/// Watch a feed
+///
+/// Sends messages, and events of edits, recalls and deletions, as server-sent events when they are acknowledged. Events:
+///
+/// * `ready`: the first event, with the start of the watch (`WatchReady`).
+/// * `messages`: messages in the order of their sequence numbers (`WatchedMessages`).
+/// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the feed was deleted.
+///
+/// The `id` of an event is the sequence number of its last message. To continue after it, send it as `after` or in the
+/// header `Last-Event-ID`, which browsers send when they connect again: no message is missed or sent twice, also after a
+/// restart of the service and after any time, as long as the messages are stored.
+///
+/// In a table with manual sequence numbers, a message with a number below those that were sent already is not sent.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/feeds/{feed}/watch", tag = "feeds", operation_id = "watch_feed",
+    params(FeedPath, MessageWatchQuery),
+    responses(
+        (status = 200, description = "Events until the client disconnects", content((String = "text/event-stream", example = events_example))),
+        QueryFailures
+    )
+)]
+async fn watch_feed(
+    State(app): State<App>,
+    id: RequestId,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    headers: HeaderMap,
+    Query(query): Query<MessageWatchQuery>,
+) -> Result<Response> {
+    let messages = Messages::Feed(FeedName::parse(&feed));
+    watch(app, (id, table, messages), &headers, query).await
+}
+
+/// Watch the inbox of a user
+///
+/// Sends the messages of all feeds of which the user is a member, as the watch of a feed does.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/users/{user}/inbox/watch", tag = "feeds", operation_id = "watch_inbox",
+    params(UserPath, MessageWatchQuery),
+    responses(
+        (status = 200, description = "Events until the client disconnects", content((String = "text/event-stream", example = events_example))),
+        QueryFailures
+    )
+)]
+async fn watch_inbox(
+    State(app): State<App>,
+    id: RequestId,
+    Path(UserPath { table, user }): Path<UserPath>,
+    headers: HeaderMap,
+    Query(query): Query<MessageWatchQuery>,
+) -> Result<Response> {
+    watch(app, (id, table, Messages::Inbox(user)), &headers, query).await
+}
+
+fn events_example() -> &'static str {
+    "retry: 2000\nid: 1795700000000000000\nevent: ready\ndata: {\"cursor\":\"1795700000000000000\"}\n\nid: 1795700000000000001\nevent: messages\ndata: {\"messages\":[{\"sequence\":\"1795700000000000001\",\"time\":\"2026-11-26T10:13:20.000000001Z\",\"sender\":\"ann\",\"columns\":{\"text\":\"hello\"}}]}\n\n"
+}
+
+async fn watch(
+    app: App,
+    (id, table, messages): (RequestId, String, Messages),
+    headers: &HeaderMap,
+    query: MessageWatchQuery,
+) -> Result<Response> {
+    let end = live::end_of(query.time)?;
+    let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let after = last_event
+        .or(query.after.as_deref())
+        .filter(|after| !after.is_empty());
+    let after = after.map(|after| parse_sequence(after, "after")).transpose()?;
+    let permit = app.feed_watches.take(current_client()).await?;
+    let reader = MessageReader::begin(&app, &table, &messages).await?;
+    let cursor = match after {
+        Some(after) => after,
+        None => now(&app, &reader).await?,
+    };
+    let form = PageForm {
+        encoder: MessageEncoder {
+            columns: columns_of(query.columns.as_deref()),
+            has_feed: reader.feed.is_none(),
+        },
+        has_events: query.events.unwrap_or(true),
+    };
+    let pages = reader.feed.map(|feed| reader.reader.pages(feed, &form));
+    let mut source = MessageEvents {
+        app: app.clone(),
+        id,
+        query,
+        messages,
+        form,
+        reader,
+        pages,
+        cursor,
+        is_caught_up: false,
+    };
+    let first = source.step().await?;
+    let begin = Sequence(cursor);
+    let ready = WatchReady {
+        cursor: begin.to_string(),
+    };
+    let ready = live::ready(&begin, &ready);
+    Ok(live::respond(app, (source, permit), end, (ready, first)))
+}
+
+/// Returns a cursor after the messages that were sent before.
+async fn now(app: &App, reader: &MessageReader) -> Result<i64> {
+    let (table, feed) = (Arc::clone(&reader.table), reader.feed);
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let cursor = app.read(move |engine| Ok(cursor_now(engine, &table, feed, &|| cancel.is_cancelled())?));
+    cursor.await
+}
+
+/// Events of a feed or an inbox.
+struct MessageEvents {
+    app: App,
+    id: RequestId,
+    query: MessageWatchQuery,
+    messages: Messages,
+    form: PageForm,
+    reader: MessageReader,
+    /// Pages that the watches of a feed share; `None` for an inbox.
+    pages: Option<FeedPages>,
+    cursor: i64,
+    is_caught_up: bool,
+}
+
+impl Source for MessageEvents {
+    type Cursor = i64;
+
+    async fn step(&mut self) -> Result<Arc<Step<i64>>> {
+        self.reader.begin_read().await?;
+        let counters = &self.app.feed_watching.steps;
+        let version = self.pages.as_ref().map_or(0, FeedPages::version);
+        let read = self.read(self.cursor, version);
+        let step = match &self.pages {
+            Some(pages) => {
+                let position = (self.cursor, version);
+                let step = pages.steps.step(position, pages.are_shared(), counters, read);
+                step.await?
+            }
+            None => Arc::new(read.await?),
+        };
+        self.cursor = step.end;
+        self.is_caught_up = !step.has_more && step.version >= version;
+        Ok(step)
+    }
+
+    fn jump(&mut self, cursor: i64) {
+        self.cursor = cursor;
+        self.is_caught_up = false;
+    }
+
+    fn is_caught_up(&self) -> bool {
+        self.is_caught_up
+    }
+
+    async fn changed(&mut self) -> bool {
+        self.reader.reader.changed().await;
+        true
+    }
+}
+
+impl MessageEvents {
+    /// Reads and encodes a page after a cursor.
+    async fn read(&self, from: i64, version: u64) -> Result<Step<i64>> {
+        let request = PageRequest {
+            messages: self.messages.clone(),
+            terms: ReadTerms {
+                after: Some(from),
+                has_events: self.form.has_events,
+                ..ReadTerms::default()
+            },
+            encoder: self.form.encoder.clone(),
+            limit: EVENT_MESSAGES,
+        };
+        let page = self.page(request).await?;
+        let end = page.next.unwrap_or(from);
+        let mut memory = self.app.engine.memory().reserve(WHAT, 0)?;
+        let mut parts = Vec::new();
+        if !page.messages.is_empty() {
+            let mut text = Vec::new();
+            put_head(Some(&end), "messages", &mut text);
+            // The data is one line; JSON of users may have line breaks between its values.
+            let lines = page
+                .messages
+                .into_iter()
+                .map(|message| match message.contains(['\n', '\r']) {
+                    true => message.replace(['\n', '\r'], " "),
+                    false => message,
+                });
+            let messages = raw(lines.collect())?;
+            put_data(&WatchedMessages { messages }, &mut text);
+            memory.grow(BYTES_PER_BYTE * text.len() as u64)?;
+            parts.push((end, Bytes::from(text)));
+        }
+        Ok(Step {
+            from,
+            end,
+            parts,
+            version,
+            has_more: page.has_more,
+            _memory: memory,
+        })
+    }
+
+    /// Reads a page on a thread of low priority; one that reaches cold parts takes its turn with other requests for old
+    /// rows.
+    async fn page(&self, request: PageRequest) -> Result<Page> {
+        let table = self.reader.table.table().name().clone();
+        let cancel = Cancel::new();
+        let _waiting = Waiting(Some(cancel.clone()));
+        let (engine, name) = (Arc::clone(&self.app.engine), table.clone());
+        let read = move || {
+            let table = engine.feed_table(name.as_str())?;
+            if engine.has_cold_parts(&table) && request.reaches_cold(&engine, &table)? {
+                return Ok(Err(request));
+            }
+            Ok(Ok(request.read(&engine, &table, &|| cancel.is_cancelled())?))
+        };
+        let read: Result<std::result::Result<Page, PageRequest>> =
+            self.app.watching.in_background(read).await?;
+        let request = match read? {
+            Ok(page) => return Ok(page),
+            Err(request) => request,
+        };
+        let description = describe(self.id.clone(), table.as_str(), "messages", &self.query);
+        let page = answer(
+            &self.app,
+            description,
+            RowTier::Cold,
+            move |engine, table, is_stopped| Ok(request.read(engine, table, is_stopped)?),
+        );
+        page.await
+    }
+}
