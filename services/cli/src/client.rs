@@ -288,6 +288,15 @@ impl Client {
         Ok(reader)
     }
 
+    /// Sends GET and returns a reader of the successful response's body.
+    pub(crate) fn get_stream(&self, path: &str, accept: &str) -> Result<impl Read + use<>> {
+        let request = self
+            .signed(self.agent.get(self.url(path)))
+            .header("accept", accept);
+        let response = request.call().map_err(|error| self.unreachable(&error))?;
+        Ok(self.opened(response)?.1)
+    }
+
     /// Sends POST like [`stream`](Self::stream), and returns the content type too.
     pub(crate) fn stream_typed(
         &self,
@@ -300,6 +309,11 @@ impl Client {
             .header("content-type", "application/json")
             .header("accept", accept);
         let response = request.send(body).map_err(|error| self.unreachable(&error))?;
+        self.opened(response)
+    }
+
+    /// Returns the content type and a reader of the body of a successful response.
+    fn opened(&self, response: Response<Body>) -> Result<(String, impl Read + use<>)> {
         if !response.status().is_success() {
             return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }

@@ -19,6 +19,7 @@ mod command;
 pub mod commands;
 mod condition;
 pub mod error;
+mod events;
 pub mod output;
 pub mod usage;
 mod write;

@@ -19,6 +19,7 @@ mod read;
 mod search;
 mod send;
 mod shown;
+mod watch;
 
 use clap::{Args, Subcommand};
 use tideline_openapi::feed::Sequence;
@@ -43,6 +44,13 @@ Examples:
 
 In lines of JSON, the last line has `next`, the cursor after the last message.")]
     Read(read::ReadArguments),
+    /// Follow the new messages of a feed, or of the inbox of a user
+    #[command(after_help = "\
+Examples:
+  tideline feed watch chat room,name=lobby                     # until Ctrl-C
+  tideline feed watch chat room,name=lobby --after 0 --for 0s  # all messages that exist
+  tideline feed watch chat --user ann --json                   # the inbox of a user, as lines of JSON")]
+    Watch(watch::WatchArguments),
     /// Read messages of several feeds in one order, by time
     #[command(after_help = "\
 Example:
@@ -203,6 +211,7 @@ pub(crate) fn run(command: &FeedCommand) -> Result<()> {
     match command {
         FeedCommand::Send(arguments) => send::run(arguments),
         FeedCommand::Read(arguments) => read::read(arguments),
+        FeedCommand::Watch(arguments) => watch::run(arguments),
         FeedCommand::Merge(arguments) => read::merge(arguments),
         FeedCommand::Count(arguments) => read::count(arguments),
         FeedCommand::Edit(arguments) => change::edit(arguments),

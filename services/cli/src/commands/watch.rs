@@ -2,8 +2,6 @@
 //!
 //! Events are read from a stream of server-sent events and printed one by one.
 
-use std::io::{BufRead, BufReader};
-
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -11,7 +9,8 @@ use super::known::{self, UnknownNames};
 use super::selection;
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
-use crate::error::{CliError, Result};
+use crate::error::Result;
+use crate::events::{self, EVENTS, Event};
 use crate::output;
 
 /// Arguments of `watch`.
@@ -43,14 +42,6 @@ pub(crate) struct WatchArguments {
     time: Option<String>,
 }
 
-/// Server-sent event.
-#[derive(Default)]
-struct Event {
-    id: Option<String>,
-    name: String,
-    data: String,
-}
-
 /// Starts the watch and prints each event. Fails at the end if no event except `ready` arrived and the request needs
 /// data of an unknown name.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
@@ -73,39 +64,21 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
         }
     }
     let request = Value::from(request).to_string();
-    let stream = client.stream(&client.of_table("/watch"), "text/event-stream", &request)?;
-    let mut event = Event::default();
+    let stream = client.stream(&client.of_table("/watch"), EVENTS, &request)?;
     let mut is_empty = true;
-    for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| client.strange(&format!("the watch was cut off: {error}")))?;
-        match line.split_once(": ") {
-            Some(("id", id)) => event.id = Some(id.to_owned()),
-            Some(("event", name)) => event.name = name.to_owned(),
-            Some(("data", data)) => event.data = data.to_owned(),
-            _ if line.is_empty() && !event.name.is_empty() => {
-                is_empty &= event.name == "ready";
-                show(
-                    &client,
-                    &std::mem::take(&mut event),
-                    arguments.connection.server.json,
-                )?;
-            }
-            _ => {}
-        }
-    }
+    events::each(&client, stream, |event| {
+        is_empty &= event.name == "ready";
+        show(&client, &event, arguments.connection.server.json)
+    })?;
     match is_empty && unknown.is_fatal() {
         true => unknown.report(),
         false => Ok(()),
     }
 }
 
-/// Prints an event. The event `failed`, which ends a watch, is returned as an error.
+/// Prints an event.
 fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
     let data = client.parse(&event.data)?;
-    if event.name == "failed" {
-        let message = data["message"].as_str().unwrap_or("no reason given");
-        return Err(CliError::Incomplete(format!("the watch has ended: {message}")));
-    }
     if in_json {
         let mut line = json!({"event": event.name, "id": event.id});
         if let (Some(line), Value::Object(data)) = (line.as_object_mut(), data) {

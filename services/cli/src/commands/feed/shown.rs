@@ -132,7 +132,7 @@ impl OutputArguments {
 /// Message of a table.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ShownMessage {
+pub(super) struct ShownMessage {
     feed: Option<String>,
     sequence: Option<Sequence>,
     time: String,
@@ -149,8 +149,23 @@ struct ShownMessage {
 
 impl ShownMessage {
     /// Parses a message. Members of an unknown form are not shown.
-    fn new(message: &RawValue) -> Self {
+    pub(super) fn new(message: &RawValue) -> Self {
         serde_json::from_str(message.get()).unwrap_or_default()
+    }
+
+    /// Returns the message as a line: time, feed, sender and state as far as it has them, and its columns.
+    pub(super) fn line(&self) -> String {
+        let sender = self.sender.as_ref().map(|sender| format!("{sender}:"));
+        let mut parts = vec![self.time.clone()];
+        parts.extend(
+            [self.feed.clone(), sender, Some(self.state())]
+                .into_iter()
+                .flatten(),
+        );
+        let columns = self.columns.0.iter();
+        parts.extend(columns.map(|(name, value)| format!("{name}={}", plain(value))));
+        parts.retain(|part| !part.is_empty());
+        parts.join("  ")
     }
 
     /// Returns the state of the message: that of an event with the message that it has changed, or the changes of the
