@@ -70,6 +70,25 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Statement> {
             parameters.len() as u64,
         ));
     }
+    match cfg!(debug_assertions) {
+        true => with_deep_stack(|| parse_within_limits(text, parameters)),
+        false => parse_within_limits(text, parameters),
+    }
+}
+
+/// Runs the parser on a thread of its own. The recursive functions of `sqlparser` are not optimised in a development
+/// build, because they take a long time to compile, and would not fit the stack of a request's thread.
+fn with_deep_stack<T: Send>(parse: impl FnOnce() -> T + Send) -> T {
+    const STACK_BYTES: usize = 32 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let parsed = thread.spawn_scoped(scope, parse).map(|thread| thread.join());
+        let parsed = parsed.expect("the system can start threads");
+        parsed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn parse_within_limits(text: &str, parameters: &Parameters) -> Result<Statement> {
     tokens::check_number(text)?;
     let mut tokens = Tokenizer::new(&GenericDialect, text)
         .tokenize_with_location()
