@@ -46,6 +46,7 @@ const PAGES: &[Page] = pages![
     "row-examples",
     "row-diagnosis",
     "feeds",
+    "feed-examples",
     "sql",
     "watch",
     "tables",
