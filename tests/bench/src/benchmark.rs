@@ -87,6 +87,7 @@ impl Benchmark {
                 Group::Rows => self.run_rows(report)?,
                 Group::Deletes => self.run_deletes(report)?,
                 Group::Search => self.run_search(report)?,
+                Group::Feeds => self.run_feeds(report)?,
             }
         }
         if !self.keep {

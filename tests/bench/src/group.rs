@@ -29,6 +29,8 @@ pub(crate) enum Group {
     Deletes,
     /// Ten million rows with a search index.
     Search,
+    /// Messages of feeds.
+    Feeds,
 }
 
 impl FromStr for Group {
@@ -48,9 +50,10 @@ impl FromStr for Group {
             "rows" => Ok(Self::Rows),
             "deletes" => Ok(Self::Deletes),
             "search" => Ok(Self::Search),
+            "feeds" => Ok(Self::Feeds),
             _ => Err(format!(
                 "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
-                 prometheus, otlp, rows, deletes and search"
+                 prometheus, otlp, rows, deletes, search and feeds"
             )),
         }
     }

@@ -29,6 +29,7 @@
 //! | [`prometheus`] | samples by remote write |
 //! | [`otlp`] | the same samples as OTLP metrics |
 //! | [`rows`], [`deletes`], [`search`] | rows of wide tables; reads after most rows were deleted; search over rows |
+//! | [`feeds`] | messages of feeds, and their watches |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -58,6 +59,7 @@ mod command;
 mod control;
 mod deletes;
 mod error;
+mod feeds;
 mod find;
 mod folder;
 mod group;
@@ -103,7 +105,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows, deletes,
-    /// search. The groups backfill, million and find take many minutes.
+    /// search, feeds. The groups backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// Data sets of the group spine: S, M, C.

@@ -50,6 +50,12 @@ pub(crate) enum Unit {
     BytesPerRow,
     /// Thousands of timelines per second of CPU time.
     ThousandTimelinesPerCpuSecond,
+    /// Bytes per message or inbox entry.
+    BytesPerMessage,
+    /// Thousands of messages per second of wall-clock time.
+    ThousandMessagesPerSecond,
+    /// Thousands of messages or inbox entries per second of CPU time.
+    ThousandMessagesPerCpuSecond,
     /// Thousands of rows per second of wall-clock time.
     ThousandRowsPerSecond,
     /// Thousands of rows per second of CPU time.
@@ -137,6 +143,9 @@ impl Unit {
             Self::BytesPerTimeline => "B/timeline",
             Self::BytesPerRow => "B/row",
             Self::ThousandTimelinesPerCpuSecond => "k timelines/CPU-s",
+            Self::BytesPerMessage => "B/message",
+            Self::ThousandMessagesPerSecond => "k messages/s",
+            Self::ThousandMessagesPerCpuSecond => "k messages/CPU-s",
             Self::ThousandRowsPerSecond => "k rows/s",
             Self::ThousandRowsPerCpuSecond => "k rows/CPU-s",
             Self::MillionRowsPerCpuSecond => "M rows/CPU-s",

@@ -162,3 +162,34 @@ pub(crate) const SEARCH_DISK: Wanted = Wanted::AtMost(60.0);
 pub(crate) const SEARCH_P99: Wanted = Wanted::AtMost(30.0);
 /// Milliseconds at the client, 99th percentile: counts of a million rows by 1,000 values.
 pub(crate) const SEARCH_FACETS: Wanted = Wanted::AtMost(40.0);
+/// Thousands of messages per second, one of 200 bytes per request over 64 connections, synced.
+pub(crate) const FEEDS_SINGLE: Wanted = Wanted::AtLeast(18.0);
+/// Microseconds of server CPU time per message, one per request.
+pub(crate) const FEEDS_SINGLE_CPU: Wanted = Wanted::AtMost(50.0);
+/// Milliseconds, 99th percentile: one message per request.
+pub(crate) const FEEDS_SINGLE_P99: Wanted = Wanted::AtMost(8.0);
+/// Thousands of messages in batches of 100 per second of server CPU time, until the last acknowledgement.
+pub(crate) const FEEDS_ACKNOWLEDGED: Wanted = Wanted::AtLeast(150.0);
+/// Thousands of messages in batches of 100 per second of server CPU time, flushed and compacted.
+pub(crate) const FEEDS_DRAINED: Wanted = Wanted::AtLeast(80.0);
+/// Thousands of inbox entries of a group of 1,000 per second of server CPU time, flushed and compacted.
+pub(crate) const FEEDS_ENTRIES: Wanted = Wanted::AtLeast(250.0);
+/// Milliseconds, median: a message of an author with a million followers who pull it.
+pub(crate) const FEEDS_PULLED: Wanted = Wanted::AtMost(5.0);
+/// Milliseconds, 99th percentile: the 50 conversations of a user, in a store of a million messages.
+pub(crate) const FEEDS_CONVERSATIONS: Wanted = Wanted::AtMost(3.0);
+/// Milliseconds, median: 100 messages after a cursor.
+pub(crate) const FEEDS_PAGE: Wanted = Wanted::AtMost(0.4);
+/// Bytes on disk per message with a text of 200 bytes: 0.55 of the text, and 40.
+pub(crate) const FEEDS_DISK: Wanted = Wanted::AtMost(150.0);
+/// Bytes on disk per inbox entry.
+pub(crate) const FEEDS_ENTRY_DISK: Wanted = Wanted::AtMost(16.0);
+/// Milliseconds from the acknowledgement of a message to its receipt by a watch, 99th percentile, with 10,000 watches of feeds
+/// of their own and 2,000 messages per second.
+pub(crate) const FEEDS_WATCHED: Wanted = Wanted::AtMost(50.0);
+/// Mebibytes of resident memory of the server meanwhile.
+pub(crate) const FEEDS_WATCHED_MEMORY: Wanted = Wanted::AtMost(1_024.0);
+/// Milliseconds from the acknowledgement of a message to its last receipt by 10,000 watches.
+pub(crate) const FEEDS_BROADCAST: Wanted = Wanted::AtMost(400.0);
+/// 99th percentile of other writers meanwhile, as a multiple of that without such messages.
+pub(crate) const FEEDS_BROADCAST_WRITERS: Wanted = Wanted::AtMost(2.0);
