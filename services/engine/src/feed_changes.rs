@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use tideline_chunk::Delta;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::{ModelTag, SequenceNumber, TimelineId};
-use tideline_wide_table::written_rows;
+use tideline_wide_table::written_keys;
 
 use crate::engine::Engine;
 use crate::wide_table::WideTable;
@@ -21,12 +21,12 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 pub struct FeedChanges {
     /// True if any feed and any user may have changed; `feeds` and `users` are incomplete then.
     pub is_any: bool,
-    /// Feeds with new, changed or deleted messages.
+    /// Feeds with new, changed or deleted messages, and deleted feeds.
     pub feeds: HashSet<TimelineId>,
     /// Users whose memberships or cursors were changed. An empty name stands for every user: the delivery of a feed was
     /// changed.
     pub users: HashSet<Box<str>>,
-    /// Position in the journal to continue from. It is behind the end of the journal if that was too far away.
+    /// Position in the journal to continue from; the end of the journal, unless that was too far away.
     pub next: SequenceNumber,
 }
 
@@ -70,15 +70,16 @@ impl Engine {
     }
 }
 
-/// Adds the values of the first key column of the rows that an entry has written; `None` if it may have written others.
+/// Adds the values of the first key column of the rows that an entry has written; `None` if they cannot be read. A range
+/// of rows is only deleted with its feed, whose id follows in an entry of the catalog.
 fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) -> Option<()> {
     if ModelTag::of(entry) != Some(ModelTag::WIDE) {
-        // The catalog has new timelines, or timelines were deleted.
-        let delta = Delta::decode(entry).ok()?;
-        return delta.delete.is_none().then_some(());
+        let deleted = Delta::decode(entry).ok()?.delete;
+        let deleted = deleted.into_iter().flat_map(|delete| delete.timelines);
+        names.extend(deleted.map(|feed| feed.to_string().into_boxed_str()));
+        return Some(());
     }
-    let written = written_rows(entry).ok()?;
-    for key in &written.keys {
+    for key in &written_keys(entry).ok()? {
         match table.layout().decode(key).ok()?.first()? {
             KeyValue::String(name) if names.contains(name.as_ref()) => {}
             KeyValue::String(name) => {
@@ -87,5 +88,5 @@ fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) ->
             _ => return None,
         }
     }
-    (!written.has_deleted_range).then_some(())
+    Some(())
 }

@@ -30,7 +30,7 @@ use crate::inbox::is_for;
 use crate::members::{ENTRIES_PER_WRITE, Membership, inbox_of, members, user_key};
 use crate::message::{damaged, key_of, newest, reserved};
 use crate::read::begin_scan;
-use crate::send::stored_key;
+use crate::send::{partition_of, stored_key};
 
 /// Number of attempts of a change of the state of a feed that other requests change at the same time.
 const ATTEMPTS_MAX: usize = 100;
@@ -257,11 +257,7 @@ pub(crate) fn purge(
             matches!(newest(table, &columns, SOURCE), Some(CellValue::String(source)) if **source == *feed);
         Ok(is_of_feed.then(|| found.key.clone()))
     };
-    let removal = |key: &Bytes, _| {
-        let partition = table.layout().partition_len(key);
-        let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
-        Ok((key.clone(), partition, Action::Delete))
-    };
+    let removal = |key: &Bytes, _| Ok((key.clone(), partition_of(table, key)?, Action::Delete));
     change_entries(engine, table, ranges, of_feed, removal, is_stopped)
 }
 

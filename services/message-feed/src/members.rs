@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
 use tideline_engine::feeds::FeedName;
+use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{CURSOR, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
@@ -23,6 +24,7 @@ use tideline_rows::{Result, RowsError};
 use crate::delivery::{audience, back_fill, has_more, pull, purge, push, push_max};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::begin_scan;
+use crate::send::partition_of;
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
@@ -277,12 +279,7 @@ pub fn leave(
 ) -> Result<bool> {
     let users = engine.users_table(table)?;
     let was_member = member(engine, table, feed, user)?.is_some();
-    // The membership, and the cursors of devices.
-    let prefix = [user.to_owned(), feed.to_string()].map(|text| KeyValue::String(text.into()));
-    let rows = users
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    engine.delete_rows(&users, &rows.ranges, None, is_stopped)?;
+    delete_rows_of(engine, &users, feed, user)?;
     engine.audience_changed(table, feed);
     if let Some(inbox) = known_inbox(engine, table, user)? {
         purge(engine, table, inbox, feed, is_stopped)?;
@@ -291,6 +288,50 @@ pub fn leave(
         push(engine, table, &users, feed)?;
     }
     Ok(was_member)
+}
+
+/// Deletes the membership of a user in a feed, and the cursors of devices, one by one: a reader of the inbox learns from the
+/// keys in the journal whose memberships have changed.
+fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, user: &str) -> Result<()> {
+    loop {
+        let mut scan = begin_scan(
+            engine,
+            users,
+            rows_of(users, feed, user)?,
+            Direction::Ascending,
+            usize::MAX,
+        );
+        let mut keys = Vec::new();
+        while let Some(found) = scan.next_row()? {
+            keys.push(found.row.key);
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let make = |next_id: &mut dyn FnMut() -> i64| {
+            let deletes = keys.iter().map(|key| {
+                Ok(RowWrite {
+                    key: key.clone(),
+                    partition: partition_of(users, key)?,
+                    time: next_id(),
+                    action: Action::Delete,
+                    condition: None,
+                    image: Image::None,
+                })
+            });
+            deletes.collect()
+        };
+        engine.write_rows(users, &make, &RowWriteOptions::default())?;
+        // A device may have set its cursor meanwhile.
+    }
+}
+
+/// Returns the range of the rows of a user for a feed: the membership, and the cursors of devices.
+fn rows_of(users: &WideTable, feed: TimelineId, user: &str) -> Result<Ranges> {
+    let prefix = [user.to_owned(), feed.to_string()].map(|text| KeyValue::String(text.into()));
+    Ok(users
+        .layout()
+        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?)
 }
 
 /// Deletes a feed with its messages, attributes and members. Repeating the request is safe.
@@ -332,11 +373,13 @@ pub fn device_cursors(
     user: &str,
 ) -> Result<BTreeMap<String, i64>> {
     let users = engine.users_table(table)?;
-    let prefix = [user.to_owned(), feed.to_string()].map(|text| KeyValue::String(text.into()));
-    let ranges = users
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    let mut scan = begin_scan(engine, &users, ranges, Direction::Ascending, usize::MAX);
+    let mut scan = begin_scan(
+        engine,
+        &users,
+        rows_of(&users, feed, user)?,
+        Direction::Ascending,
+        usize::MAX,
+    );
     let mut cursors = BTreeMap::new();
     while let Some(found) = scan.next_row()? {
         let values = users.layout().decode(&found.row.key);

@@ -218,6 +218,12 @@ pub(crate) fn stored_key(
     ])
 }
 
+/// Returns the length of the part of a stored key that names its partition.
+pub(crate) fn partition_of(table: &WideTable, key: &[u8]) -> std::result::Result<usize, EngineError> {
+    let partition = table.layout().partition_len(key);
+    partition.map_err(|error| EngineError::Invalid(error.to_string()))
+}
+
 /// Returns a write of a new row of a feed. With a given sequence number, it requires that the feed has no such row.
 pub(crate) fn new_row<'v>(
     table: &WideTable,

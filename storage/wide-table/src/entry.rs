@@ -31,32 +31,19 @@ pub(crate) enum Change {
     DeleteRange(KeyRange),
 }
 
-/// Rows that a journal entry has written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrittenRows {
-    /// Stored keys of the rows that were written or deleted one by one.
-    pub keys: Vec<Bytes>,
-    /// True if a range of rows was deleted too.
-    pub has_deleted_range: bool,
-}
-
-/// Returns the rows that a journal entry has written. Their keys share the memory of `entry`.
+/// Returns the stored keys of the rows that a journal entry has written or deleted one by one. They share the memory of
+/// `entry`. Rows that were deleted as a range are not returned.
 ///
 /// # Errors
 ///
 /// [`Damage`] if the bytes are not an entry of a wide table.
-pub fn written_rows(entry: &Bytes) -> Result<WrittenRows, Damage> {
-    let mut written = WrittenRows {
-        keys: Vec::new(),
-        has_deleted_range: false,
-    };
-    for change in Entry::decode(entry)?.changes {
-        match change {
-            Change::Row { key, .. } => written.keys.push(key),
-            Change::DeleteRange(_) => written.has_deleted_range = true,
-        }
-    }
-    Ok(written)
+pub fn written_keys(entry: &Bytes) -> Result<Vec<Bytes>, Damage> {
+    let changes = Entry::decode(entry)?.changes.into_iter();
+    let keys = changes.filter_map(|change| match change {
+        Change::Row { key, .. } => Some(key),
+        Change::DeleteRange(_) => None,
+    });
+    Ok(keys.collect())
 }
 
 /// Decoded journal entry.
