@@ -754,6 +754,26 @@ pub struct MemberDetail {
     pub request_id: String,
 }
 
+/// Sender that a user has blocked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"sender": "bea", "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct BlockDetail {
+    /// The sender.
+    pub sender: String,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Senders that a user has blocked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"senders": ["bea"], "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct BlockList {
+    /// The senders, at most 1,000, in the order of their names.
+    pub senders: Vec<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
 /// Parameters of a list of members.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -16,6 +16,7 @@ use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
 
+use crate::blocks::blocked;
 use crate::delivery::audience;
 use crate::members::{Membership, known_inbox, memberships};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
@@ -26,6 +27,27 @@ use crate::send::stored_key;
 pub const CONVERSATIONS: usize = 50;
 /// Maximum number of conversations of a list.
 pub const CONVERSATIONS_MAX: usize = 1_000;
+
+/// User whose messages are read.
+struct Reader<'u> {
+    user: &'u str,
+    /// Senders that the user has blocked.
+    blocked: BTreeSet<String>,
+}
+
+impl<'u> Reader<'u> {
+    fn new(engine: &Engine, table: &WideTable, user: &'u str) -> Result<Self> {
+        let blocked = blocked(engine, table, user)?;
+        Ok(Self { user, blocked })
+    }
+
+    /// Returns true if the user sees a message: its lists allow it, and the sender is not blocked.
+    fn sees(&self, table: &WideTable, message: &Mutation<'_>) -> bool {
+        let is_blocked = !self.blocked.is_empty()
+            && matches!(newest(table, message, SENDER), Some(CellValue::String(sender)) if self.blocked.contains(&**sender));
+        !is_blocked && is_for(table, message, self.user)
+    }
+}
 
 /// Source of an inbox: its entries, or a pulled range of a feed.
 struct Source<'e> {
@@ -48,6 +70,7 @@ pub fn page(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Page> {
     let mut sources = sources(engine, table, (user, terms), limit, is_stopped)?;
+    let reader = Reader::new(engine, table, user)?;
     let is_descending = terms.order == MessageOrder::Descending;
     let mut page = Page {
         next: match is_descending {
@@ -82,7 +105,7 @@ pub fn page(
             continue;
         }
         if let Some((_, row)) = row
-            && let Some(message) = shown(engine, table, row, (user, terms))?
+            && let Some(message) = shown(engine, table, row, (&reader, terms))?
         {
             let json = encoded(table, encoder, &message)?;
             bytes += json.len();
@@ -184,7 +207,7 @@ fn shown(
     engine: &Engine,
     table: &WideTable,
     row: StoredRow,
-    (user, terms): (&str, &ReadTerms),
+    (reader, terms): (&Reader<'_>, &ReadTerms),
 ) -> Result<Option<StoredRow>> {
     let source = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
@@ -210,7 +233,7 @@ fn shown(
     let is_shown = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         let is_wanted = terms.has_events || newest(table, &columns, EVENT).is_none();
-        is_wanted && is_for(table, &columns, user)
+        is_wanted && reader.sees(table, &columns)
     };
     Ok(is_shown.then_some(row))
 }
@@ -262,9 +285,13 @@ pub fn conversations(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Conversations> {
     let members = memberships(engine, table, user)?;
+    let reader = Reader::new(engine, table, user)?;
     let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(members.len());
     for member in members {
-        newest.push((newest_message(engine, table, &member, user, is_stopped)?, member));
+        newest.push((
+            newest_message(engine, table, &member, &reader, is_stopped)?,
+            member,
+        ));
     }
     newest.sort_by_key(|(message, member)| {
         let sequence = message.as_ref().map(|(sequence, _)| *sequence);
@@ -276,7 +303,7 @@ pub fn conversations(
     };
     let encoder = MessageEncoder::default();
     for (last, member) in newest {
-        let (unread, mentions) = unread(engine, table, &member, user, is_stopped)?;
+        let (unread, mentions) = unread(engine, table, &member, &reader, is_stopped)?;
         if !member.is_muted {
             found.unread += unread;
         }
@@ -306,7 +333,7 @@ fn newest_message(
     engine: &Engine,
     table: &Arc<WideTable>,
     member: &Membership,
-    user: &str,
+    reader: &Reader<'_>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Option<(i64, StoredRow)>> {
     let bounds = (Bound::Included(member.visible_from), Bound::Unbounded);
@@ -318,7 +345,7 @@ fn newest_message(
         }
         let is_shown = {
             let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            newest(table, &columns, EVENT).is_none() && is_for(table, &columns, user)
+            newest(table, &columns, EVENT).is_none() && reader.sees(table, &columns)
         };
         if is_shown {
             return Ok(Some((key_of(table, &found.row.key)?.1, found.row)));
@@ -332,7 +359,7 @@ fn unread(
     engine: &Engine,
     table: &Arc<WideTable>,
     member: &Membership,
-    user: &str,
+    reader: &Reader<'_>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(u64, u64)> {
     let cursor = member.cursor.map(Bound::Excluded);
@@ -348,16 +375,15 @@ fn unread(
             return Err(RowsError::Cancelled);
         }
         let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-        let is_own =
-            matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *user);
+        let is_own = matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *reader.user);
         let counts = !is_own
             && newest(table, &columns, EVENT).is_none()
             && newest(table, &columns, RECALLED).is_none()
-            && is_for(table, &columns, user);
+            && reader.sees(table, &columns);
         if counts {
             unread += 1;
             let mentioned = names_in(table, &columns, MENTIONS).unwrap_or_default();
-            mentions += u64::from(mentioned.iter().any(|name| name == user));
+            mentions += u64::from(mentioned.iter().any(|name| name == reader.user));
         }
     }
     Ok((unread, mentions))

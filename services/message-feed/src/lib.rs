@@ -13,12 +13,14 @@
 //! | [`message`] | columns of messages; messages as JSON |
 //! | [`send`](mod@send) | new messages, and message ids that were sent before |
 //! | [`change`] | edits, recalls, deletions and counters |
+//! | [`blocks`] | senders whose messages a user does not see |
 //! | `delivery` | delivery of messages to inboxes: pushed, or read from the feed |
 //! | [`inbox`] | inboxes and conversations of users |
 //! | [`members`] | members of feeds, cursors of users |
 //! | [`read`] | pages of one feed, of several feeds, and in one order; counts |
 //! | [`search`] | searches over messages |
 
+pub mod blocks;
 pub mod change;
 mod delivery;
 pub mod inbox;

@@ -103,6 +103,13 @@ Examples:
     Leave(members::MemberArguments),
     /// Leave the unread messages of a feed out of the total of a user
     Mute(members::MuteArguments),
+    /// Block a sender for a user: the inbox shows no message of the sender; without a sender, list the blocked ones
+    #[command(after_help = "\
+Examples:
+  tideline feed block chat ann bea
+  tideline feed block chat ann bea --off
+  tideline feed block chat ann           # the senders that ann has blocked")]
+    Block(members::BlockArguments),
     /// Read the inbox of a user: the messages of all feeds of which the user is a member
     #[command(after_help = "\
 Examples:
@@ -227,6 +234,7 @@ pub(crate) fn run(command: &FeedCommand) -> Result<()> {
         FeedCommand::Join(arguments) => members::join(arguments),
         FeedCommand::Leave(arguments) => members::leave(arguments),
         FeedCommand::Mute(arguments) => members::mute(arguments),
+        FeedCommand::Block(arguments) => members::block(arguments),
         FeedCommand::Inbox(arguments) => members::inbox(arguments),
         FeedCommand::Conversations(arguments) => members::conversations(arguments),
         FeedCommand::Cursor(arguments) => members::cursor(arguments),

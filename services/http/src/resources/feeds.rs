@@ -1,8 +1,9 @@
 //! `/v1/tables/{table}/feeds`: creates, describes, finds and deletes feeds, and reads several feeds at once.
 //!
-//! The messages of one feed are in [`messages`], members and users in [`members`]. `tideline_message_feed` defines messages; feeds are timelines, so their
-//! search is that of timelines.
+//! The messages of one feed are in [`messages`] and [`pages`], members and users in [`members`] and [`blocks`], live messages
+//! in [`watch`]. `tideline_message_feed` defines messages; feeds are timelines, so their search is that of timelines.
 
+mod blocks;
 mod members;
 mod messages;
 mod pages;
@@ -54,6 +55,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .merge(messages::router())
         .merge(members::router())
         .merge(watch::router())
+        .merge(blocks::router())
 }
 
 /// Path parameter of routes for a feed table.

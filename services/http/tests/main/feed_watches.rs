@@ -457,6 +457,74 @@ fn an_inbox_shows_new_memberships_and_pulled_feeds_at_once() {
     });
 }
 
+#[test]
+fn a_blocked_sender_is_not_shown_until_the_block_ends() {
+    let server = Server::start();
+    create(&server, &json!({"inboxes": {}}));
+    member(&server, "PUT", "room,name=lobby", "ann").expect(200);
+    let send_as = |sender: &str, text: &str| {
+        let body = json!({"messages": [{"columns": {"text": text}}]}).to_string();
+        server
+            .json("POST", &format!("{LOBBY}/messages?as={sender}"), &body)
+            .expect(200);
+    };
+    let inbox = format!("{CHAT}/users/ann/inbox");
+    let shown = || {
+        let page = server.get(&inbox).expect(200);
+        let messages = page["messages"].as_array().expect("a list").clone();
+        texts(&messages)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<String>>()
+    };
+    let unread = || server.get(&format!("{CHAT}/users/ann/conversations")).expect(200)["unread"].clone();
+    let (mut watch, _) = Watch::open(&server, &format!("{inbox}/watch"), None);
+    send_as("bea", "one");
+    send_as("cid", "two");
+    watch.messages(2);
+    let blocks = format!("{CHAT}/users/ann/blocks");
+    let block = |method: &str, sender: &str| server.send(method, &format!("{blocks}/{sender}"), &[], b"");
+    // Repeating a request is safe.
+    for _ in 0..2 {
+        assert_eq!(block("PUT", "bea").expect(200)["sender"], "bea");
+    }
+    block("PUT", "dan%2Fx").expect(200);
+    assert_eq!(
+        server.get(&blocks).expect(200)["senders"],
+        json!(["bea", "dan/x"])
+    );
+    assert_eq!((shown(), unread()), (vec!["two".to_owned()], json!(1)));
+    send_as("bea", "three");
+    send_as("cid", "four");
+    assert_eq!(texts(&watch.messages(1).0), ["four"]);
+    for _ in 0..2 {
+        assert_eq!(block("DELETE", "bea").status, 204);
+    }
+    assert_eq!(
+        (shown(), unread()),
+        (
+            ["one", "two", "three", "four"].map(str::to_owned).to_vec(),
+            json!(4)
+        )
+    );
+    assert_eq!(server.get(&blocks).expect(200)["senders"], json!(["dan/x"]));
+    refused(&block("PUT", &"x".repeat(256)), 400, "256 bytes");
+    for number in 0..999 {
+        block("PUT", &format!("sender-{number}")).expect(200);
+    }
+    let body = block("PUT", "one-more").expect(400);
+    assert_eq!(
+        (&body["code"], &body["limit"]),
+        (&json!("over_limit"), &json!(1_000))
+    );
+    block("PUT", "dan%2Fx").expect(200);
+    refused(
+        &server.get("/v1/tables/chat-users/users/ann/blocks"),
+        422,
+        "model",
+    );
+}
+
 /// Threads send to feeds and change who is a member, so that the delivery switches again and again. A watch of an inbox
 /// that connects again at random must have the messages of the inbox, each once, and in their order.
 #[test]

@@ -12,6 +12,7 @@ use tideline_engine::backend::memory::Character;
 use tideline_engine::model::Tier;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::blocks::{block, blocked, unblock};
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::inbox::{conversations, page, reaches_cold};
 use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
@@ -63,11 +64,14 @@ struct Lab {
     /// Messages and events that exist, by their sequence numbers.
     entries: BTreeMap<i64, Entry>,
     members: BTreeMap<(usize, &'static str), Joined>,
+    /// Users, with the senders that they have blocked.
+    blocks: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Lab {
     fn step(&mut self, random: &mut Random) {
-        match random.below(12) {
+        match random.below(13) {
+            12 => self.block(random),
             0..=4 => self.send(random),
             5 | 6 => self.join(random),
             7 => self.leave(random),
@@ -134,6 +138,35 @@ impl Lab {
         };
         let was_member = leave(engine, &table, id, user, &|| false).expect("it leaves");
         assert_eq!(was_member, self.members.remove(&(feed, user)).is_some());
+    }
+
+    /// Blocks a sender, or ends that.
+    fn block(&mut self, random: &mut Random) {
+        let (user, sender) = (random.of(&USERS), random.of(&USERS));
+        let (engine, table) = (self.database.engine(), self.database.table());
+        match random.is(50) {
+            true => {
+                block(engine, &table, user, sender).expect("blocked");
+                self.blocks.insert((user, sender));
+            }
+            false => {
+                unblock(engine, &table, user, sender).expect("not blocked");
+                self.blocks.remove(&(user, sender));
+            }
+        }
+        let found = blocked(engine, &table, user).expect("senders");
+        let expected = self.blocks.iter().filter(|(of, _)| *of == user);
+        assert!(
+            found
+                .iter()
+                .map(String::as_str)
+                .eq(expected.map(|(_, sender)| *sender))
+        );
+    }
+
+    /// Returns true if a user sees an entry of a feed.
+    fn sees(&self, user: &'static str, entry: &Entry) -> bool {
+        entry.is_for(user) && !self.blocks.contains(&(user, entry.sender))
     }
 
     /// Sets a cursor, or mutes a conversation.
@@ -217,7 +250,7 @@ impl Lab {
     fn expected(&self, user: &'static str) -> Vec<i64> {
         let is_shown = |(sequence, entry): &(&i64, &Entry)| {
             let member = self.members.get(&(entry.feed, user));
-            member.is_some_and(|member| **sequence >= member.visible_from) && entry.is_for(user)
+            member.is_some_and(|member| **sequence >= member.visible_from) && self.sees(user, entry)
         };
         let shown = self.entries.iter().filter(is_shown);
         shown.map(|(sequence, _)| *sequence).collect()
@@ -248,7 +281,7 @@ impl Lab {
             });
             let feed = feed.expect("a feed of the test");
             let member = self.members[&(feed, user)];
-            let seen = |entry: &Entry| entry.feed == feed && !entry.is_event && entry.is_for(user);
+            let seen = |entry: &Entry| entry.feed == feed && !entry.is_event && self.sees(user, entry);
             let messages = self.entries.range(member.visible_from..);
             let messages: Vec<(&i64, &Entry)> = messages.filter(|(_, entry)| seen(entry)).collect();
             let newest = messages.last().map(|(sequence, _)| sequence.to_string());
@@ -320,6 +353,7 @@ fn run(seed: u64, open_backend: OpenBackend) {
         database: Database::new(open_backend, &settings(), None),
         entries: BTreeMap::new(),
         members: BTreeMap::new(),
+        blocks: BTreeSet::new(),
     };
     for step in 0..rounds("TIDELINE_INBOX_STEPS", 120, 600) {
         lab.step(&mut random);

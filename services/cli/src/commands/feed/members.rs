@@ -55,6 +55,18 @@ pub(crate) struct MuteArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct BlockArguments {
+    #[command(flatten)]
+    user: UserArguments,
+    /// Sender of messages
+    #[arg(value_name = "SENDER")]
+    sender: Option<String>,
+    /// Show the messages of the sender again
+    #[arg(long, requires = "sender")]
+    off: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InboxArguments {
     #[command(flatten)]
     user: UserArguments,
@@ -165,6 +177,36 @@ pub(super) fn mute(arguments: &MuteArguments) -> Result<()> {
             feed.feed
         )),
         (false, true) => output::print(&format!("unread messages of {} count for {user}", feed.feed)),
+    }
+}
+
+/// Blocks a sender, ends that, or lists the blocked senders.
+pub(super) fn block(arguments: &BlockArguments) -> Result<()> {
+    let UserArguments { table, user } = &arguments.user;
+    let client = table.client()?;
+    let path = client.of_table(&format!("/users/{}/blocks", encoded(user)));
+    let Some(sender) = &arguments.sender else {
+        let text = client.get(&path)?;
+        if table.connection.json {
+            return output::print(&text);
+        }
+        let list = client.parse(&text)?;
+        let senders = list["senders"].as_array().into_iter().flatten();
+        return output::print(
+            &senders
+                .map(|sender| format!("{}\n", output::cell(sender)))
+                .collect::<String>(),
+        );
+    };
+    let path = format!("{path}/{}", encoded(sender));
+    if arguments.off {
+        client.delete(&path)?;
+        return output::print(&format!("{user} gets the messages of {sender}"));
+    }
+    let text = client.put(&path, &json!({}))?;
+    match table.connection.json {
+        true => output::print(&text),
+        false => output::print(&format!("{user} does not get the messages of {sender}")),
     }
 }
 

@@ -1,0 +1,107 @@
+//! `/v1/tables/{table}/users/{user}/blocks`: senders whose messages the inbox of a user does not show.
+//!
+//! A block can be set and ended again and again; both requests are safe to repeat.
+
+use axum::Json as JsonResponse;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_message_feed::blocks;
+use tideline_openapi::feed::{BlockDetail, BlockList};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::members::UserPath;
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::Path;
+use crate::failure::Result;
+use crate::resources::Failures;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(block, unblock))
+}
+
+/// Path parameters of routes for a blocked sender.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct BlockPath {
+    /// Name of the table, which has the model `feed` and inboxes
+    #[param(example = "chat")]
+    table: String,
+    /// User, 1 to 255 bytes
+    #[param(example = "ann")]
+    user: String,
+    /// Sender of messages, 1 to 255 bytes
+    #[param(example = "bea")]
+    sender: String,
+}
+
+/// List the senders that a user has blocked
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/users/{user}/blocks", tag = "feeds", operation_id = "list_blocks",
+    params(UserPath),
+    responses((status = 200, description = "The senders", body = BlockList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(UserPath { table, user }): Path<UserPath>,
+) -> Result<JsonResponse<BlockList>> {
+    let senders = app.read(move |engine| {
+        let table = engine.feed_table(&table)?;
+        Ok(blocks::blocked(engine, &table, &user)?)
+    });
+    Ok(JsonResponse(BlockList {
+        senders: senders.await?.into_iter().collect(),
+        request_id: id.into(),
+    }))
+}
+
+/// Block a sender
+///
+/// From then on, the inbox of the user shows no message of the sender, also no earlier one, and unread counts leave them
+/// out. Feeds themselves show the messages to everyone who reads them. Repeating the request is safe.
+#[utoipa::path(
+    put, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "block_sender",
+    params(BlockPath),
+    responses((status = 200, description = "The sender is blocked", body = BlockDetail), Failures)
+)]
+async fn block(
+    State(app): State<App>,
+    id: RequestId,
+    Path(BlockPath { table, user, sender }): Path<BlockPath>,
+) -> Result<JsonResponse<BlockDetail>> {
+    let sender = app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        blocks::block(engine, &table, &user, &sender)?;
+        Ok(sender)
+    });
+    Ok(JsonResponse(BlockDetail {
+        sender: sender.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// End the block of a sender
+///
+/// The inbox of the user shows the messages of the sender again. Repeating the request is safe.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "unblock_sender",
+    params(BlockPath),
+    responses((status = 204, description = "The sender is not blocked"), Failures)
+)]
+async fn unblock(
+    State(app): State<App>,
+    Path(BlockPath { table, user, sender }): Path<BlockPath>,
+) -> Result<StatusCode> {
+    app.change(move |engine| {
+        let table = engine.feed_table(&table)?;
+        Ok(blocks::unblock(engine, &table, &user, &sender)?)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
