@@ -24,11 +24,6 @@ use crate::server::Server;
 use crate::wait::pause;
 use crate::wanted;
 
-/// Settings of a server with more watches than by default.
-const SETTINGS: [(&str, &str); 2] = [
-    ("TIDELINE__HTTP__CONNECTIONS_MAX", "18000"),
-    ("TIDELINE__HTTP__FEED_WATCHES_MAX", "18000"),
-];
 /// Messages per second to watches of feeds of their own.
 const RATE: u64 = 2_000;
 /// Number of connections that send messages.
@@ -115,8 +110,7 @@ impl Benchmark {
     pub(super) fn watched_feeds(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         let watches = sizes.watches as u64;
         let name = format!("{watches} watches");
-        let data = self.fresh_folder("feeds-watches", &name)?;
-        let server = Server::start_with(&self.server, &data, &SETTINGS)?;
+        let (server, data) = self.feed_server("feeds-watches", &name)?;
         create(&server, &json!({}))?;
         send_all(server.address(), CONNECTIONS, &|_| (), |number| {
             (number < watches).then(|| (path_of(number), body(number, 1)))
