@@ -35,6 +35,8 @@ pub const PAGE_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_SCANNED_MAX: usize = 100_000;
 /// Maximum number of messages and events that are read for one count.
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
+/// Initial capacity for the JSON of a message, in bytes. Most short texts fit.
+const MESSAGE_BYTES: usize = 512;
 /// Number of messages that a merge reads at once from each feed at least.
 const MERGE_ROWS_MIN: usize = 8;
 
@@ -198,7 +200,7 @@ pub fn page(
     };
     let limit = limit.min(room.messages);
     let mut scan = scan(engine, table, ranges, terms, limit);
-    let mut scanned = 0;
+    let (mut scanned, mut last) = (0, None);
     while let Some(row) = next(&mut scan, is_stopped)? {
         let is_full = page.messages.len() >= limit || room.bytes == 0;
         if scanned >= PAGE_SCANNED_MAX || is_full && terms.has(table, &row)? {
@@ -212,7 +214,10 @@ pub fn page(
             room.messages -= 1;
             page.messages.push(json);
         }
-        page.next = Some(key_of(table, &row.key)?.1);
+        last = Some(row.key);
+    }
+    if let Some(key) = last {
+        page.next = Some(key_of(table, &key)?.1);
     }
     Ok(page)
 }
@@ -527,7 +532,7 @@ fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<
 
 pub(crate) fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-    let mut json = Vec::new();
+    let mut json = Vec::with_capacity(MESSAGE_BYTES);
     encoder.write_row(table, &row.key, &columns, None, &mut json)?;
     String::from_utf8(json).map_err(|error| damaged(table, error))
 }
