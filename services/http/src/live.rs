@@ -20,7 +20,7 @@ use tideline_connections::Permit;
 use tideline_engine::runtime::Reservation;
 use tideline_openapi::DurationText;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::app::App;
 use crate::context::RequestContext;
@@ -40,6 +40,8 @@ const SLOW: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Number of steps that are kept for other watches.
 const STEPS_KEPT: usize = 4;
+/// Time for which a step is kept. A watch that is slower reads the step again.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// Events between two cursors, encoded.
 #[derive(Debug)]
@@ -91,12 +93,12 @@ impl<C> Default for SharedSteps<C> {
     }
 }
 
-impl<C: PartialEq> SharedSteps<C> {
+impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
     /// Returns the step after a cursor. Uses the step that another watch has read; otherwise reads it with `read`.
     /// `version` is the version that the caller knows of: a step without progress is only used if it was read from this
     /// version or a later one. The steps are kept if `is_shared` is true.
     pub(crate) async fn step(
-        &self,
+        self: &Arc<Self>,
         (from, version): (C, u64),
         is_shared: bool,
         counters: &StepCounters,
@@ -112,14 +114,31 @@ impl<C: PartialEq> SharedSteps<C> {
         let step = Arc::new(read.await?);
         counters.taken.fetch_add(1, Ordering::Relaxed);
         if is_shared {
+            self.keep(&step);
+        }
+        Ok(step)
+    }
+
+    /// Keeps a step for other watches, for a while: idle watches hold no memory.
+    fn keep(self: &Arc<Self>, step: &Arc<Step<C>>) {
+        {
             let mut kept = self.kept.lock();
-            kept.retain(|kept| kept.from != from);
-            kept.push_back(Arc::clone(&step));
+            kept.retain(|kept| kept.from != step.from);
+            kept.push_back(Arc::clone(step));
             if kept.len() > STEPS_KEPT {
                 kept.pop_front();
             }
         }
-        Ok(step)
+        let (steps, step) = (Arc::downgrade(self), Arc::downgrade(step));
+        tokio::spawn(async move {
+            sleep(KEPT_FOR).await;
+            if let Some(steps) = steps.upgrade() {
+                steps
+                    .kept
+                    .lock()
+                    .retain(|kept| Arc::as_ptr(kept) != step.as_ptr());
+            }
+        });
     }
 
     fn find(&self, from: &C, version: u64, counters: &StepCounters) -> Option<Arc<Step<C>>> {

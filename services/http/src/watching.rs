@@ -67,7 +67,7 @@ pub(crate) struct WatchGroup {
     /// Request without a cursor.
     request: WatchRequest,
     text: EventText,
-    steps: SharedSteps<WatchCursor>,
+    steps: Arc<SharedSteps<WatchCursor>>,
 }
 
 impl Watching {
@@ -127,7 +127,7 @@ impl Watching {
             table,
             request,
             text,
-            steps: SharedSteps::default(),
+            steps: Arc::default(),
         });
         groups.push(Arc::downgrade(&group));
         group

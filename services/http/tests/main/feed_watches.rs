@@ -268,6 +268,28 @@ fn a_slow_watch_holds_little_and_misses_nothing() {
 }
 
 #[test]
+fn watches_of_one_feed_that_are_idle_hold_no_pages() {
+    let server = start();
+    let text = "x".repeat(100_000);
+    for _ in 0..10 {
+        send(&server, &[&text]);
+    }
+    let path = format!("{LOBBY}/watch?after=0");
+    let mut watches: Vec<Watch> = (0..3).map(|_| Watch::open(&server, &path, None).0).collect();
+    for watch in &mut watches {
+        watch.messages(10);
+    }
+    let held = || metric(&server, "tideline_memory_requests_bytes");
+    let began = Instant::now();
+    while held() > 0.0 && began.elapsed() < Duration::from_secs(20) {}
+    assert_eq!(held(), 0.0);
+    send(&server, &["y"]);
+    for watch in &mut watches {
+        assert_eq!(texts(&watch.messages(1).0), ["y"]);
+    }
+}
+
+#[test]
 fn json_with_line_breaks_is_one_line_of_data() {
     let server = Server::start();
     create(&server, &json!({"columns": [{"name": "card", "type": "json"}]}));
