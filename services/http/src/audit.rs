@@ -19,7 +19,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
-const CHANGES: [(&str, &str); 32] = [
+const CHANGES: [(&str, &str); 34] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -45,6 +45,8 @@ const CHANGES: [(&str, &str); 32] = [
     ("PUT", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
     ("PATCH", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
+    ("PUT", "/v1/tables/{table}/users/{user}/blocks/{sender}"),
+    ("DELETE", "/v1/tables/{table}/users/{user}/blocks/{sender}"),
     ("POST", "/v1/archive/attach"),
     ("POST", "/v1/archive/orphans"),
     ("POST", "/v1/jobs"),
