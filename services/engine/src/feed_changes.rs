@@ -32,7 +32,8 @@ pub struct FeedChanges {
 
 impl Engine {
     /// Returns the feeds of a table, and the users of its inboxes, that were written since a position in the journal.
-    /// Changes that are no longer in memory, or cannot be read, are reported as [`FeedChanges::is_any`].
+    /// Changes that are no longer in memory, or cannot be read, and the drop of the table, are reported as
+    /// [`FeedChanges::is_any`].
     pub fn feed_changes(&self, table: &WideTable, from: SequenceNumber) -> FeedChanges {
         let (feeds, next) = self.written_names(table, from);
         let (users, next_user) = match self.users_table(table) {
@@ -40,7 +41,7 @@ impl Engine {
             Err(_) => (Some(HashSet::new()), next),
         };
         FeedChanges {
-            is_any: feeds.is_none() || users.is_none(),
+            is_any: feeds.is_none() || users.is_none() || self.check_exists(table.table()).is_err(),
             feeds: feeds
                 .into_iter()
                 .flatten()

@@ -267,6 +267,8 @@ impl Engine {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
         self.follow_searches();
+        // Watches of the table end.
+        self.store.wake_watchers();
         dropped?;
         Ok(())
     }
@@ -360,7 +362,11 @@ impl Engine {
     }
 
     /// Refuses a table that was dropped after its handle was obtained.
-    pub(crate) fn check_exists(&self, table: &Table) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table was dropped, also if another table has its name now.
+    pub fn check_exists(&self, table: &Table) -> Result<()> {
         let id = table.points.id();
         match self.store.table(table.name().as_str())?.id() == id {
             true => Ok(()),

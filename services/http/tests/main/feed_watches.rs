@@ -333,6 +333,32 @@ fn a_watch_ends_with_its_feed_and_with_the_service() {
 }
 
 #[test]
+fn watches_end_with_their_table() {
+    let server = start();
+    send(&server, &["a"]);
+    let path = format!("{LOBBY}/watch");
+    let (mut watch, _) = Watch::open(&server, &path, None);
+    server
+        .json("POST", "/v1/tables", r#"{"name": "series"}"#)
+        .expect(201);
+    let (mut points, _) = Watch::open(&server, "/v1/tables/series/watch", None);
+    for table in ["chat", "series"] {
+        let dropped = server.send("DELETE", &format!("/v1/tables/{table}"), &[], b"");
+        assert!((200..300).contains(&dropped.status), "{}", dropped.text());
+    }
+    create(&server, &json!({}));
+    send(&server, &["of the new table"]);
+    for watch in [&mut watch, &mut points] {
+        let failed = watch.next();
+        assert_eq!(
+            (failed.name.as_str(), &failed.data["code"]),
+            ("failed", &json!("not_found"))
+        );
+        assert!(watch.next_if_any().is_none());
+    }
+}
+
+#[test]
 fn a_request_waits_for_the_first_message() {
     let server = start();
     let first = send(&server, &["a"]).remove(0);

@@ -250,11 +250,14 @@ impl MessageEvents {
     /// Reads a page on a thread of low priority; one that reaches cold parts takes its turn with other requests for old
     /// rows.
     async fn page(&self, request: PageRequest) -> Result<Page> {
-        let table = self.reader.table.table().name().clone();
+        let watched = Arc::clone(&self.reader.table);
+        let table = watched.table().name().clone();
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
         let (engine, name) = (Arc::clone(&self.app.engine), table.clone());
         let read = move || {
+            // Another table can have the name now.
+            engine.check_exists(watched.table())?;
             let table = engine.feed_table(name.as_str())?;
             if engine.has_cold_parts(&table) && request.reaches_cold(&engine, &table)? {
                 return Ok(Err(request));
