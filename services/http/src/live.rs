@@ -51,12 +51,19 @@ pub(crate) struct Step<C> {
     pub(crate) end: C,
     /// Encoded parts, each with the cursor after it.
     pub(crate) parts: Vec<(C, Bytes)>,
-    /// Version of the data that the step was read from; see [`SharedSteps::step`].
-    pub(crate) version: u64,
-    /// True if more events of this version follow.
+    /// Version of the data that the step was read from; see [`SharedSteps::step`]. `None` if it has no versions.
+    pub(crate) version: Option<u64>,
+    /// True if more events followed when the step was read.
     pub(crate) has_more: bool,
     /// Memory of the parts.
     pub(crate) _memory: Reservation,
+}
+
+impl<C> Step<C> {
+    /// Returns true if the step was read from a version or a later one.
+    pub(crate) fn is_of(&self, version: Option<u64>) -> bool {
+        version.is_some() && self.version >= version
+    }
 }
 
 /// Steps of watches with the same request.
@@ -96,10 +103,10 @@ impl<C> Default for SharedSteps<C> {
 impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
     /// Returns the step after a cursor. Uses the step that another watch has read; otherwise reads it with `read`.
     /// `version` is the version that the caller knows of: a step without progress is only used if it was read from this
-    /// version or a later one. The steps are kept if `is_shared` is true.
+    /// version or a later one, and never if the data has no versions. The steps are kept if `is_shared` is true.
     pub(crate) async fn step(
         self: &Arc<Self>,
-        (from, version): (C, u64),
+        (from, version): (C, Option<u64>),
         is_shared: bool,
         counters: &StepCounters,
         read: impl Future<Output = Result<Step<C>>> + Send,
@@ -141,11 +148,11 @@ impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
         });
     }
 
-    fn find(&self, from: &C, version: u64, counters: &StepCounters) -> Option<Arc<Step<C>>> {
+    fn find(&self, from: &C, version: Option<u64>, counters: &StepCounters) -> Option<Arc<Step<C>>> {
         let kept = self.kept.lock();
         let step = kept
             .iter()
-            .find(|step| step.from == *from && (step.end != *from || step.version >= version))?;
+            .find(|step| step.from == *from && (step.end != *from || step.is_of(version)))?;
         counters.shared.fetch_add(1, Ordering::Relaxed);
         Some(Arc::clone(step))
     }

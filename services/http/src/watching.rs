@@ -158,7 +158,7 @@ impl Watching {
         let is_shared = Arc::strong_count(group) > 1;
         let step = group
             .steps
-            .step((from, until.0), is_shared, &self.steps, read)
+            .step((from, None), is_shared, &self.steps, read)
             .await?;
         if let Some(watcher) = watcher
             && watcher.cursor() == from
@@ -207,7 +207,7 @@ fn encoded(
         from,
         end,
         parts,
-        version: until.0,
+        version: None,
         has_more: end.sequence() < until,
         _memory: held,
     })

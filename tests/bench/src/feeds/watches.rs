@@ -38,7 +38,7 @@ const BROADCASTS_SPAN: Duration = Duration::from_secs(20);
 const WRITERS: usize = 8;
 /// Longest time until the watches have a message.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What precedes the number of a message.
+/// Text before the number of a message.
 const MARK: &[u8] = b"\"sender\":\"n-";
 
 /// Times since the start: of the acknowledgement of each message, and of its last receipt.

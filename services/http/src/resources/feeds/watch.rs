@@ -174,7 +174,7 @@ impl Source for MessageEvents {
     async fn step(&mut self) -> Result<Arc<Step<i64>>> {
         self.reader.begin_read().await?;
         let counters = &self.app.feed_watching.steps;
-        let version = self.pages.as_ref().map_or(0, FeedPages::version);
+        let version = self.pages.as_ref().map(FeedPages::version);
         let read = self.read(self.cursor, version);
         let step = match &self.pages {
             Some(pages) => {
@@ -185,7 +185,7 @@ impl Source for MessageEvents {
             None => Arc::new(read.await?),
         };
         self.cursor = step.end;
-        self.is_caught_up = !step.has_more && step.version >= version;
+        self.is_caught_up = !step.has_more && (version.is_none() || step.is_of(version));
         Ok(step)
     }
 
@@ -206,7 +206,7 @@ impl Source for MessageEvents {
 
 impl MessageEvents {
     /// Reads and encodes a page after a cursor.
-    async fn read(&self, from: i64, version: u64) -> Result<Step<i64>> {
+    async fn read(&self, from: i64, version: Option<u64>) -> Result<Step<i64>> {
         let request = PageRequest {
             messages: self.messages.clone(),
             terms: ReadTerms {
