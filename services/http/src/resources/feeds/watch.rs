@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use tideline_engine::feeds::FeedName;
+use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::read::{Page, ReadTerms, cursor_now};
 use tideline_openapi::feed::{MessageWatchQuery, Sequence, WatchedMessages};
@@ -30,7 +31,7 @@ use crate::feed_watching::{FeedPages, PageForm};
 use crate::live::{self, Source, Step, put_data, put_head};
 use crate::resources::QueryFailures;
 use crate::resources::query::describe;
-use crate::resources::rows::{RowTier, answer};
+use crate::resources::rows::{RowTier, answer, tier_of};
 use crate::watching::{BYTES_PER_BYTE, WHAT};
 
 /// Maximum number of messages of an event.
@@ -117,20 +118,28 @@ async fn watch(
         Some(after) => after,
         None => now(&app, &reader).await?,
     };
-    let form = PageForm {
+    let request = PageRequest {
+        messages,
+        terms: ReadTerms {
+            has_events: query.events.unwrap_or(true),
+            ..ReadTerms::default()
+        },
         encoder: MessageEncoder {
             columns: columns_of(query.columns.as_deref()),
             has_feed: reader.feed.is_none(),
         },
-        has_events: query.events.unwrap_or(true),
+        limit: EVENT_MESSAGES,
+    };
+    let form = PageForm {
+        encoder: request.encoder.clone(),
+        has_events: request.terms.has_events,
     };
     let pages = reader.feed.map(|feed| reader.reader.pages(feed, &form));
     let mut source = MessageEvents {
         app: app.clone(),
         id,
         query,
-        messages,
-        form,
+        request,
         reader,
         pages,
         cursor,
@@ -159,8 +168,8 @@ struct MessageEvents {
     app: App,
     id: RequestId,
     query: MessageWatchQuery,
-    messages: Messages,
-    form: PageForm,
+    /// Page to read, without its cursor.
+    request: PageRequest,
     reader: MessageReader,
     /// Pages that the watches of a feed share; `None` for an inbox.
     pages: Option<FeedPages>,
@@ -173,16 +182,24 @@ impl Source for MessageEvents {
 
     async fn step(&mut self) -> Result<Arc<Step<i64>>> {
         self.reader.begin_read().await?;
-        let counters = &self.app.feed_watching.steps;
+        let mut request = self.request.clone();
+        request.terms.after = Some(self.cursor);
+        let is_cold =
+            |engine: &Engine, table: &WideTable, request: &PageRequest| request.reaches_cold(engine, table);
+        let table = self.reader.table.table().name().as_str();
+        let (tier, request) = tier_of(&self.app, table, request, is_cold).await?;
         let version = self.pages.as_ref().map(FeedPages::version);
-        let read = self.read(self.cursor, version);
-        let step = match &self.pages {
-            Some(pages) => {
-                let position = (self.cursor, version);
-                let step = pages.steps.step(position, pages.are_shared(), counters, read);
+        let read = self.read(request, tier, version);
+        let step = match (&self.pages, tier) {
+            (Some(pages), RowTier::Hot) => {
+                let counters = &self.app.feed_watching.steps;
+                let step = pages
+                    .steps
+                    .step((self.cursor, version), pages.are_shared(), counters, read);
                 step.await?
             }
-            None => Arc::new(read.await?),
+            // A page of old messages can take seconds, and must not hold up other watches of the feed.
+            _ => Arc::new(read.await?),
         };
         self.cursor = step.end;
         self.is_caught_up = !step.has_more && (version.is_none() || step.is_of(version));
@@ -205,19 +222,10 @@ impl Source for MessageEvents {
 }
 
 impl MessageEvents {
-    /// Reads and encodes a page after a cursor.
-    async fn read(&self, from: i64, version: Option<u64>) -> Result<Step<i64>> {
-        let request = PageRequest {
-            messages: self.messages.clone(),
-            terms: ReadTerms {
-                after: Some(from),
-                has_events: self.form.has_events,
-                ..ReadTerms::default()
-            },
-            encoder: self.form.encoder.clone(),
-            limit: EVENT_MESSAGES,
-        };
-        let page = self.page(request).await?;
+    /// Reads and encodes a page after the cursor.
+    async fn read(&self, request: PageRequest, tier: RowTier, version: Option<u64>) -> Result<Step<i64>> {
+        let from = self.cursor;
+        let page = self.page(request, tier).await?;
         let end = page.next.unwrap_or(from);
         let mut memory = self.app.engine.memory().reserve(WHAT, 0)?;
         let mut parts = Vec::new();
@@ -247,36 +255,24 @@ impl MessageEvents {
         })
     }
 
-    /// Reads a page on a thread of low priority; one that reaches cold parts takes its turn with other requests for old
-    /// rows.
-    async fn page(&self, request: PageRequest) -> Result<Page> {
-        let watched = Arc::clone(&self.reader.table);
-        let table = watched.table().name().clone();
+    /// Reads a page: of new messages on a thread of low priority, of old ones in turn with other requests for old rows.
+    async fn page(&self, request: PageRequest, tier: RowTier) -> Result<Page> {
+        let watched = &self.reader.table;
+        // Another table can have the name now.
+        self.app.engine.check_exists(watched.table())?;
+        let name = watched.table().name().as_str();
+        if tier == RowTier::Cold {
+            let description = describe(self.id.clone(), name, "messages", &self.query);
+            let page = answer(&self.app, description, tier, move |engine, table, is_stopped| {
+                Ok(request.read(engine, table, is_stopped)?)
+            });
+            return page.await;
+        }
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
-        let (engine, name) = (Arc::clone(&self.app.engine), table.clone());
-        let read = move || {
-            // Another table can have the name now.
-            engine.check_exists(watched.table())?;
-            let table = engine.feed_table(name.as_str())?;
-            if engine.has_cold_parts(&table) && request.reaches_cold(&engine, &table)? {
-                return Ok(Err(request));
-            }
-            Ok(Ok(request.read(&engine, &table, &|| cancel.is_cancelled())?))
-        };
-        let read: Result<std::result::Result<Page, PageRequest>> =
-            self.app.watching.in_background(read).await?;
-        let request = match read? {
-            Ok(page) => return Ok(page),
-            Err(request) => request,
-        };
-        let description = describe(self.id.clone(), table.as_str(), "messages", &self.query);
-        let page = answer(
-            &self.app,
-            description,
-            RowTier::Cold,
-            move |engine, table, is_stopped| Ok(request.read(engine, table, is_stopped)?),
-        );
-        page.await
+        let engine = Arc::clone(&self.app.engine);
+        let table = engine.feed_table(name)?;
+        let read = move || request.read(&engine, &table, &|| cancel.is_cancelled());
+        Ok(self.app.watching.in_background(read).await??)
     }
 }
