@@ -4,11 +4,15 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tideline_engine::model::Tier;
+use tideline_engine::model::time::NANOS_PER_DAY;
+use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_http::HttpSettings;
 use tideline_testkit::{Random, seed};
 
@@ -330,6 +334,34 @@ fn a_watch_ends_with_its_feed_and_with_the_service() {
     assert!(stopped.next_if_any().is_none());
     assert_eq!(Response::read(&mut waits).expect(200)["messages"], json!([]));
     server.wait_stopped();
+}
+
+#[test]
+fn a_watch_begins_with_messages_in_the_cold_tier() {
+    let server = Server::start();
+    create(&server, &json!({"parts": {"every": "day"}, "inboxes": {}}));
+    member(&server, "PUT", "room,name=lobby", "ann").expect(200);
+    let old = send(&server, &["old", "older"]);
+    server.clock.advance(2 * NANOS_PER_DAY);
+    send(&server, &["new"]);
+    server.engine.seal().expect("it is flushed");
+    let table = server.engine.feed_table("chat").expect("it exists");
+    let parts = table.settings().parts.clone().expect("parts");
+    let part = parts.every.number_of(old[0].parse().expect("a number"));
+    let mut step = |_: &MoveProgress| ControlFlow::Continue(());
+    let id = table.table().points().id();
+    let moved = server.engine.move_table_part(id, part, Tier::Cold, &mut step);
+    assert_ne!(moved.expect("it is moved"), MoveEnd::Stopped);
+    let paths = [format!("{LOBBY}/watch"), format!("{CHAT}/users/ann/inbox/watch")];
+    let open = |path| Watch::open(&server, &format!("{path}?after=0"), None).0;
+    let mut watches = paths.map(open);
+    for watch in &mut watches {
+        assert_eq!(texts(&watch.messages(3).0), ["old", "older", "new"]);
+    }
+    send(&server, &["live"]);
+    for watch in &mut watches {
+        assert_eq!(texts(&watch.messages(1).0), ["live"]);
+    }
 }
 
 #[test]
