@@ -19,6 +19,8 @@ use tideline_testkit::{Random, seed};
 use crate::client::{Response, Server};
 use crate::watches::metric;
 
+/// Longest time until an event.
+const PATIENCE: Duration = Duration::from_secs(30);
 const CHAT: &str = "/v1/tables/chat";
 const LOBBY: &str = "/v1/tables/chat/feeds/room,name=lobby";
 
@@ -69,7 +71,10 @@ impl Watch {
 
     /// Returns the next event; `None` at the end of the watch.
     fn next_if_any(&mut self) -> Option<Event> {
+        let began = Instant::now();
         loop {
+            // Comments arrive also without events.
+            assert!(began.elapsed() < PATIENCE, "an event in time");
             let Some((event, rest)) = self.text.split_once("\n\n") else {
                 let mut size = String::new();
                 self.stream.read_line(&mut size).expect("a chunk in time");
@@ -376,12 +381,19 @@ fn watches_end_with_their_table() {
     // Watches with equal requests share what they read.
     let open = |_| Watch::open(&server, "/v1/tables/series/watch", None).0;
     let mut points: Vec<Watch> = (0..2).map(open).collect();
-    for table in ["chat", "series"] {
+    let steps = || {
+        metric(&server, "tideline_watch_steps_total") + metric(&server, "tideline_watch_steps_shared_total")
+    };
+    let drop_table = |table: &str| {
         let dropped = server.send("DELETE", &format!("/v1/tables/{table}"), &[], b"");
         assert!((200..300).contains(&dropped.status), "{}", dropped.text());
-    }
-    create(&server, &json!({}));
-    send(&server, &["of the new table"]);
+    };
+    let before = steps();
+    drop_table("chat");
+    // The watches of points find nothing, at the position at which their table is dropped next.
+    let began = Instant::now();
+    while steps() < before + 2.0 && began.elapsed() < Duration::from_secs(20) {}
+    drop_table("series");
     for watch in points.iter_mut().chain([&mut watch]) {
         let failed = watch.next();
         assert_eq!(
