@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -191,6 +192,12 @@ struct Live<S> {
 enum Next {
     Step,
     End,
+}
+
+/// Returns the cursor from which a watch continues: the header `Last-Event-ID`, or else the parameter; `None` if it begins now.
+pub(crate) fn cursor_of<'a>(headers: &'a HeaderMap, parameter: Option<&'a str>) -> Option<&'a str> {
+    let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    last_event.or(parameter).filter(|cursor| !cursor.is_empty())
 }
 
 /// Returns the time at which a watch of this duration ends.

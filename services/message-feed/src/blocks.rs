@@ -5,7 +5,6 @@
 //! are read, so a block costs senders nothing.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::tuple::KeyValue;
@@ -13,6 +12,7 @@ use tideline_engine::rows::{Action, Image, RowWrite, RowWriteOptions};
 use tideline_engine::{Engine, WideTable};
 use tideline_rows::{Result, RowsError};
 
+use crate::members::range_of;
 use crate::message::{check_length, damaged};
 use crate::read::begin_scan;
 
@@ -55,21 +55,24 @@ pub fn unblock(engine: &Engine, table: &WideTable, user: &str, sender: &str) -> 
 /// [`RowsError::Damaged`] for a stored key that cannot be read, and the errors of [`Engine::users_table`] and of the scan.
 pub fn blocked(engine: &Engine, table: &WideTable, user: &str) -> Result<BTreeSet<String>> {
     let users = engine.users_table(table)?;
-    let prefix = [user, ""].map(|text| KeyValue::String(text.to_owned().into()));
-    let ranges = users
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
+    let ranges = range_of(&users, &[user, ""])?;
     let mut scan = begin_scan(engine, &users, ranges, Direction::Ascending, BLOCKS_MAX);
     let mut senders = BTreeSet::new();
     while let Some(found) = scan.next_row()? {
-        let key = users.layout().decode(&found.row.key);
-        let key = key.map_err(|error| damaged(&users, error))?;
-        let Some(KeyValue::String(sender)) = key.last() else {
-            return Err(damaged(&users, "the key of a user has other columns"));
-        };
-        senders.insert(sender.to_string());
+        senders.extend(sender_of(&users, &found.row.key)?);
     }
     Ok(senders)
+}
+
+/// Returns the sender of a row that holds a block; `None` for other rows of the table of users.
+pub(crate) fn sender_of(users: &WideTable, key: &[u8]) -> Result<Option<String>> {
+    let key = users.layout().decode(key);
+    match key.map_err(|error| damaged(users, error))?.as_slice() {
+        [_, KeyValue::String(feed), KeyValue::String(sender)] => {
+            Ok(feed.is_empty().then(|| sender.to_string()))
+        }
+        _ => Err(damaged(users, "the key of a user has other columns")),
+    }
 }
 
 fn write(

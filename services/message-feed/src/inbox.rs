@@ -16,9 +16,8 @@ use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
 
-use crate::blocks::blocked;
 use crate::delivery::audience;
-use crate::members::{Membership, known_inbox, memberships};
+use crate::members::{Membership, UserRows, known_inbox, user_rows};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
 use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded};
 use crate::send::stored_key;
@@ -35,12 +34,7 @@ struct Reader<'u> {
     blocked: BTreeSet<String>,
 }
 
-impl<'u> Reader<'u> {
-    fn new(engine: &Engine, table: &WideTable, user: &'u str) -> Result<Self> {
-        let blocked = blocked(engine, table, user)?;
-        Ok(Self { user, blocked })
-    }
-
+impl Reader<'_> {
     /// Returns true if the user sees a message: its lists allow it, and the sender is not blocked.
     fn sees(&self, table: &WideTable, message: &Mutation<'_>) -> bool {
         let is_blocked = !self.blocked.is_empty()
@@ -60,7 +54,7 @@ struct Source<'e> {
 /// # Errors
 ///
 /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read, and
-/// the errors of [`memberships`].
+/// the errors of [`Engine::users_table`].
 pub fn page(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -69,8 +63,7 @@ pub fn page(
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Page> {
-    let mut sources = sources(engine, table, (user, terms), limit, is_stopped)?;
-    let reader = Reader::new(engine, table, user)?;
+    let (reader, mut sources) = sources(engine, table, (user, terms), limit, is_stopped)?;
     let is_descending = terms.order == MessageOrder::Descending;
     let mut page = Page {
         next: match is_descending {
@@ -135,10 +128,10 @@ pub fn reaches_cold(engine: &Engine, table: &WideTable, user: &str, terms: &Read
 ///
 /// # Errors
 ///
-/// The errors of [`memberships`].
+/// The errors of [`Engine::users_table`], and those of the scan.
 pub fn sources_now(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec<TimelineId>> {
     let mut feeds = Vec::from_iter(known_inbox(engine, table, user)?);
-    for member in memberships(engine, table, user)? {
+    for member in user_rows(engine, table, user)?.memberships {
         if audience(engine, table, member.feed)?.is_pulled() {
             feeds.push(member.feed);
         }
@@ -147,13 +140,13 @@ pub fn sources_now(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec
 }
 
 /// Begins the scans of an inbox.
-fn sources<'e>(
+fn sources<'e, 'u>(
     engine: &'e Engine,
     table: &Arc<WideTable>,
-    (user, terms): (&str, &ReadTerms),
+    (user, terms): (&'u str, &ReadTerms),
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<Vec<Source<'e>>> {
+) -> Result<(Reader<'u>, Vec<Source<'e>>)> {
     let direction = terms.direction();
     let scan = |ranges, wanted| Source {
         scan: begin_scan(engine, table, ranges, direction, wanted),
@@ -162,8 +155,9 @@ fn sources<'e>(
     // Feeds can begin to be pulled while this reads. Their messages are above this version.
     let version = engine.next_version();
     let terms = &terms.until(version);
+    let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
     let mut pulled = Vec::new();
-    for member in memberships(engine, table, user)? {
+    for member in memberships {
         for (from, to) in &audience(engine, table, member.feed)?.pulled {
             pulled.push((member.feed, (*from).max(member.visible_from), *to));
         }
@@ -183,7 +177,7 @@ fn sources<'e>(
             sources.push(scan(ranges, limit.min(PULLED_ROWS)));
         }
     }
-    Ok(sources)
+    Ok((Reader { user, blocked }, sources))
 }
 
 /// Number of messages that an inbox reads at once from a pulled feed.
@@ -284,10 +278,10 @@ pub fn conversations(
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Conversations> {
-    let members = memberships(engine, table, user)?;
-    let reader = Reader::new(engine, table, user)?;
-    let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(members.len());
-    for member in members {
+    let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
+    let reader = Reader { user, blocked };
+    let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(memberships.len());
+    for member in memberships {
         newest.push((
             newest_message(engine, table, &member, &reader, is_stopped)?,
             member,

@@ -3,7 +3,7 @@
 //! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user, feed,
 //! device), and the state of the delivery of a feed is the row ("", feed, "").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use tideline_engine::rows::{
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::{Result, RowsError};
 
+use crate::blocks::sender_of;
 use crate::delivery::{audience, back_fill, has_more, pull, purge, push, push_max};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::begin_scan;
@@ -187,23 +188,40 @@ pub fn members(
     Ok(page)
 }
 
-/// Returns the memberships of a user, in the order of their feeds.
+/// Memberships of a user, and blocked senders.
+#[derive(Debug, Default)]
+pub(crate) struct UserRows {
+    /// Memberships, in the order of their feeds.
+    pub(crate) memberships: Vec<Membership>,
+    pub(crate) blocked: BTreeSet<String>,
+}
+
+/// Reads the memberships of a user and the blocked senders.
 ///
 /// # Errors
 ///
 /// The errors of [`Engine::users_table`], and those of the scan.
-pub fn memberships(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec<Membership>> {
+pub(crate) fn user_rows(engine: &Engine, table: &WideTable, user: &str) -> Result<UserRows> {
     let users = engine.users_table(table)?;
-    let prefix = [KeyValue::String(user.to_owned().into())];
-    let ranges = users
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
+    let ranges = range_of(&users, &[user])?;
     let mut scan = begin_scan(engine, &users, ranges, Direction::Ascending, usize::MAX);
-    let mut found = Vec::new();
-    while let Some(row) = scan.next_row()? {
-        found.extend(membership(&users, &row.row)?);
+    let mut rows = UserRows::default();
+    while let Some(found) = scan.next_row()? {
+        match membership(&users, &found.row)? {
+            Some(membership) => rows.memberships.push(membership),
+            None => rows.blocked.extend(sender_of(&users, &found.row.key)?),
+        }
     }
-    Ok(found)
+    Ok(rows)
+}
+
+/// Returns the range of the rows of the table of users whose keys begin with these values.
+pub(crate) fn range_of(users: &WideTable, prefix: &[&str]) -> Result<Ranges> {
+    let prefix = prefix.iter().map(|text| KeyValue::String((*text).into()));
+    let prefix: Vec<KeyValue<'_>> = prefix.collect();
+    Ok(users
+        .layout()
+        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?)
 }
 
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
@@ -297,7 +315,7 @@ fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, use
         let mut scan = begin_scan(
             engine,
             users,
-            rows_of(users, feed, user)?,
+            range_of(users, &[user, &feed.to_string()])?,
             Direction::Ascending,
             usize::MAX,
         );
@@ -324,14 +342,6 @@ fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, use
         engine.write_rows(users, &make, &RowWriteOptions::default())?;
         // A device may have set its cursor meanwhile.
     }
-}
-
-/// Returns the range of the rows of a user for a feed: the membership, and the cursors of devices.
-fn rows_of(users: &WideTable, feed: TimelineId, user: &str) -> Result<Ranges> {
-    let prefix = [user.to_owned(), feed.to_string()].map(|text| KeyValue::String(text.into()));
-    Ok(users
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?)
 }
 
 /// Deletes a feed with its messages, attributes and members. Repeating the request is safe.
@@ -376,7 +386,7 @@ pub fn device_cursors(
     let mut scan = begin_scan(
         engine,
         &users,
-        rows_of(&users, feed, user)?,
+        range_of(&users, &[user, &feed.to_string()])?,
         Direction::Ascending,
         usize::MAX,
     );

@@ -135,11 +135,10 @@ async fn respond(
     headers: &HeaderMap,
     mut request: WatchRequest,
 ) -> Result<Response> {
-    let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let end = live::end_of(request.time)?;
     let text = EventText::new(request.times, request.int64);
     request.timelines = saved_search::expand_optional(&app, &table, request.timelines)?;
-    let request = to_engine(&app, request, last_event)?;
+    let request = to_engine(&app, request, headers)?;
     let permit = app.watches.take(current_client()).await?;
     // The subscription starts before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
@@ -171,14 +170,12 @@ async fn respond(
     Ok(live::respond(app, (source, permit), end, (ready, first)))
 }
 
-fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Result<EngineRequest> {
+fn to_engine(app: &App, request: WatchRequest, headers: &HeaderMap) -> Result<EngineRequest> {
     let selector = request
         .timelines
         .map(|selector| to_selector(selector, app.engine.now()));
     let everything = TimelineSelector::Condition(Condition::All);
-    let from = last_event
-        .or(request.from.as_deref())
-        .filter(|from| !from.is_empty());
+    let from = live::cursor_of(headers, request.from.as_deref());
     let from = from
         .map(str::parse::<WatchCursor>)
         .transpose()

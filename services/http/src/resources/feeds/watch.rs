@@ -107,10 +107,7 @@ async fn watch(
     query: MessageWatchQuery,
 ) -> Result<Response> {
     let end = live::end_of(query.time)?;
-    let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let after = last_event
-        .or(query.after.as_deref())
-        .filter(|after| !after.is_empty());
+    let after = live::cursor_of(headers, query.after.as_deref());
     let after = after.map(|after| parse_sequence(after, "after")).transpose()?;
     let permit = app.feed_watches.take(current_client()).await?;
     let reader = MessageReader::begin(&app, &table, &messages).await?;
