@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use tideline_backend::limits::{check_edit, check_sorted, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
-    Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
-    KeyRange, Lease, Manifest, ManifestChange, ManifestKind, ManifestRow, Page, PageLimit, PartRef,
-    Partition, Reopening, Result, Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
+    Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, History, HistoryPage,
+    JournalEntry, JournalEpoch, KeyRange, Lease, Manifest, ManifestChange, ManifestKind, ManifestRow, Page,
+    PageLimit, PartRef, Partition, Reopening, Result, Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
 };
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
@@ -549,6 +549,22 @@ impl Backend for FjallBackend {
 
     fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         self.inner.forget(shard, epoch, to)
+    }
+
+    fn keep_history(&self, shard: Shard, epoch: Epoch, from: Option<SequenceNumber>) -> Result<()> {
+        self.inner.keep_history(shard, epoch, from)
+    }
+
+    fn history(&self, shard: Shard) -> Result<History> {
+        drop(self.inner.engine()?);
+        Ok(self.inner.journals.shard(shard).lock().history())
+    }
+
+    fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage> {
+        drop(self.inner.engine()?);
+        let reader = self.inner.journals.shard(shard).lock().history_reader(from)?;
+        let end_of = |epoch| self.inner.shard_state.lock().end(shard, epoch);
+        reader.page(bytes_max, &end_of)
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {

@@ -14,6 +14,7 @@
 
 mod ending;
 mod frame;
+mod history;
 mod reader;
 mod recovery;
 #[cfg(test)]
@@ -36,6 +37,8 @@ use crate::files::sync_folder;
 use ending::FullFile;
 pub(crate) use frame::FileId;
 use frame::encode;
+pub(crate) use history::{HISTORY, findings as history_findings};
+use history::{History, Offsets};
 use reader::{Walk, walk};
 pub(crate) use recovery::survey;
 use recovery::{Survey, remove_leftovers, settle, settle_end};
@@ -54,7 +57,7 @@ impl Journals {
         let mut found = survey(folder)?;
         // Refuses damage, because no loss is accepted.
         found.cut(folder, folder, false)?;
-        Ok(Self::of(folder, found))
+        Self::of(folder, found)
     }
 
     /// Reads the journals in a folder. Damage is refused unless an operator accepts the loss. If the loss is accepted,
@@ -62,10 +65,10 @@ impl Journals {
     pub(crate) fn judge(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         let mut found = survey(folder)?;
         found.cut(folder, root, accept_loss)?;
-        Ok(Self::of(folder, found))
+        Self::of(folder, found)
     }
 
-    fn of(folder: &Path, found: Survey) -> Self {
+    fn of(folder: &Path, found: Survey) -> Result<Self> {
         let mut shards: BTreeMap<Shard, ShardJournal> = BTreeMap::new();
         for (id, walk) in found.kept {
             let journal = shards
@@ -74,13 +77,18 @@ impl Journals {
             journal.files.extend(JournalFile::of(id, &walk));
             journal.unsettled = Some(id);
         }
+        for (shard, history) in History::read_all(&folder.with_file_name(HISTORY))? {
+            let journal = shards.entry(shard);
+            let journal = journal.or_insert_with(|| ShardJournal::new(folder, shard));
+            journal.history = Some(history);
+        }
         let shards = shards
             .into_iter()
             .map(|(shard, journal)| (shard, Arc::new(Mutex::new(journal))));
-        Self {
+        Ok(Self {
             folder: folder.to_owned(),
             shards: Mutex::new(shards.collect()),
-        }
+        })
     }
 
     /// Reads and settles the journals in a folder.
@@ -139,6 +147,10 @@ pub(crate) struct ShardJournal {
     broken: Option<Broken>,
     /// Newest file found in the folder, until it is settled.
     unsettled: Option<FileId>,
+    /// Files that are kept for change streams; `None` if none are kept.
+    history: Option<History>,
+    /// Offsets of frames in all files, for readers of the history.
+    offsets: Offsets,
     buffer: Vec<u8>,
 }
 
@@ -177,6 +189,8 @@ impl ShardJournal {
             acknowledged: None,
             broken: None,
             unsettled: None,
+            history: None,
+            offsets: Offsets::default(),
             buffer: Vec::new(),
         }
     }
@@ -343,12 +357,17 @@ impl ShardJournal {
     }
 
     /// Removes the files of epochs up to and including `epoch` whose entries are all below `to`, except a broken file.
-    /// A file that cannot be removed is kept, with the later files of its epoch; the failure is only logged.
+    /// With a history, moves them there. A file that cannot be removed is kept, with the later files of its epoch; the
+    /// failure is only logged.
     pub(crate) fn forget(&mut self, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         let broken = self.broken.as_ref().map(|broken| broken.id);
         let is_gone =
             |file: &JournalFile| file.id.epoch <= epoch && file.last < to && Some(file.id) != broken;
         if self.active.is_some() && self.files.last().is_some_and(is_gone) {
+            if self.history.is_some() {
+                // Readers of the history trust the whole file.
+                self.sync()?;
+            }
             self.active = None;
         }
         let mut kept = Vec::new();
@@ -358,9 +377,15 @@ impl ShardJournal {
                 .is_none_or(|kept: &JournalFile| kept.id.epoch != file.id.epoch);
             if is_first && is_gone(&file) {
                 let path = self.folder.join(file.id.name());
-                if let Err(error) = fs::remove_file(&path) {
+                let removed = match &mut self.history {
+                    Some(history) => history.adopt(&self.folder, file),
+                    None => fs::remove_file(&path),
+                };
+                if let Err(error) = removed {
                     tracing::warn!(path = %path.display(), %error, "a journal file could not be removed");
                     kept.push(file);
+                } else if self.history.is_none() {
+                    self.offsets.lock().remove(&file.id);
                 }
             } else {
                 kept.push(file);

@@ -109,6 +109,10 @@ fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
         }
         Err(error) => report.findings.push(error.to_string()),
     }
+    match journal::history_findings(&folder.join(journal::HISTORY)) {
+        Ok(findings) => report.findings.extend(findings),
+        Err(error) => report.findings.push(error.to_string()),
+    }
     Ok(Verified {
         report,
         cold,

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
+use tideline_model::{Durability, GroupId, SequenceNumber, Tier, Timestamp};
 pub use tideline_model::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
 
 use crate::error::Result;
@@ -201,6 +201,40 @@ pub enum EditOutcome {
         /// Current version of the manifest.
         version: u64,
     },
+}
+
+/// Entries of a journal that are kept although no replay needs them any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    /// Sequence from which all entries are kept; `None` if the journal has no history.
+    pub from: Option<SequenceNumber>,
+    /// Kept units, oldest first. A unit is freed as a whole.
+    pub units: Vec<HistoryUnit>,
+}
+
+/// Unit of the history of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryUnit {
+    /// Sequence of the last entry.
+    pub last: SequenceNumber,
+    /// Size on disk, in bytes.
+    pub bytes: u64,
+    /// Time of the last append to the unit, by the clock of the machine.
+    pub written: Timestamp,
+}
+
+/// Page of the entries of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// Position from which on the page is complete: the requested one, unless entries after it were freed or are
+    /// damaged.
+    pub from: SequenceNumber,
+    /// True if entries between the requested position and `from` are damaged; false if they were freed.
+    pub is_damaged: bool,
+    /// Entries, by sequence.
+    pub entries: Vec<JournalEntry>,
+    /// Position to continue from: after the last entry, or equal to `from` at the end of the durable entries.
+    pub next: SequenceNumber,
 }
 
 /// Declared properties of a backend. Use them for speed, never for correctness.
@@ -608,6 +642,36 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// After any error, some entries may not be freed; a later call frees them.
     fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()>;
+
+    // --- history of the journal --------------------------------------------------------------------------
+
+    /// Keeps the entries from `from` on for [`read_history`](Self::read_history), also after `forget` has freed them
+    /// for replays. Frees kept units that are entirely below `from`. `None` ends the history and frees all of it.
+    ///
+    /// The setting is durable: after a restart, `forget` keeps entries as before. The first call begins the history; a
+    /// lower `from` in a later call brings nothing back.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the epoch is not the owner's. After any other error the earlier setting may still apply, and some
+    /// units may not be freed.
+    fn keep_history(&self, shard: Shard, epoch: Epoch, from: Option<SequenceNumber>) -> Result<()>;
+
+    /// Returns the kept units of the history, without the entries that a replay still returns.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` after `close`.
+    fn history(&self, shard: Shard) -> Result<History>;
+
+    /// Returns durable entries of all epochs with sequence numbers of at least `from`, in increasing order. Stops after
+    /// the entry at which the values total at least `bytes_max`. The entries are those of the history and those that a
+    /// replay returns.
+    ///
+    /// # Errors
+    ///
+    /// An error of the engine if the entries cannot be read. Damaged bytes are no error: see [`HistoryPage::from`].
+    fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage>;
 
     // --- manifest --------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tideline_model::{Durability, SequenceNumber, Tier};
+use tideline_model::{Durability, SequenceNumber, Tier, Timestamp};
 
 use crate::contract::*;
 use crate::error::{BackendError, Result};
@@ -141,6 +141,15 @@ struct ShardState {
     version: u64,
     manifest: BTreeMap<(ManifestKind, Bytes), Bytes>,
     journals: BTreeMap<Epoch, Journal>,
+    history: Option<KeptEntries>,
+}
+
+/// Entries that were freed for replays and are kept for readers of the history.
+#[derive(Default)]
+struct KeptEntries {
+    /// Sequence from which all entries are kept.
+    from: SequenceNumber,
+    entries: BTreeMap<SequenceNumber, Bytes>,
 }
 
 /// Random faults, determined by a seed.
@@ -564,10 +573,82 @@ impl Backend for MemoryBackend {
             Character::Embedded => 1,
             Character::Distributed => 256,
         };
-        for (_, journal) in self.shard(shard)?.journals.range_mut(..=epoch) {
-            journal.forget(to, slot_entries);
+        let mut shard = self.shard(shard)?;
+        let ShardState {
+            journals, history, ..
+        } = &mut *shard;
+        for (_, journal) in journals.range_mut(..=epoch) {
+            let forgotten = journal.forget(to, slot_entries);
+            if let Some(history) = history {
+                history.entries.extend(forgotten);
+                history.entries = history.entries.split_off(&history.from);
+            }
         }
         Ok(())
+    }
+
+    fn keep_history(&self, shard: Shard, epoch: Epoch, from: Option<SequenceNumber>) -> Result<()> {
+        let mut shard = self.shard(shard)?;
+        shard.check_owner(epoch)?;
+        match from {
+            None => shard.history = None,
+            Some(from) => {
+                let history = shard.history.get_or_insert_default();
+                history.from = history.from.max(from);
+                history.entries = history.entries.split_off(&history.from);
+            }
+        }
+        Ok(())
+    }
+
+    fn history(&self, shard: Shard) -> Result<History> {
+        let shard = self.shard(shard)?;
+        let Some(history) = &shard.history else {
+            return Ok(History::default());
+        };
+        let units = history.entries.iter().map(|(sequence, value)| HistoryUnit {
+            last: *sequence,
+            bytes: value.len() as u64,
+            written: Timestamp::default(),
+        });
+        Ok(History {
+            from: Some(history.from),
+            units: units.collect(),
+        })
+    }
+
+    fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage> {
+        let shard = self.shard(shard)?;
+        let from = shard
+            .history
+            .as_ref()
+            .map_or(from, |history| from.max(history.from));
+        let kept = shard.history.iter();
+        let kept = kept.flat_map(|history| {
+            history
+                .entries
+                .range(from..)
+                .map(|(at, value)| (*at, value.clone()))
+        });
+        let journals = shard.journals.values().flat_map(|journal| journal.durable(from));
+        let mut all: BTreeMap<SequenceNumber, Bytes> = kept.collect();
+        all.extend(journals);
+        let mut page = HistoryPage {
+            from,
+            is_damaged: false,
+            entries: Vec::new(),
+            next: from,
+        };
+        let mut bytes = 0;
+        for (sequence, value) in all {
+            if bytes >= bytes_max {
+                break;
+            }
+            bytes += value.len().max(1);
+            page.next = SequenceNumber(sequence.0 + 1);
+            page.entries.push(JournalEntry { sequence, value });
+        }
+        Ok(page)
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {

@@ -120,6 +120,19 @@ impl Inner {
         }
     }
 
+    pub(super) fn keep_history(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        from: Option<SequenceNumber>,
+    ) -> Result<()> {
+        self.check_writable(Tier::Hot, SpaceDemand::Little)?;
+        let journal = self.journals.shard(shard);
+        let mut journal = journal.lock();
+        self.shard_state.lock().check_owner(shard, epoch)?;
+        journal.keep_history(from)
+    }
+
     pub(super) fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let journal = self.journals.shard(shard);

@@ -26,6 +26,10 @@ pub(super) const RULES: &[Rule] = &[
         "forget frees from the front; cut changes no result",
         forget_frees_from_the_front,
     ),
+    (
+        "kept entries are read after they were forgotten, until they are freed",
+        history_keeps_forgotten_entries,
+    ),
     ("shards are isolated", shards_are_apart),
     ("sequences rise and entries have a limit", entries_are_checked),
 ];
@@ -201,6 +205,83 @@ fn forget_frees_from_the_front(fixture: &dyn Fixture) {
     let last = backend.take(SHARD).expect("take").epoch;
     append(&*backend, last, 2_048..2_050);
     assert_eq!(replay(&*backend, last, 0), [2_048, 2_049]);
+}
+
+/// Reads the whole history in pages of a few entries. Returns the first complete position, and the sequences.
+fn history(backend: &dyn Backend, from: u64) -> (u64, Vec<u64>) {
+    let first = backend
+        .read_history(SHARD, SequenceNumber(from), 1)
+        .expect("read")
+        .from;
+    let mut seen = Vec::new();
+    let mut next = first;
+    loop {
+        let page = backend.read_history(SHARD, next, 4_000).expect("read");
+        assert_eq!((page.from, page.is_damaged), (next, false));
+        for entry in &page.entries {
+            assert!(entry.sequence >= next, "sequences increase");
+            assert_eq!(entry.value, value(entry.sequence.0), "entry {}", entry.sequence);
+            next = SequenceNumber(entry.sequence.0 + 1);
+            seen.push(entry.sequence.0);
+        }
+        assert_eq!(page.next, next);
+        if page.entries.is_empty() {
+            return (first.0, seen);
+        }
+    }
+}
+
+fn history_keeps_forgotten_entries(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let old = backend.take(SHARD).expect("take").epoch;
+    append(&*backend, old, 0..256);
+    let keep = |backend: &dyn Backend, epoch, from: Option<u64>| {
+        backend
+            .keep_history(SHARD, epoch, from.map(SequenceNumber))
+            .expect("keep");
+    };
+    assert_eq!(backend.history(SHARD).expect("history"), History::default());
+    keep(&*backend, old, Some(256));
+    for start in [256, 512, 768] {
+        backend.cut(SHARD, old, SequenceNumber(start)).expect("cut");
+        append(&*backend, old, start..start + 256);
+    }
+    let all: Vec<u64> = (256..1_024).collect();
+    assert_eq!(history(&*backend, 0), (256, all.clone()));
+    backend.forget(SHARD, old, SequenceNumber(768)).expect("forget");
+    assert!(replay(&*backend, old, 0).starts_with(&[768]), "replays are short");
+    assert_eq!(history(&*backend, 256), (256, all.clone()));
+
+    // The setting survives a restart, and entries of several epochs are one sequence.
+    let backend = reopen(fixture, backend);
+    let owner = backend.take(SHARD).expect("take").epoch;
+    backend
+        .close_epoch(SHARD, old, SequenceNumber(1_024))
+        .expect("close the epoch");
+    let stale = backend.keep_history(SHARD, old, None).expect_err("another owner");
+    assert_eq!(stale.kind(), ErrorKind::Refused);
+    append(&*backend, owner, 2_048..2_304);
+    backend.cut(SHARD, owner, SequenceNumber(2_304)).expect("cut");
+    append(&*backend, owner, 2_304..2_310);
+    backend
+        .forget(SHARD, owner, SequenceNumber(2_304))
+        .expect("forget");
+    let all: Vec<u64> = (256..1_024).chain(2_048..2_310).collect();
+    assert_eq!(history(&*backend, 300).1, all[44..]);
+    let kept = backend.history(SHARD).expect("history");
+    assert_eq!(kept.from, Some(SequenceNumber(256)));
+    assert_eq!(kept.units.last().map(|unit| unit.last.0), Some(2_303));
+
+    // Freed entries are reported as missing.
+    keep(&*backend, owner, Some(768));
+    assert_eq!(history(&*backend, 300), (768, all[512..].to_vec()));
+    keep(&*backend, owner, Some(100));
+    assert_eq!(history(&*backend, 300).0, 768, "nothing comes back");
+    let backend = reopen(fixture, backend);
+    assert_eq!(history(&*backend, 300), (768, all[512..].to_vec()));
+    let owner = backend.take(SHARD).expect("take").epoch;
+    keep(&*backend, owner, None);
+    assert_eq!(backend.history(SHARD).expect("history"), History::default());
 }
 
 fn shards_are_apart(fixture: &dyn Fixture) {

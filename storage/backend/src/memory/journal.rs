@@ -91,11 +91,25 @@ impl Journal {
         }
     }
 
-    /// Frees each slot that is entirely below `to`. A slot covers `slot_entries` consecutive sequence numbers.
-    pub(super) fn forget(&mut self, to: SequenceNumber, slot_entries: u64) {
+    /// Frees each slot that is entirely below `to`, and returns its entries. A slot covers `slot_entries` consecutive
+    /// sequence numbers.
+    pub(super) fn forget(
+        &mut self,
+        to: SequenceNumber,
+        slot_entries: u64,
+    ) -> BTreeMap<SequenceNumber, Bytes> {
         let first_kept = SequenceNumber(to.0 / slot_entries * slot_entries);
-        self.entries = self.entries.split_off(&first_kept);
+        let kept = self.entries.split_off(&first_kept);
         self.late.retain(|entry| entry.sequence >= first_kept);
+        std::mem::replace(&mut self.entries, kept)
+    }
+
+    /// Returns the durable entries with sequence numbers of at least `from`.
+    pub(super) fn durable(&self, from: SequenceNumber) -> impl Iterator<Item = (SequenceNumber, Bytes)> {
+        let end = self.unsynced.unwrap_or(SequenceNumber(u64::MAX));
+        let entries = self.entries.range(from..);
+        let durable = entries.take_while(move |(sequence, _)| **sequence < end);
+        durable.map(|(sequence, value)| (*sequence, value.clone()))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,0 +1,464 @@
+//! History of a journal: files that no replay needs any more, kept for readers of change streams.
+//!
+//! A file moves to the folder of the history when it is forgotten. Its new name begins with its last sequence, so a
+//! start needs not read it. A marker file holds the sequence from which everything is kept; it is written before a file
+//! is freed, so a reader never takes a freed file for a time without entries. Files are read in pages. The offsets of
+//! some frames are kept in memory, so that a page needs not read its file from the beginning.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tideline_backend::{Epoch, History as Kept, HistoryPage, HistoryUnit, JournalEntry, Result, Shard};
+use tideline_model::{SequenceNumber, Timestamp};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck};
+use super::reader::walk;
+use super::{JournalFile, ShardJournal};
+use crate::error::{During, at, from_io};
+use crate::files::{list, remove_file, replace, sync_folder};
+
+/// Name of the folder of the history, beside the folder of the journals.
+pub(crate) const HISTORY: &str = "history";
+/// End of the name of a marker file, after the number of the shard.
+const MARKER: &str = ".from";
+const MAGIC: [u8; 8] = *b"TLHISTRY";
+/// Distance of the offsets that are kept in memory, in bytes.
+const OFFSET_DISTANCE: u64 = 256 << 10;
+/// Buffer size of reads, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Kept files of a shard.
+#[derive(Debug)]
+pub(super) struct History {
+    folder: PathBuf,
+    shard: Shard,
+    /// Sequence from which all entries are kept, as in the marker file.
+    from: SequenceNumber,
+    /// Files by sequence.
+    files: Vec<KeptFile>,
+}
+
+/// File of the history.
+#[derive(Debug, Clone, Copy)]
+struct KeptFile {
+    file: JournalFile,
+    written: Timestamp,
+}
+
+/// Offsets of frames at intervals, by file: the sequence before the frame, and the offset.
+pub(crate) type Offsets = Arc<Mutex<BTreeMap<FileId, Vec<(SequenceNumber, u64)>>>>;
+
+impl History {
+    /// Begins a history with the entries from `from` on.
+    fn begin(folder: PathBuf, shard: Shard, from: SequenceNumber) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        if let Some(root) = folder.parent() {
+            sync_folder(root)?;
+        }
+        write_marker(&folder, shard, from)?;
+        Ok(Self {
+            folder,
+            shard,
+            from,
+            files: Vec::new(),
+        })
+    }
+
+    /// Reads the lists of all histories in a folder. Files are not read.
+    pub(super) fn read_all(folder: &Path) -> Result<BTreeMap<Shard, Self>> {
+        let mut histories = BTreeMap::new();
+        let mut files = Vec::new();
+        for path in list(folder).map_err(at(folder))? {
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            if let Some(shard) = shard_of_marker(name) {
+                let from = read_marker(&path).map_err(at(&path))?;
+                let history = Self {
+                    folder: folder.to_owned(),
+                    shard,
+                    from: from.unwrap_or_default(),
+                    files: Vec::new(),
+                };
+                histories.insert(shard, (history, from.is_some()));
+            } else if let Some((last, id)) = parse_name(name) {
+                let metadata = fs::metadata(&path).map_err(at(&path))?;
+                let file = JournalFile {
+                    id,
+                    last,
+                    bytes: metadata.len(),
+                };
+                files.push(KeptFile {
+                    file,
+                    written: modified(&metadata),
+                });
+            }
+        }
+        files.sort_by_key(|kept| kept.file.last);
+        for kept in files {
+            if let Some((history, _)) = histories.get_mut(&kept.file.id.shard) {
+                history.files.push(kept);
+            }
+        }
+        let complete = |(shard, (mut history, has_from)): (Shard, (Self, bool))| {
+            if !has_from {
+                // Without its content, the marker does not show which files were freed. So none count as complete.
+                tracing::warn!(folder = %folder.display(), "the marker of a history is damaged; its files are not used");
+                history.from = history
+                    .files
+                    .last()
+                    .map_or(SequenceNumber(0), |kept| after(kept.file.last));
+            }
+            (shard, history)
+        };
+        Ok(histories.into_iter().map(complete).collect())
+    }
+
+    /// Takes over a file that is forgotten, or removes it if it is entirely below the kept entries.
+    pub(super) fn adopt(&mut self, journals: &Path, file: JournalFile) -> io::Result<()> {
+        let path = journals.join(file.id.name());
+        if file.last < self.from {
+            return fs::remove_file(path);
+        }
+        let written = modified(&fs::metadata(&path)?);
+        fs::rename(&path, self.path(&file))?;
+        self.files.push(KeptFile { file, written });
+        sync_folder(&self.folder)
+    }
+
+    /// Frees the files that are entirely below `from`.
+    fn free(&mut self, from: SequenceNumber, offsets: &Offsets) -> io::Result<()> {
+        if from <= self.from {
+            return Ok(());
+        }
+        write_marker(&self.folder, self.shard, from)?;
+        self.from = from;
+        let freed = self.files.partition_point(|kept| kept.file.last < from);
+        // A file that cannot be removed stays in the list, so the next call tries again.
+        for _ in 0..freed {
+            let file = self.files[0].file;
+            remove_file(&self.path(&file))?;
+            offsets.lock().remove(&file.id);
+            self.files.remove(0);
+        }
+        sync_folder(&self.folder)
+    }
+
+    /// Removes everything.
+    fn end(mut self, offsets: &Offsets) -> io::Result<()> {
+        for kept in self.files.drain(..) {
+            offsets.lock().remove(&kept.file.id);
+            remove_file(&self.folder.join(name(&kept.file)))?;
+        }
+        remove_file(&self.folder.join(marker(self.shard)))?;
+        sync_folder(&self.folder)
+    }
+
+    fn path(&self, file: &JournalFile) -> PathBuf {
+        self.folder.join(name(file))
+    }
+}
+
+impl ShardJournal {
+    /// Keeps the entries from `from` on, also after they are forgotten; `None` ends the history.
+    pub(crate) fn keep_history(&mut self, from: Option<SequenceNumber>) -> Result<()> {
+        let folder = self.folder.with_file_name(HISTORY);
+        let kept = match (from, &mut self.history) {
+            (Some(from), Some(history)) => history.free(from, &self.offsets),
+            (Some(from), None) => History::begin(folder.clone(), self.shard, from).map(|history| {
+                self.history = Some(history);
+            }),
+            (None, history) => history
+                .take()
+                .map_or(Ok(()), |history| history.end(&self.offsets)),
+        };
+        kept.map_err(at(&folder))
+    }
+
+    /// Returns the list of the history.
+    pub(crate) fn history(&self) -> Kept {
+        let Some(history) = &self.history else {
+            return Kept::default();
+        };
+        let units = history.files.iter().map(|kept| HistoryUnit {
+            last: kept.file.last,
+            bytes: kept.file.bytes,
+            written: kept.written,
+        });
+        Kept {
+            from: Some(history.from),
+            units: units.collect(),
+        }
+    }
+
+    /// Opens the files of a page, which is then read without the lock of this journal.
+    pub(crate) fn history_reader(&self, from: SequenceNumber) -> Result<HistoryReader> {
+        let start = self
+            .history
+            .as_ref()
+            .map_or(from, |history| from.max(history.from));
+        let kept = self.history.iter().flat_map(|history| {
+            let files = history
+                .files
+                .iter()
+                .map(|kept| (kept.file, history.path(&kept.file)));
+            files.map(|(file, path)| (file, path, file.bytes))
+        });
+        let live = self.files.iter().map(|file| {
+            let synced = self.active.as_ref().filter(|active| active.id == file.id);
+            let length = synced.map_or(file.bytes, |active| active.synced_bytes);
+            (*file, self.folder.join(file.id.name()), length)
+        });
+        let mut files = Vec::new();
+        // Two files suffice: a page that ends with the first continues in the second.
+        for (file, path, length) in kept.chain(live).filter(|(file, ..)| file.last >= start).take(2) {
+            let open = File::open(&path).map_err(at(&path))?;
+            files.push((file, open, length));
+        }
+        Ok(HistoryReader {
+            start,
+            files,
+            offsets: Arc::clone(&self.offsets),
+        })
+    }
+}
+
+/// Open files with the entries from a position on, and their durable lengths.
+#[derive(Debug)]
+pub(crate) struct HistoryReader {
+    start: SequenceNumber,
+    files: Vec<(JournalFile, File, u64)>,
+    offsets: Offsets,
+}
+
+impl HistoryReader {
+    /// Reads a page. `end_of` returns the end of a closed epoch.
+    pub(crate) fn page(
+        self,
+        bytes_max: usize,
+        end_of: &dyn Fn(Epoch) -> Option<SequenceNumber>,
+    ) -> Result<HistoryPage> {
+        let mut page = HistoryPage {
+            from: self.start,
+            is_damaged: false,
+            entries: Vec::new(),
+            next: self.start,
+        };
+        let mut bytes = 0;
+        for (file, open, length) in self.files {
+            let mut frames = Frames::begin(file.id, open, length, page.next, &self.offsets)?;
+            let end = end_of(file.id.epoch);
+            while bytes < bytes_max {
+                match frames.next()? {
+                    Some((sequence, _)) if sequence < page.next => {}
+                    Some((sequence, _)) if end.is_some_and(|end| sequence >= end) => break,
+                    Some((sequence, value)) => {
+                        bytes += value.len().max(1);
+                        page.next = after(sequence);
+                        page.entries.push(JournalEntry { sequence, value });
+                    }
+                    None if frames.is_damaged && page.entries.is_empty() => {
+                        tracing::warn!(
+                            file = file.id.name(),
+                            offset = frames.offset,
+                            "the history of the journal is damaged"
+                        );
+                        page.is_damaged = true;
+                        page.from = after(file.last).max(page.next);
+                        page.next = page.from;
+                        break;
+                    }
+                    // The next page begins with the damage.
+                    None if frames.is_damaged => return Ok(page),
+                    None => break,
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// Frames of a file from an offset on.
+struct Frames {
+    id: FileId,
+    reader: BufReader<io::Take<File>>,
+    offset: u64,
+    length: u64,
+    last: Option<SequenceNumber>,
+    is_damaged: bool,
+    offsets: Offsets,
+    noted: u64,
+}
+
+impl Frames {
+    /// Begins at a known offset before the first entry of at least `from`.
+    fn begin(
+        id: FileId,
+        mut file: File,
+        length: u64,
+        from: SequenceNumber,
+        offsets: &Offsets,
+    ) -> Result<Self> {
+        let failed = |error: io::Error| from_io(&error, &id.name(), During::Read);
+        let known = offsets.lock().get(&id).and_then(|known| {
+            let at = known.partition_point(|(last, _)| *last < from);
+            at.checked_sub(1).map(|at| known[at])
+        });
+        let known = known.filter(|(_, offset)| *offset <= length);
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        (&file)
+            .take(HEADER_BYTES as u64)
+            .read_to_end(&mut header)
+            .map_err(failed)?;
+        let is_intact = length == 0 || id.check_header(&header) == HeaderCheck::Intact;
+        let offset = known.map_or(HEADER_BYTES as u64, |(_, offset)| offset);
+        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        let rest = length.saturating_sub(offset);
+        Ok(Self {
+            id,
+            reader: BufReader::with_capacity(BUFFER_BYTES, file.take(rest)),
+            offset,
+            length,
+            last: known.map(|(last, _)| last),
+            is_damaged: !is_intact,
+            offsets: Arc::clone(offsets),
+            noted: known.map_or(0, |(_, offset)| offset),
+        })
+    }
+
+    /// Returns the next intact frame; `None` at the end, and at damage.
+    fn next(&mut self) -> Result<Option<(SequenceNumber, Bytes)>> {
+        if self.is_damaged || self.offset >= self.length {
+            return Ok(None);
+        }
+        let left = self.length - self.offset;
+        let mut head = [0; FRAME_HEADER_BYTES];
+        if left < FRAME_HEADER_BYTES as u64 || !self.fill(&mut head)? {
+            self.is_damaged = true;
+            return Ok(None);
+        }
+        let frame = FrameHeader::parse(&head);
+        let frame_bytes = FRAME_HEADER_BYTES as u64 + u64::from(frame.length);
+        if !frame.is_plausible(self.offset, self.last) || frame_bytes > left {
+            self.is_damaged = true;
+            return Ok(None);
+        }
+        let mut payload = vec![0; frame.length as usize];
+        if !self.fill(&mut payload)? || !frame.is_intact(self.id.seed(), &payload) {
+            self.is_damaged = true;
+            return Ok(None);
+        }
+        self.offset += frame_bytes;
+        self.last = Some(frame.sequence);
+        if self.offset >= self.noted + OFFSET_DISTANCE {
+            self.noted = self.offset;
+            let mut offsets = self.offsets.lock();
+            let known = offsets.entry(self.id).or_default();
+            if known.last().is_none_or(|(_, offset)| *offset < self.offset) {
+                known.push((frame.sequence, self.offset));
+            }
+        }
+        Ok(Some((frame.sequence, Bytes::from(payload))))
+    }
+
+    /// Fills a buffer; returns false if the file is shorter.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
+        match self.reader.read_exact(buffer) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(from_io(&error, &self.id.name(), During::Read)),
+        }
+    }
+}
+
+/// Checks all files of a history. Returns one sentence for each damaged file.
+pub(crate) fn findings(folder: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for path in list(folder).map_err(at(folder))? {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if shard_of_marker(name).is_some() && read_marker(&path).map_err(at(&path))?.is_none() {
+            findings.push(format!("{} is damaged", path.display()));
+        }
+        let Some((last, id)) = parse_name(name) else {
+            continue;
+        };
+        let file = File::open(&path).map_err(at(&path))?;
+        let length = file.metadata().map_err(at(&path))?.len();
+        let walked = walk(id, file, length, &mut |_, _| Ok(()))?;
+        if walked.damage.is_some() || walked.is_torn || walked.last != Some(last) {
+            findings.push(format!(
+                "{} is damaged at byte {}: change streams have a gap there",
+                path.display(),
+                walked.intact_bytes
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+fn after(sequence: SequenceNumber) -> SequenceNumber {
+    SequenceNumber(sequence.0.saturating_add(1))
+}
+
+fn name(file: &JournalFile) -> String {
+    format!("{:016x}-{}", file.last.0, file.id.name())
+}
+
+fn parse_name(name: &str) -> Option<(SequenceNumber, FileId)> {
+    let (last, rest) = name.split_at_checked(16)?;
+    let last = u64::from_str_radix(last, 16).ok()?;
+    Some((SequenceNumber(last), FileId::parse(rest.strip_prefix('-')?)?))
+}
+
+fn marker(shard: Shard) -> String {
+    format!("{:04x}{MARKER}", shard.0)
+}
+
+fn shard_of_marker(name: &str) -> Option<Shard> {
+    let digits = name.strip_suffix(MARKER)?;
+    let shard = Shard(u16::from_str_radix(digits, 16).ok()?);
+    (marker(shard) == name).then_some(shard)
+}
+
+fn write_marker(folder: &Path, shard: Shard, from: SequenceNumber) -> io::Result<()> {
+    let mut content = Vec::with_capacity(24);
+    content.extend_from_slice(&MAGIC);
+    content.extend_from_slice(&from.0.to_le_bytes());
+    let checksum = xxh3_64(&content);
+    content.extend_from_slice(&checksum.to_le_bytes());
+    replace(folder, &[&marker(shard)], &content)
+}
+
+/// Returns the content of a marker file; `None` if it is damaged.
+fn read_marker(path: &Path) -> io::Result<Option<SequenceNumber>> {
+    let content = fs::read(path)?;
+    let parse = || {
+        let (head, checksum) = content.split_first_chunk::<16>()?;
+        let checksum = u64::from_le_bytes(*checksum.first_chunk()?);
+        let (magic, from) = head.split_first_chunk::<8>()?;
+        let is_intact = *magic == MAGIC && checksum == xxh3_64(head) && content.len() == 24;
+        let from = u64::from_le_bytes(*from.first_chunk()?);
+        is_intact.then_some(SequenceNumber(from))
+    };
+    Ok(parse())
+}
+
+fn modified(metadata: &fs::Metadata) -> Timestamp {
+    let since = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let nanos = since.and_then(|since| i64::try_from(since.as_nanos()).ok());
+    nanos.map(Timestamp::from_nanos_clamped).unwrap_or_default()
+}
