@@ -324,6 +324,9 @@ impl Worker {
             let applied = self.apply(&write, sequence);
             write.answer(applied.map(|()| sequence));
         }
+        if synced {
+            self.note_durable();
+        }
         self.log.recent.wake();
     }
 
@@ -396,7 +399,13 @@ impl Worker {
             .map_err(|error| error.for_writer())?;
         self.sync_due = None;
         self.apply(write, last)?;
+        self.note_durable();
         Ok(to)
+    }
+
+    /// Records that all applied entries are on stable storage.
+    fn note_durable(&self) {
+        self.log.durable_end.store(self.next.0, Ordering::Release);
     }
 
     fn sync_if_due(&mut self) {
@@ -411,7 +420,11 @@ impl Worker {
             return;
         }
         match self.log.backend.sync_journal(SHARD, self.log.epoch()) {
-            Ok(()) => self.sync_due = None,
+            Ok(()) => {
+                self.sync_due = None;
+                self.note_durable();
+                self.log.recent.wake();
+            }
             Err(error) => {
                 tracing::warn!(%error, "syncing buffered writes failed; the sync is retried");
                 self.sync_due = Some(Instant::now() + IDLE_INTERVAL);

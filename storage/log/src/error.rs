@@ -9,6 +9,7 @@ use tideline_model::ModelTag;
 use tideline_runtime::ThreadFailure;
 
 use crate::entry::{ModelError, Refusal};
+use crate::recent_entries::RecentError;
 
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, LogError>;
@@ -88,6 +89,9 @@ pub enum LogError {
     /// restart.
     #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
     Failed(ThreadFailure),
+    /// The entries of a position in the journal do not exist.
+    #[error(transparent)]
+    Recent(RecentError),
     /// The log is closed.
     #[error("the store is closed")]
     Closed,

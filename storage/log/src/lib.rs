@@ -48,7 +48,7 @@ pub mod trusted_clock;
 pub use edits::Edit;
 pub use entry::{LogEntry, ModelError, Refusal};
 pub use error::{LogError, Result};
-pub use log::{Log, LogCounts, SHARD};
+pub use log::{EntriesPage, Log, LogCounts, SHARD};
 pub use manifest::Manifest;
 pub use model::{Flushed, LogModel, Pressure, Replay, Replayed as ReplayedEntry};
 pub use opening::{LogThreads, Opening, Replayed};

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::trusted_clock::{StoredClock, TrustedNow};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_backend::{Backend, BackendError, Epoch, Health, ManifestChange, PartRef, Shard};
+use tideline_backend::{Backend, BackendError, Epoch, Health, History, ManifestChange, PartRef, Shard};
 use tideline_model::{Clock, GroupId, PartId, SegmentId, SequenceNumber, TableId};
 
 use crate::clock::LogClock;
@@ -52,6 +52,8 @@ pub struct Log {
     /// Parts that no row of the manifest referenced at the start. Empty once the flusher has tried to free them.
     pub(crate) orphans: Mutex<Vec<PartRef>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
+    /// Sequence after the newest entry that is applied and durable.
+    pub(crate) durable_end: AtomicU64,
     stamps: Stamps,
     clock: LogClock,
     next_id: AtomicU64,
@@ -81,6 +83,19 @@ pub struct LogCounts {
     pub appends: u64,
 }
 
+/// Entries of all tables from a sequence on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntriesPage {
+    /// Sequence from which the page is complete: the requested one, unless later entries were freed or are damaged.
+    pub from: SequenceNumber,
+    /// True if entries between the requested sequence and `from` are damaged; false if they were freed.
+    pub is_damaged: bool,
+    /// Entries in their encoded form, by sequence.
+    pub entries: Vec<(SequenceNumber, Bytes)>,
+    /// Sequence to continue from.
+    pub next: SequenceNumber,
+}
+
 impl Log {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
@@ -106,6 +121,7 @@ impl Log {
             flushing: Mutex::default(),
             flushing_changed: Condvar::new(),
             counters: Counters::default(),
+            durable_end: AtomicU64::new(recent.end().0),
             backend,
             ownership,
             settings,
@@ -308,6 +324,72 @@ impl Log {
     /// Calls all wakers, because other state that watchers read has changed.
     pub fn wake_watchers(&self) {
         self.recent.wake();
+    }
+
+    // --- entries of all tables, from the journal kept longer -------------------------------------------------
+
+    /// Keeps the journal from `from` on for [`entries`](Self::entries), also when its entries are flushed; `None` keeps
+    /// only what a restart needs. Frees kept entries below `from`. Durable.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Backend::keep_history`].
+    pub fn keep_entries(&self, from: Option<SequenceNumber>) -> Result<()> {
+        Ok(self.backend.keep_history(SHARD, self.epoch(), from)?)
+    }
+
+    /// Returns the kept units of the flushed journal.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Backend::history`].
+    pub fn kept_entries(&self) -> Result<History> {
+        Ok(self.backend.history(SHARD)?)
+    }
+
+    /// Returns the sequence after the newest entry that is applied and on stable storage.
+    pub fn durable_end(&self) -> SequenceNumber {
+        SequenceNumber(self.durable_end.load(Ordering::Acquire))
+    }
+
+    /// Returns entries of all tables from a sequence on, from memory or from the kept journal. Returns only entries that
+    /// are applied and on stable storage, so a power cut takes none of them back. Stops after the entry at which the
+    /// encoded bytes total at least `bytes_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Recent`] if the journal does not reach `from`, and the errors of [`Backend::read_history`].
+    pub fn entries(&self, from: SequenceNumber, bytes_max: usize) -> Result<EntriesPage> {
+        let end = self.durable_end();
+        let mut page = match self.recent.read_all(from, bytes_max) {
+            Ok(page) => EntriesPage {
+                from,
+                is_damaged: false,
+                entries: page
+                    .entries
+                    .into_iter()
+                    .map(|entry| (entry.sequence, entry.encoded))
+                    .collect(),
+                next: page.next,
+            },
+            Err(RecentError::TooOld) => {
+                let page = self.backend.read_history(SHARD, from, bytes_max)?;
+                EntriesPage {
+                    from: page.from,
+                    is_damaged: page.is_damaged,
+                    entries: page
+                        .entries
+                        .into_iter()
+                        .map(|entry| (entry.sequence, entry.value))
+                        .collect(),
+                    next: page.next,
+                }
+            }
+            Err(error @ RecentError::NotReached) => return Err(LogError::Recent(error)),
+        };
+        page.entries.retain(|(sequence, _)| *sequence < end);
+        page.next = page.next.min(end).max(page.from);
+        Ok(page)
     }
 
     // --- jobs --------------------------------------------------------------------------------------------

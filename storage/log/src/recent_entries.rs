@@ -122,6 +122,20 @@ impl RecentEntries {
         from: SequenceNumber,
         bytes_max: usize,
     ) -> Result<RecentPage, RecentError> {
+        self.read_where(|entry| entry.table == table, from, bytes_max)
+    }
+
+    /// Returns the entries of all tables, as [`read`](Self::read) returns those of one.
+    pub(crate) fn read_all(&self, from: SequenceNumber, bytes_max: usize) -> Result<RecentPage, RecentError> {
+        self.read_where(|_| true, from, bytes_max)
+    }
+
+    fn read_where(
+        &self,
+        is_wanted: impl Fn(&RecentEntry) -> bool,
+        from: SequenceNumber,
+        bytes_max: usize,
+    ) -> Result<RecentPage, RecentError> {
         let state = self.entries.lock();
         if from < state.from {
             return Err(RecentError::TooOld);
@@ -135,7 +149,7 @@ impl RecentEntries {
             next: state.end,
         };
         let mut bytes = 0;
-        for entry in state.kept.range(first..).filter(|entry| entry.table == table) {
+        for entry in state.kept.range(first..).filter(|entry| is_wanted(entry)) {
             if bytes >= bytes_max {
                 part.next = entry.sequence;
                 break;
