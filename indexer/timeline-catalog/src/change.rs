@@ -103,6 +103,17 @@ impl EntryRows {
     }
 }
 
+/// Named content of a catalog that an entry has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CatalogRow {
+    /// Attributes of a timeline.
+    Timeline(TimelineId),
+    /// A saved search, by name.
+    Search(String),
+    /// Metadata of a metric, by name.
+    Metric(String),
+}
+
 /// Row of a replayed entry.
 struct EntryRow<'a> {
     kind: RowKind,
@@ -181,6 +192,32 @@ impl Catalog {
         header(entry)
             .map(|(table, _)| table)
             .ok_or(CatalogError::DamagedEntry)
+    }
+
+    /// Returns the table of an entry, and what the entry has changed, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::DamagedEntry`] if the bytes are not an entry of a catalog.
+    pub fn changed_rows(entry: &[u8]) -> Result<(TableId, Vec<CatalogRow>)> {
+        let (table, mut parts) = header(entry).ok_or(CatalogError::DamagedEntry)?;
+        let mut rows = Vec::new();
+        while !parts.rest.is_empty() {
+            let row = next_row(&mut parts).ok_or(CatalogError::DamagedEntry)?;
+            let name = || {
+                let name = std::str::from_utf8(row.key).map_err(|_| CatalogError::DamagedEntry);
+                name.map(str::to_owned)
+            };
+            rows.push(match row.kind {
+                RowKind::Timeline => {
+                    let id = row.key.try_into().map_err(|_| CatalogError::DamagedEntry)?;
+                    CatalogRow::Timeline(TimelineId(id))
+                }
+                RowKind::Search => CatalogRow::Search(name()?),
+                RowKind::Metric => CatalogRow::Metric(name()?),
+            });
+        }
+        Ok((table, rows))
     }
 
     /// Decodes a journal entry without applying it.

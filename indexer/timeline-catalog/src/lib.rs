@@ -74,7 +74,7 @@ mod unsaved_rows;
 
 pub use attributes::{AttributeType, AttributeValue, Attributes};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
-pub use change::{CatalogChange, Commit, CommitError, UnflushedBytes};
+pub use change::{CatalogChange, CatalogRow, Commit, CommitError, UnflushedBytes};
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};

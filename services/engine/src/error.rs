@@ -143,6 +143,9 @@ pub enum EngineError {
         /// Name of the feed table.
         owner: TableName,
     },
+    /// The table holds state of the server.
+    #[error("table {0} holds state of the server; requests cannot read or change it")]
+    SystemTable(TableName),
     /// The feed table has no inboxes.
     #[error("table {0} has no members and inboxes; set `feed.inboxes` when a table is created")]
     NoInboxes(TableName),
@@ -265,7 +268,7 @@ impl EngineError {
             Self::Rows(WideError::LargeGone(_)) => ErrorKind::Gone,
             Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
-            Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::Forbidden(_) | Self::SystemTable(_) => ErrorKind::Forbidden,
             Self::OverLimit { .. } | Self::TooManyTables { .. } => ErrorKind::OverLimit,
             Self::Memory(full) => match full.is_retryable() {
                 true => ErrorKind::Overloaded,
@@ -407,6 +410,7 @@ fn log_kind(error: &LogError) -> ErrorKind {
         LogError::Append { kind, .. } => backend_kind(*kind),
         LogError::Overloaded { .. } | LogError::Refused(Refusal::Outdated) => ErrorKind::Overloaded,
         LogError::Refused(Refusal::TableDropped(_)) => ErrorKind::NotFound,
+        LogError::Recent(_) => ErrorKind::Gone,
         LogError::Refused(Refusal::TableInDoubt(_))
         | LogError::OpenEdit { .. }
         | LogError::Failed(_)

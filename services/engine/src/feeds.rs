@@ -32,7 +32,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::find::Stop;
 use crate::rows::RowPath;
-use crate::wide_table::WideTable;
+use crate::wide_table::{WideTable, check_not_system};
 use crate::write::introduced;
 
 /// Feed of a request.
@@ -408,6 +408,7 @@ impl Engine {
         let Ok(table) = self.table_of_any_model(name) else {
             return Ok(None);
         };
+        check_not_system(&table)?;
         let spec = table.spec();
         if let Some(owner) = &spec.users_of
             && self.table_of_any_model(owner.as_str()).is_ok()

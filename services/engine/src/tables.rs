@@ -17,6 +17,7 @@ use crate::attribute_analyzers::check_attribute_analyzers;
 use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::wide_table::check_not_system;
 
 /// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes.
 #[derive(Debug, Clone)]
@@ -172,6 +173,7 @@ impl Engine {
     /// store error if source tags are fixed or the table does not exist.
     pub fn alter_table(&self, name: &str, mut spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
+        check_not_system(&table)?;
         let model = table.spec().model;
         if model != spec.model {
             return Err(EngineError::ModelFixed {

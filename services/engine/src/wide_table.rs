@@ -235,6 +235,14 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
     }
 }
 
+/// Refuses a table that holds state of the server.
+pub(crate) fn check_not_system(table: &Table) -> Result<()> {
+    match table.spec().is_system {
+        true => Err(EngineError::SystemTable(table.name().clone())),
+        false => Ok(()),
+    }
+}
+
 /// Returns the settings of the rows of a table, or an error if they are missing.
 fn settings_of(spec: &TableSpec) -> Result<&WideSpec> {
     let missing =
@@ -251,6 +259,7 @@ impl Engine {
     /// of a feed table, and the errors of [`table_of_rows`](Self::table_of_rows).
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_with_model(name, TableModel::Wide)?;
+        check_not_system(&table)?;
         match &table.spec().users_of {
             None => self.compiled(table),
             Some(owner) => Err(EngineError::UsersTable {
@@ -279,6 +288,7 @@ impl Engine {
     /// compiled, and a store error if the table does not exist.
     pub fn table_of_rows(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_of_any_model(name)?;
+        check_not_system(&table)?;
         match table.spec().model {
             model if model.has_rows() => self.compiled(table),
             model => Err(EngineError::OtherModel {
@@ -290,7 +300,7 @@ impl Engine {
     }
 
     /// Returns the compiled settings of a table with rows.
-    fn compiled(&self, table: Table) -> Result<Arc<WideTable>> {
+    pub(crate) fn compiled(&self, table: Table) -> Result<Arc<WideTable>> {
         let spec = table.spec();
         let id = table.points().id();
         let mut compiled = self.row_tables.lock();

@@ -370,6 +370,12 @@ impl RowEncoder for Selection {
     }
 }
 
+/// Appends the leading key columns of a bound of a range of stored keys as a JSON object.
+pub fn write_bound(table: &WideTable, bound: &[u8], integers: RowIntegers, out: &mut Vec<u8>) {
+    let values = table.layout().decode_leading(bound);
+    key::write(table.layout(), &values, integers, out);
+}
+
 /// Appends a stored key as a JSON object.
 pub(crate) fn write_key(
     table: &WideTable,

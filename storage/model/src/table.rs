@@ -294,6 +294,9 @@ pub struct TableSpec {
     /// Further settings of a feed table; `None` for other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed: Option<FeedSpec>,
+    /// True for a table that holds state of the server. Requests neither read nor change it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_system: bool,
 }
 
 impl Default for TableSpec {
@@ -310,6 +313,7 @@ impl Default for TableSpec {
             wide: None,
             users_of: None,
             feed: None,
+            is_system: false,
         }
     }
 }

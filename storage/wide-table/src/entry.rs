@@ -17,10 +17,10 @@ const FORMAT_INDEXES: u8 = 2;
 const ROW: u8 = 1;
 const RANGE: u8 = 2;
 
-/// Change of one row or of a range of rows.
+/// Change of one row or of a range of rows, as an entry of the journal holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Encoded mutation of a row.
+pub enum Change {
+    /// Encoded mutation of a row; [`Mutation::decode`](crate::Mutation::decode) reads it.
     Row {
         /// Stored key.
         key: Bytes,
@@ -44,6 +44,17 @@ pub fn written_keys(entry: &Bytes) -> Result<Vec<Bytes>, Damage> {
         Change::DeleteRange(_) => None,
     });
     Ok(keys.collect())
+}
+
+/// Returns the table of a journal entry, and the changes of its rows in order, without those of indexes. They share the
+/// memory of `entry`.
+///
+/// # Errors
+///
+/// [`Damage`] if the bytes are not an entry of a wide table.
+pub fn changes_of(entry: &Bytes) -> Result<(TableId, Vec<Change>), Damage> {
+    let entry = Entry::decode(entry)?;
+    Ok((entry.table, entry.changes))
 }
 
 /// Decoded journal entry.

@@ -73,7 +73,7 @@ pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenCha
 pub use cold::take_cold_bytes;
 pub use columns::{ColumnPage, ColumnSpan};
 pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection};
-pub use entry::written_keys;
+pub use entry::{Change as EntryChange, changes_of, written_keys};
 pub use error::{Damage, Result, WideError};
 pub use groups::{GROUPS_MAX, GroupSet};
 pub use index::Index;

@@ -13,6 +13,8 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use crate::codec;
+use crate::error::Damage;
 use crate::value::CellValue;
 
 /// Name of a column: the number of a declared column, or the text name of an undeclared one. Declared columns sort
@@ -165,6 +167,15 @@ impl<'a> Mutation<'a> {
             time,
             columns: Vec::new(),
         }
+    }
+
+    /// Reads the stored form of a mutation, as an entry of the journal holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the bytes are not a mutation.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Damage> {
+        codec::decode(bytes)
     }
 
     /// Returns the mutation with owned names and values.

@@ -45,6 +45,25 @@ impl KeyLayout {
         Ok(values)
     }
 
+    /// Decodes the leading columns of a bound of a range of stored keys. Returns the values of the logical columns that the
+    /// bytes hold completely; hashes are not verified.
+    pub fn decode_leading<'k>(&self, bound: &'k [u8]) -> Vec<KeyValue<'k>> {
+        let mut values = Vec::new();
+        let mut rest = bound;
+        for column in &self.stored {
+            let Ok((value, after)) = column.split(rest) else {
+                break;
+            };
+            if let Some(value) = value
+                && self.push_logical(column, value, &mut values).is_err()
+            {
+                break;
+            }
+            rest = after;
+        }
+        values
+    }
+
     /// Returns the length in bytes of the part of a stored key that identifies its partition. The part ends with the
     /// first column that is neither a hash prefix nor a bucket. Rows whose keys begin with the same part form one
     /// partition, the unit of transactions.

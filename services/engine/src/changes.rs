@@ -1,0 +1,298 @@
+//! Changes of all tables, as the journal holds them, for change streams.
+//!
+//! A change is decoded from its journal entry when it is read. Points, deletes and rows are as they were written. A
+//! changed timeline, saved search or metric is only named by its entry, so it is reported in its current state; a later
+//! entry reports its later changes.
+//!
+//! Each change has a slot, a hash of its key. The changes of one key are in the order of the journal, and all in the same
+//! slot, so readers can share the slots.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_chunk::{Delta, DeltaGroup};
+use tideline_model::{ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
+use tideline_series_store::StoreError;
+use tideline_timeline_catalog::{Catalog, CatalogRow};
+use tideline_wide_table::{Damage, EntryChange, changes_of};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::find::Timeline;
+use crate::tables::Table;
+use crate::watch::{WatchedDelete, WatchedSeries};
+use crate::wide_table::WideTable;
+
+/// Number of slots.
+pub const SLOTS: u32 = 1 << 16;
+/// Maximum number of points of one change.
+const POINTS_MAX: usize = 1_000;
+
+/// Entries of the journal from a position on.
+#[derive(Debug, Clone)]
+pub struct ChangeEntries {
+    /// Position from which the entries are complete: the requested one, unless later entries are not kept any more.
+    pub from: SequenceNumber,
+    /// True if the missing entries are damaged; false if they were freed.
+    pub is_damaged: bool,
+    /// Entries, by sequence.
+    pub entries: Vec<(SequenceNumber, Bytes)>,
+    /// Position to continue from.
+    pub next: SequenceNumber,
+}
+
+/// Change of a table.
+#[derive(Debug)]
+pub enum Change {
+    /// Points of one timeline were written.
+    Points(WatchedSeries),
+    /// A timeline was introduced, or its attributes were changed.
+    Timeline(Timeline),
+    /// Points of one timeline were deleted, or the timeline was removed.
+    Deleted(WatchedDelete),
+    /// A saved search was changed. Holds its name, and its text; `None` if it was deleted.
+    Search(String, Option<Arc<str>>),
+    /// The metadata of a metric were changed. Holds its name.
+    Metric(String),
+    /// A row was written or deleted.
+    Row {
+        /// Stored key.
+        key: Bytes,
+        /// Stored form of the [`Mutation`](crate::rows::Mutation).
+        mutation: Bytes,
+    },
+    /// All rows of a range of stored keys were deleted.
+    RowsDeleted(tideline_model::KeyRange),
+}
+
+/// Changes of one journal entry.
+#[derive(Debug)]
+pub struct TableChanges {
+    /// The table.
+    pub table: Table,
+    /// Settings of the rows of the table; `None` for a series table.
+    pub rows: Option<Arc<WideTable>>,
+    /// Changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// Decoder of journal entries. It looks up each table once.
+#[derive(Debug)]
+pub struct ChangeDecoder<'e> {
+    engine: &'e Engine,
+    /// Tables by id; `None` for dropped tables and those of the server.
+    tables: HashMap<TableId, Option<Table>>,
+}
+
+impl Engine {
+    /// Returns entries of the journal from a position on, up to the last one that is on stable storage. Stops after the
+    /// entry at which their bytes total at least `bytes_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Store`] of the kind [`Gone`](crate::ErrorKind::Gone) if the journal does not reach `from`, and the
+    /// errors of the backend.
+    pub fn change_entries(&self, from: SequenceNumber, bytes_max: usize) -> Result<ChangeEntries> {
+        let page = self
+            .store
+            .log()
+            .entries(from, bytes_max)
+            .map_err(StoreError::from)?;
+        Ok(ChangeEntries {
+            from: page.from,
+            is_damaged: page.is_damaged,
+            entries: page.entries,
+            next: page.next,
+        })
+    }
+
+    /// Returns the position after the last change that is on stable storage.
+    pub fn changes_end(&self) -> SequenceNumber {
+        self.store.log().durable_end()
+    }
+
+    /// Keeps the changes from a position on, also when a restart does not need them any more; `None` keeps no more than
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend.
+    pub fn keep_changes(&self, from: Option<SequenceNumber>) -> Result<()> {
+        Ok(self.store.log().keep_entries(from).map_err(StoreError::from)?)
+    }
+
+    /// Returns what is kept of the changes that a restart does not need any more.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend.
+    pub fn kept_changes(&self) -> Result<tideline_backend::History> {
+        Ok(self.store.log().kept_entries().map_err(StoreError::from)?)
+    }
+
+    /// Returns a decoder of journal entries.
+    pub fn change_decoder(&self) -> ChangeDecoder<'_> {
+        ChangeDecoder {
+            engine: self,
+            tables: HashMap::new(),
+        }
+    }
+}
+
+impl ChangeDecoder<'_> {
+    /// Decodes an entry; `None` if its table was dropped, or is one of the server.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Store`], [`EngineError::Catalog`] or [`EngineError::Rows`] if the entry is damaged.
+    pub fn decode(&mut self, (sequence, entry): &(SequenceNumber, Bytes)) -> Result<Option<TableChanges>> {
+        match ModelTag::of(entry) {
+            Some(ModelTag::SERIES) => {
+                let delta = Delta::decode(entry).map_err(|cause| {
+                    let sequence = sequence.0;
+                    EngineError::Store(StoreError::Delta { sequence, cause })
+                })?;
+                let table = self.table(delta.table);
+                Ok(table.map(|table| self.joined(points_of(&table, &delta), table)))
+            }
+            Some(ModelTag::CATALOG) => {
+                let (table, rows) = Catalog::changed_rows(entry)?;
+                let table = self.table(table);
+                Ok(table.map(|table| self.joined(catalog_of(&table, rows), table)))
+            }
+            Some(ModelTag::WIDE) => {
+                let damaged = |damage: Damage| {
+                    EngineError::Store(StoreError::StoredRow {
+                        what: "journal entry",
+                        reason: format!("entry {sequence}: {damage}"),
+                    })
+                };
+                let (table, changes) = changes_of(entry).map_err(damaged)?;
+                let changes = changes.into_iter().map(|change| match change {
+                    EntryChange::Row { key, mutation } => Change::Row { key, mutation },
+                    EntryChange::DeleteRange(range) => Change::RowsDeleted(range),
+                });
+                let table = self.table(table);
+                Ok(table.map(|table| self.joined(changes.collect(), table)))
+            }
+            // The test model of the log has no tables.
+            _ => Ok(None),
+        }
+    }
+
+    fn table(&mut self, id: TableId) -> Option<Table> {
+        let engine = self.engine;
+        let find = || engine.table_of(id).filter(|table| !table.spec().is_system);
+        self.tables.entry(id).or_insert_with(find).clone()
+    }
+
+    fn joined(&self, changes: Vec<Change>, table: Table) -> TableChanges {
+        let rows = match table.spec().model {
+            TableModel::Series => None,
+            TableModel::Wide | TableModel::Feed => self.engine.table_of_rows(table.name().as_str()).ok(),
+        };
+        TableChanges { table, rows, changes }
+    }
+}
+
+impl TableChanges {
+    /// Returns the slot of a change; `None` for a change that concerns every slot.
+    pub fn slot(&self, change: &Change) -> Option<u16> {
+        let hash = |bytes: &[u8]| (xxh3_64(bytes) >> 48) as u16;
+        match change {
+            Change::Points(series) => Some(hash(&series.timeline.id.0)),
+            Change::Timeline(timeline) => Some(hash(&timeline.id.0)),
+            Change::Deleted(delete) => delete.timelines.first().map(|id| hash(&id.0)),
+            Change::Search(name, _) | Change::Metric(name) => Some(hash(name.as_bytes())),
+            Change::Row { key, .. } => {
+                let length = self
+                    .rows
+                    .as_ref()
+                    .and_then(|rows| rows.layout().partition_len(key).ok());
+                Some(hash(&key[..length.unwrap_or(key.len())]))
+            }
+            Change::RowsDeleted(_) => None,
+        }
+    }
+}
+
+/// Returns the changes of a delta: timelines, then points by timeline.
+fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
+    if let Some(delete) = &delta.delete {
+        let deleted = |id: &TimelineId| {
+            Change::Deleted(WatchedDelete {
+                timelines: vec![*id],
+                range: delete.range,
+                is_removed: delete.removes_timelines,
+            })
+        };
+        return delete.timelines.iter().map(deleted).collect();
+    }
+    // Timelines that were removed later are left out, with their points: the removal deletes both.
+    let described: Vec<Option<Timeline>> = {
+        let ordinals: Vec<_> = {
+            let reader = table.catalog.reader();
+            delta.timelines.iter().map(|id| reader.by_id(*id)).collect()
+        };
+        let describe = |ordinal: Option<_>| table.describe(ordinal?);
+        ordinals.into_iter().map(describe).collect()
+    };
+    let new = delta.new_timelines.iter().filter_map(|new| {
+        let ordinal = table.catalog.reader().by_id(new.id)?;
+        table.describe(ordinal)
+    });
+    let mut changes: Vec<Change> = new.map(Change::Timeline).collect();
+    for group in &delta.groups {
+        add_group(group, &described, &mut changes);
+    }
+    changes
+}
+
+/// Adds the points of a group, by timeline in the order of their first rows.
+fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut Vec<Change>) {
+    let mut by_timeline: Vec<(usize, Vec<usize>)> = Vec::new();
+    let mut place: HashMap<usize, usize> = HashMap::new();
+    for (row, timeline) in group.timelines.iter().enumerate() {
+        let timeline = *timeline as usize;
+        let at = *place.entry(timeline).or_insert_with(|| {
+            by_timeline.push((timeline, Vec::new()));
+            by_timeline.len() - 1
+        });
+        by_timeline[at].1.push(row);
+    }
+    for (timeline, rows) in by_timeline {
+        let Some(Some(timeline)) = described.get(timeline) else {
+            continue;
+        };
+        for rows in rows.chunks(POINTS_MAX) {
+            changes.push(Change::Points(WatchedSeries {
+                timeline: timeline.clone(),
+                fields: group.fields.clone(),
+                columns: group
+                    .columns
+                    .iter()
+                    .map(|column| column.pick(rows.iter().copied()))
+                    .collect(),
+                timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
+            }));
+        }
+    }
+}
+
+/// Returns the changes of a catalog. Timelines that were removed later are left out.
+fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Change> {
+    let change = |row: CatalogRow| match row {
+        CatalogRow::Timeline(id) => {
+            let ordinal = table.catalog.reader().by_id(id)?;
+            table.describe(ordinal).map(Change::Timeline)
+        }
+        CatalogRow::Search(name) => {
+            let text = table.searches().get(&name);
+            Some(Change::Search(name, text))
+        }
+        CatalogRow::Metric(name) => Some(Change::Metric(name)),
+    };
+    rows.into_iter().filter_map(change).collect()
+}

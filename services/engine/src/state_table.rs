@@ -1,0 +1,194 @@
+//! State of services as rows of a table of the server.
+//!
+//! A state row has a text under (owner, name, part). The rows are written through the journal like all rows, so they are
+//! as durable, and need no file of their own. The table is created with the first row. Requests cannot read it, because
+//! it holds secrets.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tideline_backend::Direction;
+use tideline_key_codec::tuple::KeyValue;
+use tideline_model::{
+    ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec,
+    WideSpec,
+};
+use tideline_wide_table::{CellValue, Column};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::rows::{Action, Image, RowPath, RowWrite, RowWriteOptions};
+use crate::wide_table::WideTable;
+
+/// Name of the table.
+pub const STATE_TABLE: &str = "tideline-state";
+/// Column with the text.
+const VALUE: &str = "value";
+/// Maximum number of rows of one change.
+pub const STATE_ROWS_MAX: usize = 1_000;
+
+/// Row of the state of an owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateRow {
+    /// First part of the name.
+    pub name: String,
+    /// Second part of the name; may be empty.
+    pub part: String,
+    /// The text; `None` deletes the row.
+    pub value: Option<String>,
+}
+
+impl Engine {
+    /// Returns all state rows of an owner, by name and part.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Rows`] if a row cannot be read, and the errors of the store.
+    pub fn state_rows(&self, owner: &str) -> Result<Vec<StateRow>> {
+        let Some(table) = self.state_table()? else {
+            return Ok(Vec::new());
+        };
+        let damaged = |reason: &dyn std::fmt::Display| {
+            EngineError::Store(tideline_series_store::StoreError::StoredRow {
+                what: "state row",
+                reason: reason.to_string(),
+            })
+        };
+        let prefix = [KeyValue::String(owner.into())];
+        let ranges = table
+            .layout()
+            .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded));
+        let ranges = ranges.map_err(|error| damaged(&error))?;
+        let mut scan = self.scan_rows(
+            Arc::clone(&table),
+            RowPath::Primary,
+            ranges,
+            Direction::Ascending,
+            None,
+            STATE_ROWS_MAX,
+        );
+        let mut rows = Vec::new();
+        while let Some(found) = scan.next_row()? {
+            let key = table
+                .layout()
+                .decode(&found.row.key)
+                .map_err(|error| damaged(&error))?;
+            let columns = found.row.columns().map_err(|error| damaged(&error))?;
+            let value = columns
+                .column(&table.column(VALUE).0)
+                .and_then(|column| column.newest());
+            if let ([_, KeyValue::String(name), KeyValue::String(part)], Some(CellValue::String(text))) =
+                (key.as_slice(), value.map(|version| &version.value))
+            {
+                rows.push(StateRow {
+                    name: name.to_string(),
+                    part: part.to_string(),
+                    value: Some(text.to_string()),
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] rows, [`EngineError::Invalid`] if a table of the
+    /// user has the name of the state table, and the errors of [`write_rows`](Self::write_rows).
+    pub fn put_state(&self, owner: &str, rows: &[StateRow]) -> Result<()> {
+        if rows.len() > STATE_ROWS_MAX {
+            return Err(EngineError::OverLimit {
+                what: "number of state rows",
+                limit: STATE_ROWS_MAX as u64,
+                actual: rows.len() as u64,
+            });
+        }
+        let table = match self.state_table()? {
+            Some(table) => table,
+            None => self.create_state_table()?,
+        };
+        let mut writes = Vec::with_capacity(rows.len());
+        for row in rows {
+            let names = [owner, &row.name, &row.part].map(|text| KeyValue::String(text.into()));
+            let (key, partition) = table.encode_key(&names)?;
+            writes.push((key, partition, row.value.as_deref()));
+        }
+        let make = |next_time: &mut dyn FnMut() -> i64| {
+            let write = |(key, partition, value): &(bytes::Bytes, usize, Option<&str>)| {
+                let time = next_time();
+                let cell = |text: &str| {
+                    let value = CellValue::String(text.to_owned().into());
+                    Column::with(table.column(VALUE).0.into_owned(), time, value)
+                };
+                RowWrite {
+                    key: key.clone(),
+                    partition: *partition,
+                    time,
+                    action: value.map_or(Action::Delete, |text| Action::Put(vec![cell(text)])),
+                    condition: None,
+                    image: Image::None,
+                }
+            };
+            Ok(writes.iter().map(write).collect())
+        };
+        let options = RowWriteOptions {
+            durability: Some(Durability::Synced),
+            is_whole: true,
+            ..RowWriteOptions::default()
+        };
+        self.write_rows(&table, &make, &options)?;
+        Ok(())
+    }
+
+    /// Returns the state table; `None` before its first row.
+    fn state_table(&self) -> Result<Option<Arc<WideTable>>> {
+        match self.store.table(STATE_TABLE) {
+            Ok(points) if points.spec().is_system => Ok(Some(self.compiled(self.joined(points))?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn create_state_table(&self) -> Result<Arc<WideTable>> {
+        let key_column = |name: &str| KeyColumnSpec {
+            name: name.to_owned(),
+            source: KeySource::Type(ColumnType::String),
+            order: KeyOrder::Ascending,
+        };
+        let rows = WideSpec {
+            key: ["owner", "name", "part"].map(key_column).to_vec(),
+            columns: vec![ColumnSpec {
+                name: VALUE.to_owned(),
+                column_type: ColumnType::String,
+                number: 0,
+            }],
+            next_column: 1,
+            max_versions: 1,
+            version_guard: None,
+            allow_rising_key: false,
+            indexes: Vec::new(),
+            ttl: None,
+            parts: None,
+            search_indexes: Vec::new(),
+            large_values: None,
+            groups: Vec::new(),
+        };
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(Box::new(rows)),
+            is_system: true,
+            ..TableSpec::default()
+        };
+        let invalid = |error| EngineError::Invalid(format!("the name {STATE_TABLE}: {error}"));
+        let name = TableName::new(STATE_TABLE).map_err(invalid)?;
+        let table = match self.create_table(name, spec) {
+            Ok(table) => table,
+            // Another thread has created it.
+            Err(error) => match self.store.table(STATE_TABLE) {
+                Ok(points) if points.spec().is_system => self.joined(points),
+                _ => return Err(error),
+            },
+        };
+        self.compiled(table)
+    }
+}
