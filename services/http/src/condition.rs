@@ -7,10 +7,10 @@ use tideline_engine::condition::Subject;
 use tideline_engine::model::{GeoPoint, TimeRange, TimelineId, Timestamp};
 use tideline_engine::search::{Sort, SortBy, SortDirection};
 use tideline_engine::{Engine, EngineError, TimelineSelector};
+use tideline_openapi as wire;
 use tideline_openapi::condition::{Property, TimeSpan};
 use tideline_openapi::geo::Place;
 use tideline_openapi::timeline::{SortKey, SortOrder};
-use tideline_openapi::{self as wire, TimeInput};
 
 use crate::failure::{Failure, Result};
 
@@ -115,24 +115,6 @@ pub(crate) fn to_attribute(value: wire::AttributeValue, now: Timestamp) -> Resul
         wire::AttributeValue::Texts(texts) => AttributeValue::Texts(texts),
         wire::AttributeValue::Numbers(numbers) => AttributeValue::Numbers(numbers),
     })
-}
-
-/// Converts an attribute value for a response.
-pub(crate) fn from_attribute(value: AttributeValue) -> wire::AttributeValue {
-    match value {
-        AttributeValue::Text(text) => wire::AttributeValue::Text(text),
-        AttributeValue::Number(number) => wire::AttributeValue::Number(number),
-        AttributeValue::Boolean(boolean) => wire::AttributeValue::Boolean(boolean),
-        AttributeValue::Time(time) => wire::AttributeValue::Time {
-            time: TimeInput::from(time),
-        },
-        AttributeValue::Point(point) => wire::AttributeValue::Point(Place {
-            lat: point.latitude(),
-            lon: point.longitude(),
-        }),
-        AttributeValue::Texts(texts) => wire::AttributeValue::Texts(texts),
-        AttributeValue::Numbers(numbers) => wire::AttributeValue::Numbers(numbers),
-    }
 }
 
 fn to_point(Place { lat, lon }: Place) -> Result<GeoPoint> {

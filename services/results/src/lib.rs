@@ -10,6 +10,7 @@
 //! | `flat` | one table of tags and columns, for CSV, Arrow and Parquet |
 //! | [`columnar`] | Arrow IPC streams and Parquet files: encoder and sink |
 //! | [`text`] | names, times and values as text |
+//! | `timeline` | timelines and their attributes |
 //! | [`summary`] | part after the rows: next page, estimates, cost, plan |
 
 pub mod columnar;
@@ -19,6 +20,7 @@ mod json;
 mod ndjson;
 pub mod summary;
 pub mod text;
+mod timeline;
 
 use std::io::{self, Write};
 
@@ -33,6 +35,7 @@ use self::ndjson::NdjsonSink;
 pub use json::put_series_head;
 pub use summary::{plan_view, suggestion_view};
 pub use text::{put_csv_text, put_json_text, put_json_time, put_json_value};
+pub use timeline::{attribute_view, timeline_view};
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,12 +6,13 @@ use tideline_engine::FacetCounts;
 use tideline_engine::condition::{Condition, Subject};
 use tideline_engine::search;
 use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
+use tideline_results::attribute_view;
 use tideline_results::suggestion_view;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, one_subject};
+use crate::condition::one_subject;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -76,7 +77,7 @@ fn to_subject(key: FacetKey) -> Result<Subject> {
 /// Converts groups for the response; `levels` is the number of nested levels below them.
 fn shown(groups: Vec<search::FacetGroup>, levels: usize) -> Vec<FacetGroup> {
     let groups = groups.into_iter().map(|group| FacetGroup {
-        value: group.value.map(from_attribute),
+        value: group.value.map(attribute_view),
         timelines: group.within.timelines,
         distinct: (levels > 0).then_some(group.within.distinct),
         groups: (levels > 0).then(|| shown(group.within.groups, levels.saturating_sub(1))),

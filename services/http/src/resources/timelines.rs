@@ -16,15 +16,15 @@ use tideline_openapi::condition::Property;
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
     AttributeChanges, FoundTimeline, Highlight, TextSpan, TimelineDetail, TimelineList, TimelineQuery,
-    TimelineSearch, TimelineView,
+    TimelineSearch,
 };
 use tideline_openapi::{AttributeValue, Condition};
-use tideline_results::suggestion_view;
+use tideline_results::{suggestion_view, timeline_view};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, resolve_surely, to_attribute, to_selector, to_sort};
+use crate::condition::{resolve_surely, to_attribute, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
@@ -240,7 +240,7 @@ pub(crate) async fn find_in(
         next,
     } = page.await?;
     let timelines = found.into_iter().map(|found| FoundTimeline {
-        timeline: view(found.timeline),
+        timeline: timeline_view(found.timeline),
         collapsed: is_collapsed.then_some(found.timelines),
         highlights: found.highlights.into_iter().map(shown).collect(),
     });
@@ -281,24 +281,7 @@ fn parse_id(id: &str) -> Result<TimelineId> {
 
 fn detail(timeline: Timeline, request_id: RequestId) -> Json<TimelineDetail> {
     Json(TimelineDetail {
-        timeline: view(timeline),
+        timeline: timeline_view(timeline),
         request_id: request_id.into(),
     })
-}
-
-/// Converts a timeline for a response.
-pub(crate) fn view(timeline: Timeline) -> TimelineView {
-    TimelineView {
-        id: timeline.id.to_string(),
-        measurement: timeline.measurement,
-        source: timeline.source,
-        tags: timeline.tags.into_iter().collect(),
-        attributes: timeline
-            .attributes
-            .into_iter()
-            .map(|(key, value)| (key, from_attribute(value)))
-            .collect(),
-        first_seen: timeline.seen.map(|seen| Timestamp::to_rfc3339(seen.first)),
-        last_seen: timeline.seen.map(|seen| Timestamp::to_rfc3339(seen.last)),
-    }
 }

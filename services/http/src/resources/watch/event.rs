@@ -8,10 +8,9 @@ use tideline_engine::watch::{WatchEvents, WatchPart, WatchedDelete, WatchedSerie
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::watch::WatchTimelines;
 use tideline_query::ValueRef;
-use tideline_results::{put_json_time, put_json_value, put_series_head};
+use tideline_results::{put_json_time, put_json_value, put_series_head, timeline_view};
 
 use crate::live::{put_data, put_head};
-use crate::resources::timelines;
 
 /// Formats of timestamps and integers in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl EventText {
             }
             WatchEvents::Timelines(found) => {
                 put_head(Some(&part.cursor), "timelines", &mut out);
-                let timelines = found.iter().cloned().map(timelines::view).collect();
+                let timelines = found.iter().cloned().map(timeline_view).collect();
                 put_data(&WatchTimelines { timelines }, &mut out);
             }
             WatchEvents::Deleted(deleted) => {
