@@ -72,6 +72,7 @@ pub mod attribute;
 pub mod blob;
 pub mod bulk;
 pub mod cardinality;
+pub mod change;
 pub mod clock;
 pub mod condition;
 pub mod delete;

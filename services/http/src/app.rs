@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tideline_change_stream::ChangeStreams;
 use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::find::Stop;
 use tideline_engine::model::{TableModel, Timestamp};
@@ -104,6 +105,9 @@ pub(crate) struct Shared {
     /// waits.
     pub(crate) feed_watches: Permits,
     pub(crate) feed_watching: Arc<FeedWatching>,
+    pub(crate) change_streams: Arc<ChangeStreams>,
+    /// Changed after each commit, for requests that wait for changes.
+    pub(crate) change_news: tokio::sync::watch::Sender<()>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
     pub(crate) changes: Permits,
     /// Permits for requested jobs. They are separate from `changes`, so that long jobs do not block short changes.
@@ -120,7 +124,12 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Arc<Engine>, scheduler: Arc<Scheduler>, settings: HttpSettings) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        scheduler: Arc<Scheduler>,
+        change_streams: Arc<ChangeStreams>,
+        settings: HttpSettings,
+    ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
         let permits = |what, count| Permits::new(what, count, settings.turn_timeout);
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
@@ -128,6 +137,11 @@ impl App {
         engine.store().on_recent_entries(watching.waker());
         let feed_watching = Arc::new(FeedWatching::default());
         engine.store().on_recent_entries(feed_watching.waker());
+        let change_news = tokio::sync::watch::Sender::new(());
+        let news = change_news.clone();
+        engine.store().on_recent_entries(move || {
+            news.send_modify(|()| {});
+        });
         let body_bytes = Shares::new(settings.bodies_in_flight_bytes_max);
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
@@ -158,6 +172,8 @@ impl App {
             watching,
             feed_watches: permits("watches of feeds", settings.feed_watches_max),
             feed_watching,
+            change_streams,
+            change_news,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),
             running: RunningQueries::default(),

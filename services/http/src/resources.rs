@@ -8,6 +8,7 @@ pub(crate) mod attach;
 pub(crate) mod blobs;
 pub(crate) mod bulk;
 pub(crate) mod cardinality;
+pub(crate) mod changes;
 pub(crate) mod clock;
 pub(crate) mod docs;
 pub(crate) mod facets;

@@ -46,6 +46,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         (name = "points", description = "Write and read points"),
         (name = "rows", description = "Write and read rows of wide tables"),
         (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
+        (name = "changes", description = "Change streams: the changes of all tables, consumer groups"),
         (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),
         (name = "operation", description = "Health, readiness, metrics"),
         (name = "influx", description = "Compatibility with InfluxDB agents and clients"),
@@ -80,6 +81,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::points::router())
         .merge(resources::rows::router())
         .merge(resources::feeds::router())
+        .merge(resources::changes::router())
         .merge(resources::blobs::router())
         .merge(resources::indexes::router())
         .merge(resources::parts::router())

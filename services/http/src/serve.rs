@@ -1,25 +1,32 @@
 //! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
+use tideline_change_stream::ChangeStreams;
 use tideline_connections::{ConnectionSettings, Service};
 use tideline_engine::Engine;
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Scheduler;
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
 
-use crate::app::App;
+use crate::app::{App, Shared};
 use crate::auth;
 use crate::failure::Failure;
 use crate::metrics::Counted;
 use crate::router::router;
 use crate::settings::HttpSettings;
+
+/// Interval at which changes that no stream needs are freed.
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
 /// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
@@ -30,7 +37,7 @@ use crate::settings::HttpSettings;
 ///
 /// # Errors
 ///
-/// Returns an error if the local address of the listener is not available.
+/// Returns an error if the local address of the listener is not available, or the state of change streams cannot be read.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -48,7 +55,11 @@ pub async fn serve(
         drain_timeout: settings.drain_timeout,
         trusted_proxies: settings.trusted_proxies.clone(),
     };
-    let app = App::new(engine, scheduler, settings);
+    let (of_streams, changes) = (Arc::clone(&engine), settings.changes.clone());
+    let streams = spawn_blocking(move || ChangeStreams::open(of_streams, changes)).await;
+    let streams = streams.map_err(io::Error::other)?.map_err(io::Error::other)?;
+    let app = App::new(engine, scheduler, Arc::new(streams), settings);
+    tokio::spawn(keep_changes(app.downgrade()));
     let router = router(&app);
     let concurrent_requests = app.concurrent_requests.clone();
     tideline_connections::serve(
@@ -60,6 +71,24 @@ pub async fn serve(
         shutdown,
     )
     .await
+}
+
+/// Frees changes that no change stream needs, until the service is dropped.
+async fn keep_changes(app: Weak<Shared>) {
+    let mut ticks = tokio::time::interval(KEEP_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        let kept = spawn_blocking(move || app.change_streams.keep()).await;
+        match kept {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried")
+            }
+            Err(panicked) => tracing::error!(%panicked, "freeing changes panicked"),
+        }
+    }
 }
 
 /// Router of all routes, with the shared state.

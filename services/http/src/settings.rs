@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tideline_change_stream::ChangeSettings;
 use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_prometheus::Settings as PrometheusSettings;
 use tideline_query::QuerySettings;
@@ -69,6 +70,8 @@ pub struct HttpSettings {
     /// Threads and limits of queries. The service admits at most 64 + `cold_waiting_max` concurrent queries of cold
     /// points and requests for rows in cold or archived parts.
     pub query: QuerySettings,
+    /// Settings of change streams.
+    pub changes: ChangeSettings,
     /// Settings of the Prometheus API.
     pub prometheus: PrometheusSettings,
     /// Settings of the translation of OTLP metrics, except the interval of `target_info`, which is half of the lookback
@@ -103,6 +106,7 @@ impl Default for HttpSettings {
             feed_watches_max: 8_192,
             watch_bytes_per_second_max: 256 << 20,
             query: QuerySettings::default(),
+            changes: ChangeSettings::default(),
             prometheus: PrometheusSettings::default(),
             otlp: OtlpSettings::default(),
             turn_timeout: Duration::from_secs(5),

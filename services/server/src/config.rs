@@ -13,7 +13,7 @@ use std::time::Duration;
 use tideline_backend_fjall::FjallOptions;
 use tideline_engine::HeadBudget;
 use tideline_engine::archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
-use tideline_http::HttpSettings;
+use tideline_http::{ChangeSettings, HttpSettings};
 
 mod describe;
 pub(crate) mod keys;
@@ -54,6 +54,8 @@ pub struct Config {
     /// Total size of the unsealed points, in bytes, at which they are sealed. `None`: derived from the number of
     /// timelines and the memory.
     pub head_bytes_max: Option<u64>,
+    /// Bytes of the journal that are kept only for change streams. `None`: a tenth of the disk of the data folder.
+    pub changes_bytes_max: Option<u64>,
     /// Bytes of memory for the identities of a table. `None`: half of the memory of the control group or machine.
     pub identity_bytes_max: Option<u64>,
     /// Settings of the engine. Those that depend on other keys are set by [`Self::engine_settings`].
@@ -120,6 +122,7 @@ impl Default for Config {
             backend: FjallOptions::default(),
             memory_max: None,
             head_bytes_max: None,
+            changes_bytes_max: None,
             identity_bytes_max: None,
             engine: tideline_engine::Settings::new(PathBuf::new()),
             archive: ArchiveConfig::default(),
@@ -187,8 +190,18 @@ impl Config {
     /// Returns the HTTP service's settings, with the token.
     pub fn http_settings(&self) -> HttpSettings {
         let token = self.token.as_ref().map(Secret::guarded);
+        let tenth = || {
+            let disk = rustix::fs::statvfs(&self.data_dir).ok()?;
+            Some(disk.f_blocks.saturating_mul(disk.f_frsize) / 10)
+        };
+        let bytes_max = self.changes_bytes_max.or_else(tenth);
+        let changes = ChangeSettings {
+            bytes_max: bytes_max.unwrap_or(ChangeSettings::default().bytes_max),
+            ..self.http.changes.clone()
+        };
         HttpSettings {
             token,
+            changes,
             ..self.http.clone()
         }
     }

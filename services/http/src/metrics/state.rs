@@ -7,6 +7,7 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use tideline_change_stream::ChangeSummary;
 use tideline_engine::EngineStats;
 use tideline_engine::runtime::MemoryAccount;
 
@@ -93,6 +94,7 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Pages of messages reused from other watches of the same feed",
         shared as f64,
     )?;
+    changes(figures, &app.change_streams.summary())?;
     figures.gauge(
         "request_bodies_free_bytes",
         "Remaining bytes for request bodies",
@@ -104,6 +106,41 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "ready_writes",
         "1 while writes are accepted",
         readiness.writes && !app.is_draining(),
+    )
+}
+
+/// Writes the metrics of change streams.
+fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
+    figures.gauge("change_streams", "Change streams", summary.streams as f64)?;
+    figures.gauge(
+        "change_groups",
+        "Consumer groups of all change streams",
+        summary.groups as f64,
+    )?;
+    figures.gauge(
+        "change_lag_max",
+        "Largest number of journal entries between the checkpoint of a consumer group and the newest change",
+        summary.lag_max as f64,
+    )?;
+    figures.gauge(
+        "change_kept_bytes",
+        "Bytes of the journal that are kept only for change streams",
+        summary.kept_bytes as f64,
+    )?;
+    figures.counter(
+        "change_records",
+        "Records of change streams that were read",
+        summary.records as f64,
+    )?;
+    figures.counter(
+        "change_gaps",
+        "Gaps that readers of change streams got because changes were freed or damaged",
+        summary.gaps as f64,
+    )?;
+    figures.counter(
+        "change_overruns",
+        "Times that changes were freed although a consumer group had not confirmed them",
+        summary.overruns as f64,
     )
 }
 

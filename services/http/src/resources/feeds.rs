@@ -30,13 +30,13 @@ use tideline_openapi::feed::{
     SearchMessages, Sequence,
 };
 use tideline_openapi::timeline::{TimelineList, TimelineSearch};
+use tideline_results::attribute_view;
 use tideline_rows::RowsError;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::from_attribute;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
@@ -337,7 +337,7 @@ fn detail_of(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId, id: Requ
         attributes: timeline
             .attributes
             .into_iter()
-            .map(|(key, value)| (key, from_attribute(value)))
+            .map(|(key, value)| (key, attribute_view(value)))
             .collect(),
         newest: reading::newest_sequence(engine, table, feed)?.map(Sequence),
         request_id: id.into(),
@@ -383,7 +383,7 @@ fn check_model(app: &App, table: &str) -> Result<()> {
 }
 
 /// Converts JSON texts to parts of a response.
-fn raw(messages: Vec<String>) -> Result<Vec<Box<RawValue>>> {
+pub(crate) fn raw(messages: Vec<String>) -> Result<Vec<Box<RawValue>>> {
     let raw = messages.into_iter().map(RawValue::from_string);
     raw.collect::<std::result::Result<_, _>>()
         .map_err(|error| Failure::new(tideline_openapi::ErrorCode::Internal, error.to_string()))

@@ -72,6 +72,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
             Some(format!("archive of table {}: {reason}", table.name))
         });
         readiness.reasons.extend(stalled);
+        readiness.reasons.extend(engine.change_streams.warning());
         Ok(readiness)
     })
     .await?;

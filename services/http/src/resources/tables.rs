@@ -40,7 +40,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 )]
 async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> {
     let tables = app
-        .read(|engine| Ok(engine.tables().iter().map(view).collect()))
+        .read(|engine| {
+            let tables = engine.tables().into_iter();
+            let tables = tables.filter(|table| !table.spec().is_system);
+            Ok(tables.map(|table| view(&table)).collect())
+        })
         .await?;
     Ok(Json(TableList {
         tables,

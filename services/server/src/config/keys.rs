@@ -249,6 +249,19 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
     ),
     Key::new(
+        "changes.retention",
+        "Shortest time for which changes are kept for a change stream that sets no retention, as long as\n\
+         changes.bytes_max suffices.",
+        |config| Slot::Duration(&mut config.http.changes.retention),
+    )
+    .within(0, 3650 * 24 * HOUR_MILLIS),
+    Key::new(
+        "changes.bytes_max",
+        "Bytes of the journal that are kept only for change streams. Beyond it the oldest changes are freed,\n\
+         and their readers get a gap. Not set: a tenth of the disk of the data folder.",
+        |config| Slot::OptionalBytes64(&mut config.changes_bytes_max),
+    ),
+    Key::new(
         "http.turn_timeout",
         "Longest time that a request waits for a permit to run before it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),

@@ -1,0 +1,246 @@
+//! Change streams: settings, consumer groups, checkpoints and pages of records.
+//!
+//! Records are JSON objects whose members depend on their kind. The server writes them directly, so the types below only
+//! describe them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::time::DurationText;
+
+/// Kind of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// Points of a timeline were written.
+    Points,
+    /// Points of a timeline were deleted, or the timeline was removed.
+    PointsDeleted,
+    /// A timeline or a feed was introduced, or its attributes were changed.
+    Timeline,
+    /// A row of a wide table was written or deleted.
+    Row,
+    /// All rows of a range of keys were deleted.
+    RowsDeleted,
+    /// A message was sent, changed or deleted, or an event was added.
+    Message,
+    /// A saved search was changed or deleted.
+    Search,
+    /// The metadata of a metric were changed.
+    Metric,
+}
+
+/// Settings of a change stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"tables": ["orders"], "kinds": ["row"], "retention": "3d"}))]
+pub struct StreamSettings {
+    /// Tables whose changes the stream has: names, or prefixes that end with `*`. Default: all tables, also later ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<String>,
+    /// Kinds of changes that the stream has. Default: all kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<ChangeKind>,
+    /// Minimum time for which changes are kept, as long as `changes.bytes_max` suffices. Default: `changes.retention`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<DurationText>,
+}
+
+/// A change stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "name": "orders", "tables": ["orders"], "kinds": ["row"], "retention": "3d",
+    "created": "2026-11-27T08:00:00Z", "oldest": "0-1a2b-0", "end": "0-1a40-0", "groups": ["billing"]
+}))]
+pub struct Stream {
+    /// Name of the stream
+    pub name: String,
+    /// Settings of the stream
+    #[serde(flatten)]
+    pub settings: StreamSettings,
+    /// Time of its creation
+    pub created: String,
+    /// Cursor of the oldest change that can be read
+    pub oldest: String,
+    /// Cursor after the newest change
+    pub end: String,
+    /// Names of its consumer groups
+    pub groups: Vec<String>,
+}
+
+/// A change stream in a response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamDetail {
+    /// The stream
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// All change streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamList {
+    /// Streams by name
+    pub streams: Vec<Stream>,
+    /// Bytes of the journal that are kept only for change streams
+    pub kept_bytes: u64,
+    /// Largest value of `kept_bytes`; beyond it the oldest changes are freed, and their readers get a gap
+    pub kept_bytes_max: u64,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// Position at which a consumer group begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupStart {
+    /// At the changes after the creation of the group.
+    #[default]
+    End,
+    /// At the oldest change that the stream has.
+    Oldest,
+    /// At a cursor of the stream.
+    #[serde(untagged)]
+    Cursor(String),
+}
+
+/// Settings of a consumer group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"partitions": 4, "hold": true, "from": "oldest"}))]
+pub struct GroupSettings {
+    /// Number of partitions, 1 to 256. All changes of a key are in one partition, in order, so the partitions can be read
+    /// side by side. Cannot be changed. Default 1.
+    #[serde(default = "one")]
+    pub partitions: u16,
+    /// True if changes that the group has not confirmed are kept beyond the retention of the stream, as long as
+    /// `changes.bytes_max` suffices. Default false.
+    #[serde(default)]
+    pub hold: bool,
+    /// Where a new group begins: `end`, `oldest` or a cursor. Default `end`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub from: GroupStart,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+impl Default for GroupSettings {
+    fn default() -> Self {
+        Self {
+            partitions: 1,
+            hold: false,
+            from: GroupStart::default(),
+        }
+    }
+}
+
+/// Checkpoint of a partition: all changes before its cursor are confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"partition": 0, "cursor": "0-1a2b-0", "time": "2026-11-27T08:00:00Z", "behind": true}))]
+pub struct Checkpoint {
+    /// Number of the partition, from 0
+    pub partition: u16,
+    /// Cursor from which the next changes are read
+    pub cursor: String,
+    /// Time of the checkpoint
+    pub time: String,
+    /// True if the stream has changes after the checkpoint
+    pub behind: bool,
+}
+
+/// A consumer group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Group {
+    /// Name of the group
+    pub name: String,
+    /// True if the changes that it has not confirmed are kept
+    pub hold: bool,
+    /// Checkpoints of all partitions
+    pub checkpoints: Vec<Checkpoint>,
+}
+
+/// A consumer group in a response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupDetail {
+    /// The group
+    #[serde(flatten)]
+    pub group: Group,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// All consumer groups of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupList {
+    /// Groups by name
+    pub groups: Vec<Group>,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// Confirmation of the changes of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"partition": 0, "cursor": "0-1a2b-0"}))]
+pub struct ConfirmChanges {
+    /// Number of the partition. Default 0.
+    #[serde(default)]
+    pub partition: u16,
+    /// Cursor after the last change that was processed: `next` of a page, or the `cursor` of a record
+    pub cursor: String,
+    /// True if the checkpoint may move back, so that changes are read again. Default false: a cursor before the checkpoint
+    /// is a conflict, because another reader of the partition is ahead.
+    #[serde(default)]
+    pub rewind: bool,
+}
+
+/// Parameters of a read of changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ReadChanges {
+    /// Cursor from which changes are read: `next` of the page before. Default: the oldest change of the stream; for a
+    /// group, its checkpoint.
+    #[param(example = "0-1a2b-0")]
+    pub cursor: Option<String>,
+    /// Number of the partition that is read. Default 0.
+    #[param(example = 0)]
+    pub partition: Option<u16>,
+    /// Number of partitions, 1 to 256; only without a group. Default 1.
+    #[param(example = 4)]
+    pub partitions: Option<u16>,
+    /// Maximum number of records, 1 to 10,000. Default 1,000.
+    #[param(example = 1000)]
+    pub limit: Option<usize>,
+    /// Maximum time to wait for a first record, at most 5 min. Default: the response comes at once.
+    #[param(value_type = String, example = "30s")]
+    pub wait: Option<DurationText>,
+}
+
+/// Page of changes.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "records": [{
+        "cursor": "0-1a2b-1", "table": "orders", "kind": "row", "operation": "put",
+        "key": {"id": "o-1"}, "columns": {"state": "paid"}, "time": "2026-11-27T08:00:00Z"
+    }],
+    "next": "0-1a2b-1", "has_more": false, "request_id": "018f-1"
+}))]
+pub struct ChangePage {
+    /// Changes, in the order of the journal. Each has the `cursor` after it, its `kind` and, except for a `gap`, its
+    /// `table`. A record of the kind `gap` stands for changes that are not kept any more (`reason`: `freed`) or cannot be
+    /// read (`reason`: `damaged`); what they changed is not known.
+    #[schema(value_type = Vec<Object>)]
+    pub records: Vec<Box<RawValue>>,
+    /// Cursor to continue from
+    pub next: String,
+    /// True if more of the journal can be read at once
+    pub has_more: bool,
+    /// Id of the request
+    pub request_id: String,
+}

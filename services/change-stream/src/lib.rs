@@ -1,0 +1,26 @@
+//! Change streams: the changes of all tables as records, in the order of the journal.
+//!
+//! A stream is a named filter over the journal, which is kept longer for it. Its readers hold cursors; consumer groups
+//! store theirs in the server. A stream costs writers nothing: records are decoded from journal entries when they are
+//! read.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`position`] | cursors, and the partitions of a stream |
+//! | [`streams`] | streams and consumer groups, and their state |
+//! | [`read`] | pages of records |
+//! | `record` | records as JSON |
+//! | `retention` | which part of the journal is kept |
+//! | [`error`] | [`ChangesError`] |
+
+pub mod error;
+pub mod position;
+pub mod read;
+mod record;
+mod retention;
+pub mod streams;
+
+pub use error::{ChangesError, Result};
+pub use position::{Partition, Position};
+pub use read::{Page, ReadLimits};
+pub use streams::{ChangeSettings, ChangeStreams, ChangeSummary};

@@ -1,0 +1,193 @@
+//! Pages of records.
+//!
+//! A page is read from the entries of the journal after a position, which are decoded anew for each page. A page that ends
+//! inside an entry continues at the number of the change.
+
+use std::sync::atomic::Ordering;
+
+use tideline_engine::changes::ChangeEntries;
+use tideline_engine::model::SequenceNumber;
+use tideline_engine::runtime::background;
+use tideline_openapi::change::StreamSettings;
+
+use crate::error::{ChangesError, Result};
+use crate::position::{Partition, Position};
+use crate::record::{kind_of, write_gap, write_record};
+use crate::streams::ChangeStreams;
+
+/// Maximum number of records of a page.
+pub const RECORDS_MAX: usize = 10_000;
+/// Bytes of the journal that one step reads.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the journal after which a page ends, also without a record.
+const SCANNED_BYTES_MAX: usize = 16 << 20;
+
+/// Limits of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Maximum number of records.
+    pub records: usize,
+    /// Bytes of records after which the page ends.
+    pub bytes: usize,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self {
+            records: 1_000,
+            bytes: 4 << 20,
+        }
+    }
+}
+
+/// Page of records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Records as JSON objects.
+    pub records: Vec<String>,
+    /// Position to continue from.
+    pub next: Position,
+    /// True if more of the journal can be read at once.
+    pub has_more: bool,
+}
+
+impl ChangeStreams {
+    /// Returns the changes of a partition of a stream from a position on; `None` = from the oldest change.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream does not exist, [`ChangesError::Invalid`] for a position after the newest
+    /// change, [`ChangesError::Rows`] if a change cannot be encoded, and the errors of the engine.
+    pub fn read(
+        &self,
+        stream: &str,
+        from: Option<Position>,
+        partition: Partition,
+        limits: ReadLimits,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Page> {
+        let (settings, oldest) = {
+            let state = self.state.read();
+            let found = state.get(stream).ok_or_else(|| ChangesError::NotFound {
+                what: "change stream",
+                name: stream.to_owned(),
+            })?;
+            (found.stored.settings.clone(), found.from())
+        };
+        let from = self.check_reached(from.unwrap_or(oldest))?;
+        let mut page = PageBuilder {
+            streams: self,
+            settings,
+            partition,
+            limits,
+            page: Page {
+                records: Vec::new(),
+                next: from,
+                has_more: true,
+            },
+            bytes: 0,
+        };
+        let mut scanned = 0;
+        while page.page.has_more && scanned < SCANNED_BYTES_MAX && !page.is_full() {
+            if is_stopped() {
+                break;
+            }
+            let entries = self
+                .engine
+                .change_entries(page.page.next.sequence, STEP_BYTES_MAX)?;
+            scanned += entries
+                .entries
+                .iter()
+                .map(|(_, entry)| entry.len())
+                .sum::<usize>()
+                .max(1);
+            page.add(&entries)?;
+        }
+        self.counters
+            .records
+            .fetch_add(page.page.records.len() as u64, Ordering::Relaxed);
+        Ok(page.page)
+    }
+}
+
+struct PageBuilder<'s> {
+    streams: &'s ChangeStreams,
+    settings: StreamSettings,
+    partition: Partition,
+    limits: ReadLimits,
+    page: Page,
+    bytes: usize,
+}
+
+impl PageBuilder<'_> {
+    fn is_full(&self) -> bool {
+        self.page.records.len() >= self.limits.records || self.bytes >= self.limits.bytes
+    }
+
+    /// Adds the records of entries, and moves the position behind them.
+    fn add(&mut self, entries: &ChangeEntries) -> Result<()> {
+        let start = Position::before(entries.from);
+        if start > self.page.next {
+            let mut record = Vec::new();
+            write_gap(self.page.next, start, entries.is_damaged, &mut record);
+            self.push(record);
+            self.page.next = start;
+            self.streams.counters.gaps.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut decoder = self.streams.engine.change_decoder();
+        for entry in &entries.entries {
+            background::yield_core();
+            let sequence = entry.0;
+            // Only the first entry can be one that a page has begun.
+            let done = match self.page.next.sequence == sequence {
+                true => self.page.next.change,
+                false => 0,
+            };
+            let Some(changes) = decoder.decode(entry)? else {
+                self.page.next = Position::before(after(sequence));
+                continue;
+            };
+            let table = changes.table.name().to_string();
+            if ChangeStreams::has_table(&self.settings, &table) {
+                for (number, change) in (0..)
+                    .zip(&changes.changes)
+                    .skip(usize::try_from(done).unwrap_or(usize::MAX))
+                {
+                    if self.is_full() {
+                        return Ok(());
+                    }
+                    let next = Position {
+                        sequence,
+                        change: number + 1,
+                    };
+                    if ChangeStreams::has_kind(&self.settings, kind_of(&changes, change))
+                        && self.partition.has(changes.slot(change))
+                    {
+                        let mut record = Vec::new();
+                        write_record(&changes, change, next, &mut record)?;
+                        self.push(record);
+                    }
+                    self.page.next = next;
+                }
+            }
+            self.page.next = Position::before(after(sequence));
+        }
+        // An empty list of entries can still move the position, over numbers that no entry has.
+        let end = Position::before(entries.next);
+        self.page.has_more = !entries.entries.is_empty() || end > self.page.next;
+        self.page.next = self.page.next.max(end);
+        Ok(())
+    }
+
+    fn push(&mut self, record: Vec<u8>) {
+        self.bytes += record.len();
+        // Records are JSON, and so UTF-8.
+        self.page
+            .records
+            .push(String::from_utf8(record).unwrap_or_default());
+    }
+}
+
+fn after(sequence: SequenceNumber) -> SequenceNumber {
+    SequenceNumber(sequence.0.saturating_add(1))
+}

@@ -1,0 +1,214 @@
+//! Records of change streams as JSON.
+//!
+//! A record begins with the cursor after it, its table and its kind. Points have the form of query results, rows and
+//! messages that of reads, so a record can be written to another table as it is.
+
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+use tideline_engine::WideTable;
+use tideline_engine::changes::{Change, TableChanges};
+use tideline_engine::model::feed::SOURCE;
+use tideline_engine::model::{TableModel, TimeRange, Timestamp};
+use tideline_engine::rows::{Effect, Mutation};
+use tideline_engine::watch::{WatchedDelete, WatchedSeries};
+use tideline_message_feed::MessageEncoder;
+use tideline_openapi::change::ChangeKind;
+use tideline_openapi::query::{IntegerForm, TimeForm};
+use tideline_openapi::row::RowIntegers;
+use tideline_query::ValueRef;
+use tideline_results::{put_json_time, put_json_value, put_series_head, timeline_view};
+use tideline_rows::selection;
+use tideline_rows::value::write_text;
+use tideline_rows::{RowEncoder, RowsError, Selection};
+
+use crate::error::Result;
+use crate::position::Position;
+
+/// Returns the kind of a change.
+pub(crate) fn kind_of(changes: &TableChanges, change: &Change) -> ChangeKind {
+    match change {
+        Change::Points(_) => ChangeKind::Points,
+        Change::Timeline(_) => ChangeKind::Timeline,
+        Change::Deleted(_) => ChangeKind::PointsDeleted,
+        Change::Search(..) => ChangeKind::Search,
+        Change::Metric(_) => ChangeKind::Metric,
+        Change::RowsDeleted(_) => ChangeKind::RowsDeleted,
+        Change::Row { .. } if changes.table.spec().model == TableModel::Feed => ChangeKind::Message,
+        Change::Row { .. } => ChangeKind::Row,
+    }
+}
+
+/// Appends the record of a change. `after` is the position after it.
+pub(crate) fn write_record(
+    changes: &TableChanges,
+    change: &Change,
+    after: Position,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let kind = kind_of(changes, change);
+    let kind = serde_json::to_value(kind).unwrap_or_default();
+    let table = changes.table.name();
+    write!(
+        out,
+        "{{\"cursor\":\"{after}\",\"table\":\"{table}\",\"kind\":{kind}"
+    )
+    .map_err(RowsError::from)?;
+    match change {
+        Change::Points(series) => write_points(series, out),
+        Change::Timeline(timeline) => {
+            let view = timeline_view(timeline.clone());
+            write_member("timeline", &serde_json::to_value(view).unwrap_or_default(), out);
+        }
+        Change::Deleted(delete) => write_deleted(delete, out),
+        Change::Search(name, text) => {
+            write_member("name", &Value::from(name.as_str()), out);
+            match text {
+                Some(text) => {
+                    out.extend_from_slice(b",\"search\":");
+                    out.extend_from_slice(text.as_bytes());
+                }
+                None => write_member("deleted", &Value::from(true), out),
+            }
+        }
+        Change::Metric(name) => write_member("name", &Value::from(name.as_str()), out),
+        Change::Row { key, mutation } => {
+            if let Some(rows) = &changes.rows {
+                write_row(rows, key, mutation, out)?;
+            }
+        }
+        Change::RowsDeleted(range) => {
+            if let Some(rows) = &changes.rows {
+                write_bound("start", rows, &range.start, out)?;
+                write_bound("end", rows, range.end.as_deref().unwrap_or_default(), out)?;
+            }
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Appends the record of changes that cannot be read. `after` is the position of the next change that can.
+pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: &mut Vec<u8>) {
+    let reason = if is_damaged { "damaged" } else { "freed" };
+    let record = json!({
+        "cursor": after.to_string(),
+        "kind": "gap",
+        "from": from.to_string(),
+        "reason": reason,
+    });
+    out.extend_from_slice(record.to_string().as_bytes());
+}
+
+fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, ",\"{name}\":{value}");
+}
+
+fn write_points(series: &WatchedSeries, out: &mut Vec<u8>) {
+    let timeline = &series.timeline;
+    out.extend_from_slice(b",\"series\":");
+    let columns = series.fields.iter().map(AsRef::as_ref);
+    put_series_head(
+        Some(timeline.id),
+        &timeline.measurement,
+        &timeline.tags,
+        columns,
+        out,
+    );
+    for (row, time) in series.timestamps.iter().enumerate() {
+        out.extend_from_slice(if row == 0 { b"[" } else { b",[" });
+        put_json_time(*time, TimeForm::Rfc3339, out);
+        for column in &series.columns {
+            out.push(b',');
+            put_json_value(ValueRef::at(column, row), IntegerForm::Number, out);
+        }
+        out.push(b']');
+    }
+    out.extend_from_slice(b"]}");
+}
+
+fn write_deleted(delete: &WatchedDelete, out: &mut Vec<u8>) {
+    if let Some(id) = delete.timelines.first() {
+        write_member("timeline", &Value::from(id.to_string()), out);
+    }
+    write_member("removed", &Value::from(delete.is_removed), out);
+    let TimeRange { start, end } = delete.range;
+    let time = |nanos| Value::from(Timestamp::from_nanos_clamped(nanos).to_rfc3339());
+    if !delete.range.is_empty() && start != i64::MIN {
+        write_member("start", &time(start), out);
+    }
+    if !delete.range.is_empty() && end != i64::MAX {
+        write_member("end", &time(end), out);
+    }
+}
+
+/// Appends the members of a change of a row or message.
+fn write_row(table: &WideTable, key: &[u8], mutation: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let damaged = |reason: &dyn std::fmt::Display| RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: format!("a journal entry: {reason}"),
+    };
+    let mutation = Mutation::decode(mutation).map_err(|error| damaged(&error))?;
+    let operation = match mutation.effect {
+        Effect::Replace => "put",
+        Effect::Update => "update",
+        Effect::Delete => "delete",
+    };
+    write_member("operation", &Value::from(operation), out);
+    let time = Timestamp::from_nanos_clamped(mutation.time).to_rfc3339();
+    write_member("time", &Value::from(time), out);
+    let is_feed = table.table().spec().model == TableModel::Feed;
+    if is_feed {
+        out.extend_from_slice(b",\"message\":");
+        let encoder = MessageEncoder {
+            columns: None,
+            has_feed: true,
+        };
+        encoder.write_row(table, key, &mutation, None, out)?;
+        let (source, _) = table.column(SOURCE);
+        if let Some(source) = mutation.column(&source).and_then(|column| column.newest()) {
+            // The entry of an inbox refers to the message of this feed with the same sequence number.
+            out.extend_from_slice(b",\"source\":");
+            tideline_rows::value::write_plain(&source.value, RowIntegers::Number, out);
+        }
+        return Ok(());
+    }
+    // The key and the columns have the form that writes of rows accept.
+    let has_versions = table.settings().max_versions > 1;
+    let selection = match has_versions {
+        true => Selection::new(None, Some(u32::MAX), None, RowIntegers::Number, Timestamp::EPOCH)?,
+        false => Selection::all(RowIntegers::Number),
+    };
+    let start = out.len();
+    selection.write_row(table, key, &mutation, None, out)?;
+    // The members of the row become members of the record.
+    out[start] = b',';
+    out.truncate(out.len() - 1);
+    let cleared = mutation.columns.iter().filter(|column| column.clears);
+    let cleared: Vec<&str> = cleared.filter_map(|column| table.name_of(&column.name)).collect();
+    if !cleared.is_empty() {
+        out.extend_from_slice(b",\"cleared\":[");
+        for (at, name) in cleared.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            write_text(name, out);
+        }
+        out.push(b']');
+    }
+    Ok(())
+}
+
+/// Appends a bound of a range of stored keys: its leading key columns as far as they are complete, and its bytes in
+/// hexadecimal. Appends nothing for an open bound.
+fn write_bound(name: &str, table: &WideTable, bound: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if bound.is_empty() {
+        return Ok(());
+    }
+    let stored: String = bound.iter().map(|byte| format!("{byte:02x}")).collect();
+    write!(out, ",\"{name}\":{{\"stored\":\"{stored}\",\"key\":").map_err(RowsError::from)?;
+    selection::write_bound(table, bound, RowIntegers::Number, out);
+    out.push(b'}');
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Retention: which part of the journal is kept for change streams.
+//!
+//! The journal is kept from the oldest change that a stream or a group needs. Beyond the limit of bytes, and while the
+//! disk is nearly full, the oldest units are freed nevertheless, so consumers never hold up writers; a reader of a freed
+//! change gets a gap.
+
+use std::sync::atomic::Ordering;
+
+use tideline_engine::backend::{Health, History};
+use tideline_engine::model::{SequenceNumber, Timestamp};
+
+use crate::error::Result;
+use crate::streams::{ChangeStreams, retention_of};
+
+/// Share of the limit of bytes from which a group that holds changes is reported, in percent.
+const WARNING_PERCENT: u64 = 80;
+
+impl ChangeStreams {
+    /// Frees the changes that no stream and no group needs, and those beyond the limit. Called about once a second, and
+    /// after a stream was deleted.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend; the next call tries again.
+    pub fn keep(&self) -> Result<()> {
+        let history = self.engine.kept_changes()?;
+        let Some(needed) = self.needed(&history) else {
+            if history.from.is_some() {
+                self.engine.keep_changes(None)?;
+            }
+            self.counters.kept_bytes.store(0, Ordering::Relaxed);
+            return Ok(());
+        };
+        let kept = |unit: &&tideline_engine::backend::HistoryUnit| unit.last >= needed;
+        let mut bytes: u64 = history.units.iter().filter(kept).map(|unit| unit.bytes).sum();
+        let is_disk_low = matches!(
+            self.engine.store().log().backend().health(),
+            Health::DiskLow { .. }
+        );
+        let bytes_max = match is_disk_low {
+            // The half that is freed in each call makes room before writers notice.
+            true => bytes / 2,
+            false => self.settings.bytes_max,
+        };
+        let mut from = needed;
+        for unit in history.units.iter().filter(kept) {
+            if bytes <= bytes_max {
+                break;
+            }
+            bytes -= unit.bytes;
+            from = SequenceNumber(unit.last.0 + 1);
+        }
+        if self.held().is_some_and(|held| held < from) {
+            let overruns = self.counters.overruns.fetch_add(1, Ordering::Relaxed);
+            if overruns == 0 || from > needed {
+                tracing::warn!(
+                    bytes_max,
+                    is_disk_low,
+                    "changes that a consumer group has not confirmed were freed"
+                );
+            }
+        }
+        self.counters.kept_bytes.store(bytes, Ordering::Relaxed);
+        match history.from {
+            // The history was lost with its folder. What the journal still has is not known to be complete.
+            None => self.engine.keep_changes(Some(self.engine.changes_end())),
+            Some(kept) if kept < from => self.engine.keep_changes(Some(from)),
+            Some(_) => Ok(()),
+        }?;
+        Ok(())
+    }
+
+    /// Returns a reason for `/ready` while groups hold most of the bytes that may be kept.
+    pub fn warning(&self) -> Option<String> {
+        let (bytes, bytes_max) = self.kept_bytes();
+        if bytes.saturating_mul(100) < bytes_max.saturating_mul(WARNING_PERCENT) {
+            return None;
+        }
+        let state = self.state.read();
+        let groups = state.iter().flat_map(|(stream, state)| {
+            let held = state.groups.iter().filter(|(_, group)| group.stored.hold);
+            let positions = held.filter_map(|(name, group)| {
+                let oldest = group
+                    .checkpoints
+                    .iter()
+                    .map(|checkpoint| checkpoint.position())
+                    .min()?;
+                Some((oldest, stream, name))
+            });
+            positions.collect::<Vec<_>>()
+        });
+        let (_, stream, group) = groups.min()?;
+        Some(format!(
+            "the consumer group {group:?} of the change stream {stream:?} holds {bytes} bytes of the journal; at \
+             {bytes_max} the oldest changes are freed and the group gets a gap"
+        ))
+    }
+
+    /// Returns the position from which changes are needed; `None` without streams.
+    fn needed(&self, history: &History) -> Option<SequenceNumber> {
+        let now = self.engine.clock().now();
+        let state = self.state.read();
+        let retention = state
+            .values()
+            .map(|stream| retention_of(stream, &self.settings))
+            .max()?;
+        let nanos = i64::try_from(retention.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = Timestamp::from_nanos_clamped(now.nanos().saturating_sub(nanos));
+        let old = history.units.iter().take_while(|unit| unit.written < oldest);
+        let young = old
+            .last()
+            .map_or(SequenceNumber(0), |unit| SequenceNumber(unit.last.0 + 1));
+        drop(state);
+        Some(self.held().map_or(young, |held| held.min(young)))
+    }
+
+    /// Returns the oldest position that a group holds; `None` if no group holds changes.
+    fn held(&self) -> Option<SequenceNumber> {
+        let state = self.state.read();
+        let groups = state.values().flat_map(|stream| stream.groups.values());
+        let holding = groups.filter(|group| group.stored.hold);
+        let positions = holding.flat_map(|group| &group.checkpoints);
+        positions.map(|checkpoint| checkpoint.position().sequence).min()
+    }
+}

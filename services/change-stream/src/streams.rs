@@ -1,0 +1,642 @@
+//! Streams, consumer groups and their checkpoints.
+//!
+//! Their state is in rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
+//! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
+use tideline_engine::Engine;
+use tideline_engine::model::{SequenceNumber, Timestamp};
+use tideline_engine::state_table::StateRow;
+use tideline_openapi::change::{
+    ChangeKind, Checkpoint, Group, GroupSettings, GroupStart, Stream, StreamSettings,
+};
+use tideline_openapi::time::DurationText;
+
+use crate::error::{ChangesError, Result};
+use crate::position::{PARTITIONS_MAX, Partition, Position};
+
+/// Owner of the state rows.
+const OWNER: &str = "changes";
+/// Maximum number of streams.
+pub const STREAMS_MAX: usize = 100;
+/// Maximum number of consumer groups of a stream.
+pub const GROUPS_MAX: usize = 100;
+/// Maximum number of tables and prefixes of a stream.
+pub const TABLES_MAX: usize = 100;
+
+/// Settings of change streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeSettings {
+    /// Time for which changes are kept for a stream that does not set one.
+    pub retention: Duration,
+    /// Maximum bytes of the journal that are kept only for change streams.
+    pub bytes_max: u64,
+}
+
+impl Default for ChangeSettings {
+    fn default() -> Self {
+        Self {
+            retention: Duration::from_secs(24 * 60 * 60),
+            bytes_max: 1 << 30,
+        }
+    }
+}
+
+/// Change streams of a database.
+#[derive(Debug)]
+pub struct ChangeStreams {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) settings: ChangeSettings,
+    /// Held while state is stored.
+    writing: Mutex<()>,
+    pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
+    pub(crate) counters: Counters,
+}
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) records: AtomicU64,
+    pub(crate) gaps: AtomicU64,
+    pub(crate) kept_bytes: AtomicU64,
+    /// Number of times that changes were freed although a group holds them.
+    pub(crate) overruns: AtomicU64,
+}
+
+/// State of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StreamState {
+    pub(crate) stored: StoredStream,
+    pub(crate) groups: BTreeMap<String, GroupState>,
+}
+
+/// Stored form of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredStream {
+    pub(crate) settings: StreamSettings,
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    created: i64,
+    /// Cursor of the first change.
+    pub(crate) from: String,
+}
+
+/// State of a consumer group.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GroupState {
+    pub(crate) stored: StoredGroup,
+    /// One for each partition.
+    pub(crate) checkpoints: Vec<StoredCheckpoint>,
+}
+
+/// Stored form of a consumer group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredGroup {
+    partitions: u16,
+    pub(crate) hold: bool,
+    /// Checkpoint of the partitions that have confirmed nothing.
+    start: StoredCheckpoint,
+}
+
+/// Stored form of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredCheckpoint {
+    cursor: String,
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    time: i64,
+}
+
+impl StoredCheckpoint {
+    pub(crate) fn position(&self) -> Position {
+        // Only cursors that were parsed are stored.
+        self.cursor.parse().unwrap_or(Position::before(SequenceNumber(0)))
+    }
+}
+
+impl StreamState {
+    pub(crate) fn from(&self) -> Position {
+        self.stored
+            .from
+            .parse()
+            .unwrap_or(Position::before(SequenceNumber(0)))
+    }
+}
+
+/// Figures of all change streams, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChangeSummary {
+    /// Number of streams.
+    pub streams: u64,
+    /// Number of consumer groups.
+    pub groups: u64,
+    /// Largest number of sequence numbers between the checkpoint of a group and the newest change.
+    pub lag_max: u64,
+    /// Bytes of the journal that are kept only for change streams.
+    pub kept_bytes: u64,
+    /// Records that were read since the start.
+    pub records: u64,
+    /// Gaps that were reported since the start.
+    pub gaps: u64,
+    /// Number of times since the start that changes were freed although a group holds them.
+    pub overruns: u64,
+}
+
+impl ChangeStreams {
+    /// Reads the stored state.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::state_rows`], also for a row that this build cannot read.
+    pub fn open(engine: Arc<Engine>, settings: ChangeSettings) -> Result<Self> {
+        let state = read_state(&engine)?;
+        let streams = Self {
+            engine,
+            settings,
+            writing: Mutex::default(),
+            state: RwLock::new(state),
+            counters: Counters::default(),
+        };
+        streams.keep()?;
+        Ok(streams)
+    }
+
+    /// Creates a stream with the changes from now on, or replaces its settings. Creating it again with the same settings
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::Invalid`] for an invalid name or setting, [`ChangesError::OverLimit`] for too many streams or
+    /// tables, and the errors of [`Engine::put_state`].
+    pub fn put_stream(&self, name: &str, settings: &StreamSettings) -> Result<Stream> {
+        check_name("stream", name)?;
+        if settings.tables.len() > TABLES_MAX {
+            return Err(over(
+                "number of tables of a stream",
+                TABLES_MAX,
+                settings.tables.len(),
+            ));
+        }
+        let _writing = self.writing.lock();
+        let known = self.state.read().get(name).map(|stream| stream.stored.clone());
+        let count = self.state.read().len();
+        if known.is_none() && count >= STREAMS_MAX {
+            return Err(over("number of change streams", STREAMS_MAX, count + 1));
+        }
+        let stored = match known {
+            Some(known) => StoredStream {
+                settings: settings.clone(),
+                ..known
+            },
+            None => {
+                if count == 0 {
+                    // Changes are kept before the stream promises them.
+                    self.engine.keep_changes(Some(self.engine.changes_end()))?;
+                }
+                StoredStream {
+                    settings: settings.clone(),
+                    created: self.engine.now().nanos(),
+                    from: Position::before(self.engine.changes_end()).to_string(),
+                }
+            }
+        };
+        self.put(vec![row(&["stream", name], Some(&stored))])?;
+        let mut state = self.state.write();
+        let stream = state.entry(name.to_owned()).or_insert_with(|| StreamState {
+            stored: stored.clone(),
+            groups: BTreeMap::new(),
+        });
+        stream.stored = stored;
+        drop(state);
+        self.stream(name)
+    }
+
+    /// Returns a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if it does not exist, and the errors of the backend.
+    pub fn stream(&self, name: &str) -> Result<Stream> {
+        let oldest = self.oldest_kept()?;
+        let state = self.state.read();
+        let stream = state.get(name).ok_or_else(|| no_stream(name))?;
+        Ok(self.view(name, stream, oldest))
+    }
+
+    /// Returns all streams by name.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend.
+    pub fn all(&self) -> Result<Vec<Stream>> {
+        let oldest = self.oldest_kept()?;
+        let state = self.state.read();
+        Ok(state
+            .iter()
+            .map(|(name, stream)| self.view(name, stream, oldest))
+            .collect())
+    }
+
+    /// Returns the bytes of the journal that are kept only for change streams, and their limit.
+    pub fn kept_bytes(&self) -> (u64, u64) {
+        (
+            self.counters.kept_bytes.load(Ordering::Relaxed),
+            self.settings.bytes_max,
+        )
+    }
+
+    /// Deletes a stream with its groups. Changes that no other stream needs are freed.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if it does not exist, and the errors of [`Engine::put_state`].
+    pub fn delete_stream(&self, name: &str) -> Result<()> {
+        let _writing = self.writing.lock();
+        let stream = self
+            .state
+            .read()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| no_stream(name))?;
+        for (group, state) in &stream.groups {
+            self.put(group_rows(name, group, state))?;
+        }
+        self.put(vec![row::<()>(&["stream", name], None)])?;
+        self.state.write().remove(name);
+        self.keep()
+    }
+
+    /// Creates a consumer group, or changes its `hold`. Creating it again changes no checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::Invalid`] for an invalid name or cursor, [`ChangesError::OverLimit`] for too many groups or
+    /// partitions, [`ChangesError::Conflict`] for another number of partitions, [`ChangesError::NotFound`] if the stream
+    /// does not exist, and the errors of [`Engine::put_state`].
+    pub fn put_group(&self, stream: &str, name: &str, settings: &GroupSettings) -> Result<Group> {
+        check_name("group", name)?;
+        Partition::new(0, settings.partitions)?;
+        let _writing = self.writing.lock();
+        let found = self
+            .state
+            .read()
+            .get(stream)
+            .cloned()
+            .ok_or_else(|| no_stream(stream))?;
+        let stored = match found.groups.get(name) {
+            Some(known) if known.stored.partitions != settings.partitions => {
+                return Err(ChangesError::Conflict(format!(
+                    "group {name:?} has {} partitions, which cannot be changed; create another group",
+                    known.stored.partitions
+                )));
+            }
+            Some(known) => StoredGroup {
+                hold: settings.hold,
+                ..known.stored.clone()
+            },
+            None if found.groups.len() >= GROUPS_MAX => {
+                return Err(over(
+                    "number of groups of a stream",
+                    GROUPS_MAX,
+                    found.groups.len() + 1,
+                ));
+            }
+            None => {
+                let start = match &settings.from {
+                    GroupStart::End => Position::before(self.engine.changes_end()),
+                    GroupStart::Oldest => found.from(),
+                    GroupStart::Cursor(cursor) => self.check_reached(cursor.parse()?)?,
+                };
+                StoredGroup {
+                    partitions: settings.partitions,
+                    hold: settings.hold,
+                    start: self.checkpoint(start),
+                }
+            }
+        };
+        self.put(vec![row(&["group", stream, name], Some(&stored))])?;
+        let mut state = self.state.write();
+        let found = state.get_mut(stream).ok_or_else(|| no_stream(stream))?;
+        let group = found.groups.entry(name.to_owned()).or_insert_with(|| GroupState {
+            checkpoints: vec![stored.start.clone(); usize::from(stored.partitions)],
+            stored: stored.clone(),
+        });
+        group.stored = stored;
+        Ok(view_of_group(name, group, self.engine.changes_end()))
+    }
+
+    /// Returns a consumer group.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the group does not exist.
+    pub fn group(&self, stream: &str, name: &str) -> Result<Group> {
+        self.with_group(stream, name, |group| {
+            view_of_group(name, group, self.engine.changes_end())
+        })
+    }
+
+    /// Returns the consumer groups of a stream by name.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream does not exist.
+    pub fn groups(&self, stream: &str) -> Result<Vec<Group>> {
+        let state = self.state.read();
+        let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
+        let end = self.engine.changes_end();
+        let groups = found.groups.iter();
+        Ok(groups
+            .map(|(name, group)| view_of_group(name, group, end))
+            .collect())
+    }
+
+    /// Deletes a consumer group.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the group does not exist, and the errors of [`Engine::put_state`].
+    pub fn delete_group(&self, stream: &str, name: &str) -> Result<()> {
+        let _writing = self.writing.lock();
+        let group = self.with_group(stream, name, GroupState::clone)?;
+        self.put(group_rows(stream, name, &group))?;
+        if let Some(found) = self.state.write().get_mut(stream) {
+            found.groups.remove(name);
+        }
+        Ok(())
+    }
+
+    /// Returns a partition of a group, and the position of its checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the group does not exist, and [`ChangesError::Invalid`] if the partition
+    /// does not.
+    pub fn partition(&self, stream: &str, name: &str, number: u16) -> Result<(Partition, Position)> {
+        self.with_group(stream, name, |group| {
+            let partition = Partition::new(number, group.stored.partitions)?;
+            Ok((partition, group.checkpoints[usize::from(number)].position()))
+        })?
+    }
+
+    /// Moves the checkpoint of a partition. It is on stable storage on return.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::Conflict`] for a cursor before the checkpoint, unless `rewinds`; [`ChangesError::Invalid`] for a
+    /// cursor after the newest change, or a partition that does not exist; [`ChangesError::NotFound`] if the stream or the
+    /// group does not exist; and the errors of [`Engine::put_state`].
+    pub fn confirm(
+        &self,
+        stream: &str,
+        name: &str,
+        (number, position): (u16, Position),
+        rewinds: bool,
+    ) -> Result<Checkpoint> {
+        let position = self.check_reached(position)?;
+        let _writing = self.writing.lock();
+        let (_, current) = self.partition(stream, name, number)?;
+        if position < current && !rewinds {
+            return Err(ChangesError::Conflict(format!(
+                "the cursor {position} is before the checkpoint {current} of partition {number}: another reader has \
+                 confirmed more; set `rewind` to read the changes again"
+            )));
+        }
+        let checkpoint = self.checkpoint(position);
+        self.put(vec![checkpoint_row(stream, name, number, Some(&checkpoint))])?;
+        let mut state = self.state.write();
+        let group = state.get_mut(stream).and_then(|found| found.groups.get_mut(name));
+        if let Some(held) = group.and_then(|group| group.checkpoints.get_mut(usize::from(number))) {
+            *held = checkpoint.clone();
+        }
+        Ok(view_of_checkpoint(number, &checkpoint, self.engine.changes_end()))
+    }
+
+    /// Returns the figures of all streams.
+    pub fn summary(&self) -> ChangeSummary {
+        let end = self.engine.changes_end();
+        let state = self.state.read();
+        let groups = || state.values().flat_map(|stream| stream.groups.values());
+        let positions = groups()
+            .flat_map(|group| &group.checkpoints)
+            .map(StoredCheckpoint::position);
+        let lag = positions.map(|position| end.0.saturating_sub(position.sequence.0));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ChangeSummary {
+            streams: state.len() as u64,
+            groups: groups().count() as u64,
+            lag_max: lag.max().unwrap_or(0),
+            kept_bytes: count(&self.counters.kept_bytes),
+            records: count(&self.counters.records),
+            gaps: count(&self.counters.gaps),
+            overruns: count(&self.counters.overruns),
+        }
+    }
+
+    /// Returns true if a stream has the changes of a table.
+    pub(crate) fn has_table(settings: &StreamSettings, table: &str) -> bool {
+        let is_named = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(prefix) => table.starts_with(prefix),
+            None => table == wanted,
+        };
+        settings.tables.is_empty() || settings.tables.iter().any(is_named)
+    }
+
+    /// Returns true if a stream has the changes of a kind.
+    pub(crate) fn has_kind(settings: &StreamSettings, kind: ChangeKind) -> bool {
+        settings.kinds.is_empty() || settings.kinds.contains(&kind)
+    }
+
+    /// Refuses a position after the newest change.
+    pub(crate) fn check_reached(&self, position: Position) -> Result<Position> {
+        let end = Position::before(self.engine.changes_end());
+        match position > end {
+            true => Err(ChangesError::Invalid(format!(
+                "the cursor {position} is after the newest change, {end}; it belongs to another database, or to changes \
+                 that were lost"
+            ))),
+            false => Ok(position),
+        }
+    }
+
+    fn oldest_kept(&self) -> Result<Option<SequenceNumber>> {
+        Ok(self.engine.kept_changes()?.from)
+    }
+
+    fn view(&self, name: &str, stream: &StreamState, oldest: Option<SequenceNumber>) -> Stream {
+        let kept = Position::before(oldest.unwrap_or(SequenceNumber(0)));
+        Stream {
+            name: name.to_owned(),
+            settings: stream.stored.settings.clone(),
+            created: rfc3339(stream.stored.created),
+            oldest: stream.from().max(kept).to_string(),
+            end: Position::before(self.engine.changes_end()).to_string(),
+            groups: stream.groups.keys().cloned().collect(),
+        }
+    }
+
+    fn with_group<T>(&self, stream: &str, name: &str, read: impl FnOnce(&GroupState) -> T) -> Result<T> {
+        let state = self.state.read();
+        let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
+        let group = found.groups.get(name);
+        group.map(read).ok_or_else(|| ChangesError::NotFound {
+            what: "consumer group",
+            name: name.to_owned(),
+        })
+    }
+
+    fn checkpoint(&self, position: Position) -> StoredCheckpoint {
+        StoredCheckpoint {
+            cursor: position.to_string(),
+            time: self.engine.now().nanos(),
+        }
+    }
+
+    /// Stores rows. After an error, whose outcome can be unknown, the state is read again.
+    fn put(&self, rows: Vec<StateRow>) -> Result<()> {
+        self.engine.put_state(OWNER, &rows).map_err(|error| {
+            match read_state(&self.engine) {
+                Ok(state) => *self.state.write() = state,
+                Err(error) => tracing::warn!(%error, "the state of change streams could not be read again"),
+            }
+            ChangesError::from(error)
+        })
+    }
+}
+
+/// Returns the time for which a stream keeps changes.
+pub(crate) fn retention_of(stream: &StreamState, settings: &ChangeSettings) -> Duration {
+    let own = stream.stored.settings.retention.as_ref();
+    own.map_or(settings.retention, |DurationText(nanos)| {
+        Duration::from_nanos(nanos.unsigned_abs())
+    })
+}
+
+fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
+    let rows = engine.state_rows(OWNER)?;
+    let mut state: BTreeMap<String, StreamState> = BTreeMap::new();
+    // Names hold no slash, so the parts of a name are unambiguous. Streams are read before groups, and these before
+    // checkpoints.
+    for wanted in ["stream", "group", "checkpoint"] {
+        for found in &rows {
+            let parts: Vec<&str> = found.name.split('/').collect();
+            let value = found.value.as_deref().unwrap_or_default();
+            match (wanted, parts.as_slice()) {
+                ("stream", ["stream", name]) => {
+                    let stored = parsed(&found.name, value)?;
+                    let groups = BTreeMap::new();
+                    state.insert((*name).to_owned(), StreamState { stored, groups });
+                }
+                ("group", ["group", stream, name]) => {
+                    let stored: StoredGroup = parsed(&found.name, value)?;
+                    if let Some(stream) = state.get_mut(*stream) {
+                        let count = stored.partitions.min(PARTITIONS_MAX);
+                        let checkpoints = vec![stored.start.clone(); usize::from(count)];
+                        stream
+                            .groups
+                            .insert((*name).to_owned(), GroupState { stored, checkpoints });
+                    }
+                }
+                ("checkpoint", ["checkpoint", stream, name]) => {
+                    let stored: StoredCheckpoint = parsed(&found.name, value)?;
+                    let group = state
+                        .get_mut(*stream)
+                        .and_then(|stream| stream.groups.get_mut(*name));
+                    let number: Option<usize> = found.part.parse().ok();
+                    if let (Some(group), Some(number)) = (group, number)
+                        && let Some(held) = group.checkpoints.get_mut(number)
+                    {
+                        *held = stored;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(state)
+}
+
+fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> Result<T> {
+    serde_json::from_str(value).map_err(|error| {
+        ChangesError::Conflict(format!(
+            "the stored state {name:?} of change streams cannot be read: {error}"
+        ))
+    })
+}
+
+/// Returns a state row; `None` as the value deletes it.
+fn row<T: Serialize>(name: &[&str], value: Option<&T>) -> StateRow {
+    StateRow {
+        name: name.join("/"),
+        part: String::new(),
+        value: value.map(|value| serde_json::to_string(value).unwrap_or_default()),
+    }
+}
+
+fn checkpoint_row(stream: &str, group: &str, number: u16, value: Option<&StoredCheckpoint>) -> StateRow {
+    StateRow {
+        part: number.to_string(),
+        ..row(&["checkpoint", stream, group], value)
+    }
+}
+
+/// Returns the rows that delete a group.
+fn group_rows(stream: &str, name: &str, group: &GroupState) -> Vec<StateRow> {
+    let mut rows = vec![row::<()>(&["group", stream, name], None)];
+    rows.extend((0..group.stored.partitions).map(|number| checkpoint_row(stream, name, number, None)));
+    rows
+}
+
+fn view_of_group(name: &str, group: &GroupState, end: SequenceNumber) -> Group {
+    let checkpoints = (0..).zip(&group.checkpoints);
+    Group {
+        name: name.to_owned(),
+        hold: group.stored.hold,
+        checkpoints: checkpoints
+            .map(|(number, checkpoint)| view_of_checkpoint(number, checkpoint, end))
+            .collect(),
+    }
+}
+
+fn view_of_checkpoint(partition: u16, checkpoint: &StoredCheckpoint, end: SequenceNumber) -> Checkpoint {
+    Checkpoint {
+        partition,
+        cursor: checkpoint.cursor.clone(),
+        time: rfc3339(checkpoint.time),
+        behind: checkpoint.position() < Position::before(end),
+    }
+}
+
+fn rfc3339(nanos: i64) -> String {
+    Timestamp::from_nanos_clamped(nanos).to_rfc3339()
+}
+
+fn no_stream(name: &str) -> ChangesError {
+    ChangesError::NotFound {
+        what: "change stream",
+        name: name.to_owned(),
+    }
+}
+
+fn over(what: &'static str, limit: usize, actual: usize) -> ChangesError {
+    ChangesError::OverLimit {
+        what,
+        limit: limit as u64,
+        actual: actual as u64,
+    }
+}
+
+/// Checks the name of a stream or group: 1 to 64 letters, digits, dots, dashes and underscores.
+fn check_name(what: &str, name: &str) -> Result<()> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) {
+        true => Ok(()),
+        false => Err(ChangesError::Invalid(format!(
+            "the name {name:?} of a {what} is not valid; use 1 to 64 letters, digits, dots, dashes and underscores"
+        ))),
+    }
+}

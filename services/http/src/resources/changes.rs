@@ -1,0 +1,388 @@
+//! `/v1/changes`: change streams, their records and their consumer groups.
+//!
+//! A stream is read with a cursor, by whoever keeps it, or through a consumer group, whose checkpoints the server keeps. A
+//! read can wait for a first record.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_change_stream::read::RECORDS_MAX;
+use tideline_change_stream::{ChangeStreams, ChangesError, Partition, Position, ReadLimits};
+
+use tideline_openapi::change::{
+    ChangePage, Checkpoint, ConfirmChanges, GroupDetail, GroupList, GroupSettings, ReadChanges, StreamDetail,
+    StreamList, StreamSettings,
+};
+use tideline_openapi::{DurationText, ErrorCode};
+use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Waiting, blocking};
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json as JsonBody, Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::feeds::raw;
+use crate::resources::{Failures, page_limit};
+
+/// Records of a page without a limit.
+const PAGE_RECORDS: usize = 1_000;
+/// Longest time that a request waits for a first record.
+const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(put, get, delete))
+        .routes(routes!(records))
+        .routes(routes!(list_groups))
+        .routes(routes!(put_group, get_group, delete_group))
+        .routes(routes!(group_records))
+        .routes(routes!(confirm))
+}
+
+/// Path parameter of routes for a stream.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct StreamPath {
+    /// Name of the stream: 1 to 64 letters, digits, dots, dashes and underscores
+    #[param(example = "orders")]
+    stream: String,
+}
+
+/// Path parameters of routes for a consumer group.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct GroupPath {
+    /// Name of the stream
+    #[param(example = "orders")]
+    stream: String,
+    /// Name of the consumer group: 1 to 64 letters, digits, dots, dashes and underscores
+    #[param(example = "billing")]
+    group: String,
+}
+
+/// List change streams
+#[utoipa::path(
+    get, path = "/v1/changes", tag = "changes", operation_id = "list_change_streams",
+    responses((status = 200, description = "All change streams", body = StreamList), Failures)
+)]
+async fn list(State(app): State<App>, id: RequestId) -> Result<Json<StreamList>> {
+    let streams = with_streams(&app, |streams| streams.all()).await?;
+    let (kept_bytes, kept_bytes_max) = app.change_streams.kept_bytes();
+    Ok(Json(StreamList {
+        streams,
+        kept_bytes,
+        kept_bytes_max,
+        request_id: id.into(),
+    }))
+}
+
+/// Create a change stream, or replace its settings
+///
+/// A new stream has the changes from now on. Tables that are created later are included, if their names are. Changes of
+/// tables that were dropped meanwhile are left out.
+#[utoipa::path(
+    put, path = "/v1/changes/{stream}", tag = "changes", operation_id = "put_change_stream",
+    params(StreamPath), request_body = StreamSettings,
+    responses((status = 200, description = "The stream", body = StreamDetail), Failures)
+)]
+async fn put(
+    State(app): State<App>,
+    id: RequestId,
+    Path(StreamPath { stream }): Path<StreamPath>,
+    JsonBody(settings): JsonBody<StreamSettings>,
+) -> Result<Json<StreamDetail>> {
+    let stream = change(&app, move |streams| streams.put_stream(&stream, &settings)).await?;
+    Ok(Json(StreamDetail {
+        stream,
+        request_id: id.into(),
+    }))
+}
+
+/// Describe a change stream
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}", tag = "changes", operation_id = "get_change_stream",
+    params(StreamPath),
+    responses((status = 200, description = "The stream", body = StreamDetail), Failures)
+)]
+async fn get(
+    State(app): State<App>,
+    id: RequestId,
+    Path(StreamPath { stream }): Path<StreamPath>,
+) -> Result<Json<StreamDetail>> {
+    let stream = with_streams(&app, move |streams| streams.stream(&stream)).await?;
+    Ok(Json(StreamDetail {
+        stream,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete a change stream with its consumer groups
+#[utoipa::path(
+    delete, path = "/v1/changes/{stream}", tag = "changes", operation_id = "delete_change_stream",
+    params(StreamPath),
+    responses((status = 204, description = "The stream does not exist any more"), Failures)
+)]
+async fn delete(State(app): State<App>, Path(StreamPath { stream }): Path<StreamPath>) -> Result<StatusCode> {
+    change(&app, move |streams| streams.delete_stream(&stream)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Read the changes of a stream after a cursor
+///
+/// Only changes on stable storage are returned. All changes of a key are in one partition, in the order of the writes; a
+/// deletion of a range of keys is in every partition. A record of the kind `gap` stands for changes that are not kept any
+/// more.
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/records", tag = "changes", operation_id = "read_changes",
+    params(StreamPath, ReadChanges),
+    responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
+)]
+async fn records(
+    State(app): State<App>,
+    id: RequestId,
+    Path(StreamPath { stream }): Path<StreamPath>,
+    Query(query): Query<ReadChanges>,
+) -> Result<Json<ChangePage>> {
+    let partition = Partition::new(query.partition.unwrap_or(0), query.partitions.unwrap_or(1))?;
+    let cursor = query.cursor.as_deref().map(str::parse).transpose()?;
+    read(&app, id, (stream, partition, cursor), &query).await
+}
+
+/// List the consumer groups of a stream
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/groups", tag = "changes", operation_id = "list_consumer_groups",
+    params(StreamPath),
+    responses((status = 200, description = "All groups with their checkpoints", body = GroupList), Failures)
+)]
+async fn list_groups(
+    State(app): State<App>,
+    id: RequestId,
+    Path(StreamPath { stream }): Path<StreamPath>,
+) -> Result<Json<GroupList>> {
+    let groups = with_streams(&app, move |streams| streams.groups(&stream)).await?;
+    Ok(Json(GroupList {
+        groups,
+        request_id: id.into(),
+    }))
+}
+
+/// Create a consumer group, or change whether it holds changes
+///
+/// The server keeps a checkpoint for each partition. Creating a group again changes no checkpoint.
+#[utoipa::path(
+    put, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "put_consumer_group",
+    params(GroupPath), request_body = GroupSettings,
+    responses((status = 200, description = "The group", body = GroupDetail), Failures)
+)]
+async fn put_group(
+    State(app): State<App>,
+    id: RequestId,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+    JsonBody(settings): JsonBody<GroupSettings>,
+) -> Result<Json<GroupDetail>> {
+    let group = change(&app, move |streams| streams.put_group(&stream, &group, &settings)).await?;
+    Ok(Json(GroupDetail {
+        group,
+        request_id: id.into(),
+    }))
+}
+
+/// Describe a consumer group
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "get_consumer_group",
+    params(GroupPath),
+    responses((status = 200, description = "The group with its checkpoints", body = GroupDetail), Failures)
+)]
+async fn get_group(
+    State(app): State<App>,
+    id: RequestId,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+) -> Result<Json<GroupDetail>> {
+    let group = with_streams(&app, move |streams| streams.group(&stream, &group)).await?;
+    Ok(Json(GroupDetail {
+        group,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete a consumer group
+#[utoipa::path(
+    delete, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "delete_consumer_group",
+    params(GroupPath),
+    responses((status = 204, description = "The group does not exist any more"), Failures)
+)]
+async fn delete_group(
+    State(app): State<App>,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+) -> Result<StatusCode> {
+    change(&app, move |streams| streams.delete_group(&stream, &group)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Read the changes of a partition of a consumer group
+///
+/// Without a cursor the changes after the checkpoint are returned. Reading moves no checkpoint: confirm the changes after
+/// they are processed. A reader that continues before it has confirmed gives the cursor `next` of its last page.
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/groups/{group}/records", tag = "changes", operation_id = "read_group_changes",
+    params(GroupPath, ReadChanges),
+    responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
+)]
+async fn group_records(
+    State(app): State<App>,
+    id: RequestId,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+    Query(query): Query<ReadChanges>,
+) -> Result<Json<ChangePage>> {
+    if query.partitions.is_some() {
+        return Err(Failure::invalid(
+            "parameter partitions: a consumer group has a fixed number of partitions",
+        ));
+    }
+    let number = query.partition.unwrap_or(0);
+    let (partition, checkpoint) = app.change_streams.partition(&stream, &group, number)?;
+    let cursor = query.cursor.as_deref().map(str::parse).transpose()?;
+    read(
+        &app,
+        id,
+        (stream, partition, Some(cursor.unwrap_or(checkpoint))),
+        &query,
+    )
+    .await
+}
+
+/// Confirm the changes of a partition before a cursor
+///
+/// The checkpoint is on stable storage when the response is sent. Repeating the request is safe.
+#[utoipa::path(
+    post, path = "/v1/changes/{stream}/groups/{group}/checkpoints", tag = "changes",
+    operation_id = "confirm_changes",
+    params(GroupPath), request_body = ConfirmChanges,
+    responses((status = 200, description = "The checkpoint", body = Checkpoint), Failures)
+)]
+async fn confirm(
+    State(app): State<App>,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+    JsonBody(request): JsonBody<ConfirmChanges>,
+) -> Result<Json<Checkpoint>> {
+    let position: Position = request.cursor.parse()?;
+    let checkpoint = change(&app, move |streams| {
+        streams.confirm(&stream, &group, (request.partition, position), request.rewind)
+    });
+    Ok(Json(checkpoint.await?))
+}
+
+/// Reads a page, and waits for a first record if the request has a time to wait.
+async fn read(
+    app: &App,
+    id: RequestId,
+    (stream, partition, mut from): (String, Partition, Option<Position>),
+    query: &ReadChanges,
+) -> Result<Json<ChangePage>> {
+    let limits = ReadLimits {
+        records: page_limit(query.limit, PAGE_RECORDS, RECORDS_MAX)?,
+        ..ReadLimits::default()
+    };
+    let until = query.wait.map(end_of_wait).transpose()?;
+    let mut news = app.change_news.subscribe();
+    let _permit = match until {
+        Some(_) => Some(app.feed_watches.take(current_client()).await?),
+        None => None,
+    };
+    loop {
+        news.mark_unchanged();
+        let page = page(app, (stream.clone(), partition, from), limits).await?;
+        if page.records.is_empty()
+            && let Some(until) = until
+            && !app.is_draining()
+            && Instant::now() < until
+        {
+            from = Some(page.next);
+            if page.has_more {
+                continue;
+            }
+            tokio::select! {
+                _ = news.changed() => continue,
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+        return Ok(Json(ChangePage {
+            records: raw(page.records)?,
+            next: page.next.to_string(),
+            has_more: page.has_more,
+            request_id: id.into(),
+        }));
+    }
+}
+
+/// Reads a page on a blocking thread. It stops when the client leaves.
+async fn page(
+    app: &App,
+    (stream, partition, from): (String, Partition, Option<Position>),
+    limits: ReadLimits,
+) -> Result<tideline_change_stream::Page> {
+    let permit = app.queries.take(current_client()).await?;
+    let cancel = tideline_query::Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let app = app.clone();
+    blocking(move || {
+        let _permit = permit;
+        // The records, and the journal entries that they are made of.
+        let _memory = app
+            .engine
+            .memory()
+            .reserve("pages of changes", 4 * limits.bytes as u64)?;
+        let is_stopped = || cancel.is_cancelled();
+        Ok(app
+            .change_streams
+            .read(&stream, from, partition, limits, &is_stopped)?)
+    })
+    .await
+}
+
+fn end_of_wait(wait: DurationText) -> Result<Instant> {
+    let wait = u64::try_from(wait.0).map(Duration::from_nanos).ok();
+    let wait = wait.filter(|wait| *wait <= WAIT_MAX);
+    wait.map(|wait| Instant::now() + wait)
+        .ok_or_else(|| Failure::invalid("parameter wait: it must be from 0s to 5m"))
+}
+
+async fn with_streams<T: Send + 'static>(
+    app: &App,
+    call: impl FnOnce(&ChangeStreams) -> tideline_change_stream::Result<T> + Send + 'static,
+) -> Result<T> {
+    let streams = app.change_streams.clone();
+    app.read(move |_| Ok(call(&streams)?)).await
+}
+
+async fn change<T: Send + 'static>(
+    app: &App,
+    call: impl FnOnce(&ChangeStreams) -> tideline_change_stream::Result<T> + Send + 'static,
+) -> Result<T> {
+    let streams = app.change_streams.clone();
+    app.change(move |_| Ok(call(&streams)?)).await
+}
+
+impl From<ChangesError> for Failure {
+    fn from(error: ChangesError) -> Self {
+        let message = error.to_string();
+        match error {
+            ChangesError::Engine(error) => error.into(),
+            ChangesError::Rows(error) => error.into(),
+            ChangesError::Invalid(_) => Self::invalid(message),
+            ChangesError::OverLimit { limit, actual, .. } => Self {
+                limit: Some((limit, actual)),
+                ..Self::new(ErrorCode::OverLimit, message)
+            },
+            ChangesError::NotFound { .. } => Self::new(ErrorCode::NotFound, message),
+            ChangesError::Conflict(_) => Self::new(ErrorCode::Conflict, message),
+            ChangesError::Forbidden(_) => Self::new(ErrorCode::Forbidden, message),
+        }
+    }
+}
