@@ -1,0 +1,4 @@
+//! Tests of the sender against receivers on loopback, and of its checks.
+
+mod addresses;
+mod targets;
