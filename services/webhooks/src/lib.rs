@@ -17,14 +17,17 @@
 //! | [`host`] | patterns of allowed host names |
 //! | [`address`] | the filter of IP addresses |
 //! | [`target`] | the parsed and checked address of a receiver |
+//! | [`secret`] | the signing secret and the signature |
 
 pub mod address;
 pub mod host;
+pub mod secret;
 pub mod settings;
 pub mod target;
 
 pub use address::AddressFilter;
 pub use host::{HostPattern, NotAHostPattern};
+pub use secret::{SecretError, WebhookSecret};
 pub use settings::WebhookSettings;
 pub use target::{Target, TargetError};
 pub use tideline_connections::{Network, NotANetwork};

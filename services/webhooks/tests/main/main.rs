@@ -1,4 +1,5 @@
 //! Tests of the sender against receivers on loopback, and of its checks.
 
 mod addresses;
+mod signature;
 mod targets;
