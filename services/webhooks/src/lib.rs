@@ -9,7 +9,7 @@
 //! 3. Redirects are not followed, proxies of the environment are not used, and the response is discarded.
 //!
 //! Requests are signed as defined by [Standard Webhooks](https://www.standardwebhooks.com). The crate sends one request
-//! per call and stores nothing: the caller decides what to send, and repeats failed requests after a delay.
+//! per call and stores nothing: the caller decides what to send, and repeats failed requests after a [`Backoff`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,14 +18,17 @@
 //! | [`address`] | the filter of IP addresses |
 //! | [`target`] | the parsed and checked address of a receiver |
 //! | [`secret`] | the signing secret and the signature |
+//! | [`backoff`] | delays between attempts |
 
 pub mod address;
+pub mod backoff;
 pub mod host;
 pub mod secret;
 pub mod settings;
 pub mod target;
 
 pub use address::AddressFilter;
+pub use backoff::Backoff;
 pub use host::{HostPattern, NotAHostPattern};
 pub use secret::{SecretError, WebhookSecret};
 pub use settings::WebhookSettings;
