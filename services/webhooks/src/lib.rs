@@ -18,19 +18,31 @@
 //! | [`address`] | the filter of IP addresses |
 //! | [`target`] | the parsed and checked address of a receiver |
 //! | [`secret`] | the signing secret and the signature |
+//! | [`resolver`] | name resolution, with the filter applied |
+//! | [`sender`] | the client: one request with its limits |
+//! | `response` | the outcome of a response: statuses, `Retry-After` |
+//! | [`error`] | reasons of failed requests, and whether a retry can help |
 //! | [`backoff`] | delays between attempts |
 
 pub mod address;
 pub mod backoff;
+pub mod error;
 pub mod host;
+pub mod resolver;
+mod response;
 pub mod secret;
+pub mod sender;
 pub mod settings;
 pub mod target;
 
 pub use address::AddressFilter;
 pub use backoff::Backoff;
+pub use error::{SendError, SendErrorKind};
 pub use host::{HostPattern, NotAHostPattern};
+pub use resolver::{Resolver, Resolving, SystemResolver};
+pub use response::RETRY_AFTER_MAX;
 pub use secret::{SecretError, WebhookSecret};
+pub use sender::{Delivery, SenderError, WebhookSender};
 pub use settings::WebhookSettings;
 pub use target::{Target, TargetError};
 pub use tideline_connections::{Network, NotANetwork};

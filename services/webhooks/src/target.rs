@@ -179,6 +179,15 @@ impl Target {
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns true if the scheme is `http`.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.url.scheme() == "http"
+    }
 }
 
 /// Formats scheme, host and port, for logs.

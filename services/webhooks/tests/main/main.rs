@@ -2,5 +2,10 @@
 
 mod addresses;
 mod backoff;
+mod failures;
+mod limits;
+mod names;
+mod receiver;
+mod sending;
 mod signature;
 mod targets;
