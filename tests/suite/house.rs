@@ -223,7 +223,7 @@ fn engines_and_http_stay_in_their_rooms() {
             ][..],
         ),
         ("object_store", &["storage/archive"][..]),
-        ("reqwest", &["storage/archive"][..]),
+        ("reqwest", &["storage/archive", "services/webhooks"][..]),
         ("fjall", &["storage/backend-fjall"][..]),
         ("tideline-backend-fjall", &["services/server"][..]),
         ("tideline-http", &["services/server"][..]),
