@@ -133,7 +133,7 @@ impl TimelineDirectory for Catalogs {
     fn announced(&self, table: TableId, timelines: &[NewTimeline]) {
         if let Some(catalog) = self.catalog(table).filter(|_| !timelines.is_empty()) {
             let ordinals: Vec<Ordinal> = timelines.iter().map(|timeline| timeline.ordinal).collect();
-            catalog.announced(&ordinals);
+            catalog.mark_durable(&ordinals);
         }
     }
 

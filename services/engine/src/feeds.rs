@@ -211,7 +211,7 @@ impl Engine {
             .map_err(EngineError::FeedRefused)?;
         let (id, new_timelines) = {
             let reader = table.catalog.reader();
-            let is_new = reader.needs_announcement(ordinal);
+            let is_new = reader.needs_identity(ordinal);
             let new = is_new.then(|| introduced(&reader, ordinal));
             (reader.id(ordinal), new.into_iter().collect::<Vec<_>>())
         };
