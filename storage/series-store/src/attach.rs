@@ -248,7 +248,7 @@ impl Shared {
         }
         check_clash(&manifest, table, described)?;
         let window = self.attached_window(described)?;
-        let place = self.place(&manifest, table.id(), Tier::Archive, window, files.bytes());
+        let location = self.choose_location(&manifest, table.id(), Tier::Archive, window, files.bytes());
         drop(manifest);
         let mut loaded = Loaded {
             totals: SegmentTotals::default(),
@@ -261,7 +261,7 @@ impl Shared {
                 loaded.count(id, &extent);
                 Ok(row(id, &extent, &[]))
             });
-            load_buckets(self.backend.as_ref(), place, bits, &mut rows)?;
+            load_buckets(self.backend.as_ref(), location, bits, &mut rows)?;
             let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
             let rows = table.schema().write_rows(backend, stamps, Durability::Synced)?;
             table.schema().synced(&rows);
@@ -269,14 +269,14 @@ impl Shared {
         });
         let mut totals = loaded.totals;
         if made.is_err() || totals.chunks == 0 {
-            self.reclaim_abandoned(place);
+            self.reclaim_abandoned(location);
             return made.map(|()| None);
         }
         totals.bytes = files.bytes();
         let newest = totals.last;
         let deletes_applied = described.deletes_from().max(from);
         let segment = Segment::new(
-            place,
+            location,
             table.id(),
             window,
             described.written,
@@ -288,7 +288,7 @@ impl Shared {
         let segment = match listed {
             Ok(segment) => segment,
             Err(error) => {
-                self.reclaim_abandoned(place);
+                self.reclaim_abandoned(location);
                 return Err(error);
             }
         };
@@ -297,7 +297,7 @@ impl Shared {
             // After an unknown outcome the manifest may reference the segment. Then only the next start can identify
             // orphans.
             if matches!(error, StoreError::Clash { .. } | StoreError::TableDropped(_)) {
-                self.reclaim_abandoned(place);
+                self.reclaim_abandoned(location);
             }
             return Err(error);
         }

@@ -127,8 +127,8 @@ impl<'a> Stream<'a> {
     }
 
     /// Streams the entire output into the buckets of a new segment.
-    pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef, bits: u8) -> Result<()> {
-        let loaded = load_buckets(backend, place, bits, self);
+    pub(super) fn load(&mut self, backend: &dyn Backend, location: SegmentRef, bits: u8) -> Result<()> {
+        let loaded = load_buckets(backend, location, bits, self);
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(loaded?),

@@ -18,7 +18,7 @@ use super::fragment::{Fragment, Wanted};
 
 /// Maximum number of fragments in an overlap group that is read from summaries. For more fragments, checking the
 /// overlaps costs more than the summaries save.
-const PIECES_MAX: usize = 64;
+const FRAGMENTS_MAX: usize = 64;
 
 /// Windows of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +70,11 @@ impl Grid {
         match self {
             Self::Whole => true,
             Self::Windows { width, offset } => {
-                let place = first
+                let offset_in_window = first
                     .checked_sub(offset)
                     .and_then(|time| time.checked_rem_euclid(width));
-                let end = place.zip(last.checked_sub(first));
-                end.and_then(|(place, length)| place.checked_add(length))
+                let end = offset_in_window.zip(last.checked_sub(first));
+                end.and_then(|(offset_in_window, length)| offset_in_window.checked_add(length))
                     .is_some_and(|end| end < width)
             }
         }
@@ -99,7 +99,7 @@ impl SummaryPushDown {
         grid: Grid,
     ) -> bool {
         self.at_hand = self.spans.len();
-        if fragments.len() > PIECES_MAX {
+        if fragments.len() > FRAGMENTS_MAX {
             return false;
         }
         for (number, bucket) in buckets.iter().enumerate() {
