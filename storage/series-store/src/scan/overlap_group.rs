@@ -210,7 +210,7 @@ impl OverlapGroupReader {
         let damaged = |cause| StoreError::chunk(id, cause);
         let mut count = |at: usize, run: &Run| {
             if !std::mem::replace(&mut was_read[at], true) {
-                cost.count_piece(&fragments[at]);
+                cost.count_fragment(&fragments[at]);
             }
             cost.count_rows(fragments[at].tier, run);
         };
@@ -263,7 +263,7 @@ impl OverlapGroupReader {
     fn count_summaries(&mut self, fragments: &[Fragment], at: usize) {
         for points in self.push_down.summarized() {
             if !std::mem::replace(&mut self.was_read[at], true) {
-                self.cost.count_piece(&fragments[at]);
+                self.cost.count_fragment(&fragments[at]);
             }
             self.cost.count_summary(fragments[at].tier, points);
         }

@@ -277,7 +277,7 @@ impl<'a> ScanReader<'a> {
                     Some(files) => files
                         .fragment(&bytes, rank, deletes_from)
                         .map(|(fragment, _)| fragment),
-                    None => chunk_piece(bytes, rank, tier, deletes_from)
+                    None => chunk_fragment(bytes, rank, tier, deletes_from)
                         .map_err(|cause| StoreError::chunk(id, cause)),
                 };
                 match fragment {
@@ -350,7 +350,7 @@ impl ReadFiles for Vec<Source> {
 }
 
 /// Returns a chunk of a segment as a fragment.
-pub(crate) fn chunk_piece(
+pub(crate) fn chunk_fragment(
     bytes: Bytes,
     rank: u64,
     tier: Tier,
