@@ -189,7 +189,10 @@ impl GarbageCollection<'_> {
     /// Removes unreferenced objects of one table and one database.
     fn table(&mut self, target: &str, table: &str, origin: &str) {
         let is_named = |key: &str| self.names.hold(key);
-        match self.archive.sweep(target, table, origin, self.before, &is_named) {
+        match self
+            .archive
+            .remove_orphans(target, table, origin, self.before, &is_named)
+        {
             Ok(removed) => self.removed += removed,
             Err(error) => self.fail(error),
         }
