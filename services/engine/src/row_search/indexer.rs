@@ -30,7 +30,7 @@ const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
 const COMMIT_CHANGES: usize = 100_000;
 /// Maximum number of changes that are taken from the queue in one call.
-const TAKEN_MAX: usize = 1_000;
+const CLAIMED_MAX: usize = 1_000;
 /// Time without changes after which merged segments become visible without a commit.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the documents of expired rows are removed.
@@ -199,9 +199,9 @@ impl Indexer {
 
     /// Takes changes from the queue and indexes their rows. Returns the number of changes.
     fn take(&mut self) -> Result<usize, Failure> {
-        let taken = self.rows.take_changes(self.state.id, TAKEN_MAX);
+        let claimed = self.rows.claim_changes(self.state.id, CLAIMED_MAX);
         let mut keys = HashSet::new();
-        for change in &taken.changes {
+        for change in &claimed.changes {
             match change {
                 SearchChange::Row(key) => drop(keys.insert(key.clone())),
                 // Rows of the range that were written again later have separate changes.
@@ -219,9 +219,9 @@ impl Indexer {
             }
         }
         self.index_rows(keys)?;
-        self.position.end = self.position.end.max(taken.end.0);
-        self.add_count(taken.changes.len());
-        Ok(taken.changes.len())
+        self.position.end = self.position.end.max(claimed.end.0);
+        self.add_count(claimed.changes.len());
+        Ok(claimed.changes.len())
     }
 
     fn add_count(&mut self, more: usize) {
