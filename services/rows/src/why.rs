@@ -21,8 +21,8 @@ use tideline_engine::why::{
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_why::{
-    RowWhy, WhyChange, WhyCode, WhyColumn, WhyHidden, WhyIndex, WhyIndexColumn, WhyLayer, WhyPart, WhyPlace,
-    WhyRow, WhyVersion,
+    RowWhy, WhyChange, WhyCode, WhyColumn, WhyHidden, WhyIndex, WhyIndexColumn, WhyLayer, WhyLocation,
+    WhyPart, WhyRow, WhyVersion,
 };
 
 use self::words::Words;
@@ -128,10 +128,10 @@ fn part_of(part: PartTrace, every: PartPeriod) -> WhyPart {
 
 fn layer_of(layer: &LayerTrace, words: &Words<'_>) -> WhyLayer {
     let (place, generation) = match layer.location {
-        LayerLocation::Buffer(generation) => (WhyPlace::Buffer, Some(generation)),
-        LayerLocation::Single => (WhyPlace::Single, None),
-        LayerLocation::Packed => (WhyPlace::Packed, None),
-        LayerLocation::Archive => (WhyPlace::Archive, None),
+        LayerLocation::Buffer(generation) => (WhyLocation::Buffer, Some(generation)),
+        LayerLocation::Single => (WhyLocation::Single, None),
+        LayerLocation::Packed => (WhyLocation::Packed, None),
+        LayerLocation::Archive => (WhyLocation::Archive, None),
     };
     let change = |change: &ChangeTrace| WhyChange {
         effect: match change.effect {
