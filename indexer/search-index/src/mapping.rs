@@ -267,7 +267,7 @@ impl Token {
             Literal::Text(text) => Typed::Text(text),
             Literal::Boolean(boolean) => Typed::Boolean(*boolean),
             Literal::Time { .. } => Typed::Time(literal.as_time()?),
-            Literal::Point(place) => Typed::Point(place.point()?),
+            Literal::Point(point) => Typed::Point(point.point()?),
             number => Typed::Number(number.as_f64()?),
         };
         Some(Self::of(table, KIND_ATTRIBUTE, |token| {
