@@ -558,7 +558,7 @@ struct Part<'a> {
     positions: &'a [usize],
     /// Timelines in order of first occurrence, with their rows.
     rows: Vec<(usize, Vec<usize>)>,
-    place_of: HashMap<usize, usize>,
+    position_of: HashMap<usize, usize>,
     count: usize,
     bytes: usize,
 }
@@ -569,7 +569,7 @@ impl<'a> Part<'a> {
             group,
             positions,
             rows: Vec::new(),
-            place_of: HashMap::new(),
+            position_of: HashMap::new(),
             count: 0,
             bytes: 0,
         }
@@ -580,7 +580,7 @@ impl<'a> Part<'a> {
     }
 
     fn push(&mut self, timeline: usize, row: usize) {
-        let position = *self.place_of.entry(timeline).or_insert_with(|| {
+        let position = *self.position_of.entry(timeline).or_insert_with(|| {
             self.rows.push((timeline, Vec::new()));
             self.rows.len() - 1
         });
