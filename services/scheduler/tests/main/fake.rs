@@ -176,13 +176,13 @@ impl FakeWork {
         if let RewriteCause::Restore(until) = rewrite.cause {
             (output.stays_until, output.is_copied) = (Some(until), true);
         }
-        let place = SegmentRef {
+        let location = SegmentRef {
             segment: output.id,
             group: GroupId(1),
             tier: output.tier.kept_in(),
         };
         let made = Segment::new(
-            place,
+            location,
             rewrite.table,
             output.window,
             output.written,
