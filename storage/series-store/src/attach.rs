@@ -96,8 +96,8 @@ impl SeriesStore {
     }
 
     /// Returns the names of the descriptions of all archived segments whose points are in a table. A description is a
-    /// file that describes one archived segment. The points are in attached segments, in segments that this database
-    /// archived, or merged into other segments.
+    /// file that describes one archived segment. The list has the segments that were attached, that this database
+    /// archived, and that were merged into other segments.
     ///
     /// # Errors
     ///
@@ -325,8 +325,8 @@ impl Shared {
         .map(drop)
     }
 
-    /// Returns the described window if, with the base width of this store, it is a cold window that contains the
-    /// points; otherwise the narrowest cold window that contains them. Fails if no window contains them.
+    /// Returns a cold window that contains the points. The described window is kept if it is such a window under the
+    /// base width of this store; otherwise the narrowest one is returned. Fails if no window contains the points.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {

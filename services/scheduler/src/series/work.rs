@@ -17,8 +17,8 @@ pub trait SeriesWork: Send + Sync + 'static {
     /// Returns the facts of all series tables now.
     fn facts(&self) -> Facts;
 
-    /// Returns the facts and, as of the same moment, the unsealed points of a table before each of the timestamps that
-    /// `before` returns.
+    /// Returns the facts, and for each timestamp that `before` returns, the counts of the unsealed points of a table
+    /// that are older. Facts and counts are of the same moment.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
 //! Summary push-down: buckets of chunks whose summaries replace rows, and the rows that remain to be read.
 //!
 //! A summary is exact for a query if all rows of its bucket are in the result, in one window, and no other write or
-//! delete changes their values. It can replace the rows if
+//! delete changes their values. It can replace the rows of a field if all of these conditions are met:
 //!
 //! 1. the first and last timestamp of the bucket are in the range, and in one window of the grid,
 //! 2. no other fragment overlaps this time span, because it could overwrite a row,
 //! 3. no delete that is pending for the fragment overlaps this time span,
-//! 4. and, field by field, the summary is known: only numbers have summaries, and a NaN makes a summary unknown.
+//! 4. the summary of the field is known: only numbers have summaries, and a NaN makes a summary unknown.
 //!
 //! All other data is read row by row: all fields between these buckets, and within the buckets the fields whose
 //! summaries are not known.
