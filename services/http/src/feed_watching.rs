@@ -227,7 +227,7 @@ impl Readers {
 
 impl FeedReaders {
     fn signal(&self) {
-        // Before the signals, so that a reader that is signalled knows of the change.
+        // The version rises before the signals, so that a signalled reader gets a version that includes the change.
         self.version.fetch_add(1, Ordering::Release);
         self.signals.values().for_each(|signal| signal.change());
     }

@@ -103,8 +103,9 @@ impl<C> Default for SharedSteps<C> {
 
 impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
     /// Returns the step after a cursor. Uses the step that another watch has read; otherwise reads it with `read`.
-    /// `version` is the version that the caller knows of: a step without progress is only used if it was read from this
-    /// version or a later one, and never if the data has no versions. The steps are kept if `is_shared` is true.
+    /// `version` is the newest version that was signalled to the caller. A step without progress is only used if it was
+    /// read from this version or a later one, and never if the data has no versions. The steps are kept if `is_shared` is
+    /// true.
     pub(crate) async fn step(
         self: &Arc<Self>,
         (from, version): (C, Option<u64>),

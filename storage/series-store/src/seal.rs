@@ -252,7 +252,7 @@ fn load_table(
 /// Returns the timestamps (cuts), in increasing order, that no window of a seal may span; empty if the policy has no
 /// `hot_ttl`. All points before the last cut are old enough for the cold tier; points before an earlier cut are also
 /// old enough for the archive, or hidden. Therefore no old points stay in a tier only because their segment also has
-/// younger points.
+/// newer points.
 fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
         return Vec::new();

@@ -149,7 +149,7 @@ impl Indexer {
     /// Follows the changes until the queue is closed or the index fails.
     fn follow(&mut self) -> Result<(), Failure> {
         if self.is_fresh {
-            // Waits for a move of a part that began without this index, so that the build sees the part in its new
+            // Waits for a move of a part that began without this index, so that the build reads the part in its new
             // tier.
             self.rows.wait_ending();
             self.index.clear()?;

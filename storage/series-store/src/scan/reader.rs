@@ -129,7 +129,7 @@ impl<'a> ScanReader<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`timeline`](Self::timeline).
+    /// The errors of [`timeline`](Self::timeline).
     pub fn timeline_summarized(
         &mut self,
         id: TimelineId,
@@ -149,7 +149,7 @@ impl<'a> ScanReader<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`timeline`](Self::timeline).
+    /// The errors of [`timeline`](Self::timeline).
     pub fn newest(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
         let mut row = LatestRow::new();
         self.timeline(id, &mut |run| {

@@ -11,7 +11,7 @@
 //!
 //! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
 //! further segments are merged wherever that costs least: late data within a window, or eight neighbouring windows into
-//! one. Old windows thus become wide while young ones stay narrow. Hot segments that migrate soon are counted, but not
+//! one. Old windows thus become wide while recent ones stay narrow. Hot segments that migrate soon are counted, but not
 //! merged.
 
 use std::collections::BTreeSet;
@@ -161,7 +161,7 @@ pub(super) fn plan_crowded(facts: &Facts, claimed: &mut Claimed, planned: &mut V
             candidates.extend(joinable(facts, table, tier, claimed));
         }
     }
-    // Among about equal costs, the oldest segments are merged first, because late data mostly belongs to young
+    // Among about equal costs, the oldest segments are merged first, because late data mostly belongs to recent
     // windows.
     let cheapest = candidates
         .iter()
