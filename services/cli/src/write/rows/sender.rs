@@ -186,9 +186,9 @@ impl RowSender<'_> {
             });
         }
         let last = report.rejected.last().and_then(|(index, ..)| starts.get(*index));
-        let behind = last.map_or(&[][..], |(_, end)| &bytes[*end..]);
+        let rest = last.map_or(&[][..], |(_, end)| &bytes[*end..]);
         if !rows.is_empty() || report.omitted > 0 {
-            self.rejects.add(&batch.path, &rows, report.omitted, behind)?;
+            self.rejects.add(&batch.path, &rows, report.omitted, rest)?;
         }
         let rejected = report.rejected.len() as u64 + report.omitted;
         // The next run must send rejected rows again if they are recorded nowhere, so their batch is not acknowledged.
