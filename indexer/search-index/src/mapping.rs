@@ -363,9 +363,9 @@ impl Token {
 /// is the measurement.
 pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let (length, behind) = rest.split_first_chunk::<2>()?;
-        let (name, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        rest = behind;
+        let (length, after) = rest.split_first_chunk::<2>()?;
+        let (name, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        rest = after;
         std::str::from_utf8(name).ok()
     })
 }
