@@ -29,7 +29,7 @@ pub(super) const HEAP_BYTES: usize = 20_000_000;
 const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
 const COMMIT_CHANGES: usize = 100_000;
-/// Maximum number of changes that are taken from the queue in one call.
+/// Maximum number of changes that are claimed in one call.
 const CLAIMED_MAX: usize = 1_000;
 /// Time without changes after which merged segments become visible without a commit.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ struct Indexer {
     parts: VecDeque<(i32, KeyRange)>,
     /// True if the build must begin with an empty index.
     is_fresh: bool,
-    /// Position of the changes that were taken, and of the build.
+    /// Position of the changes that were claimed, and of the build.
     position: RowPosition,
     /// Number of changes and rows since the last commit.
     count: usize,
@@ -188,7 +188,7 @@ impl Indexer {
                 self.commit()?;
             }
         }
-        // Later changes are in the journal, and are taken after the next start. A flush no longer waits for a closed
+        // Later changes are in the journal, and are claimed after the next start. A flush no longer waits for a closed
         // index, so all changes that are in the queue now must be committed.
         while self.take()? > 0 {}
         if self.count > 0 {
