@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `send` | `send` |
 //! | `read` | `read`, `merge`, `count` |
+//! | `watch` | `watch` |
 //! | `change` | `edit`, `recall`, `delete`, `react` |
 //! | `search` | `search` |
 //! | `feeds` | `list`, `show`, `put`, `drop` |
-//! | `members` | `members`, `join`, `leave`, `mute`, `inbox`, `conversations`, `cursor` |
+//! | `members` | `members`, `join`, `leave`, `mute`, `block`, `inbox`, `conversations`, `cursor` |
 //! | `shown` | messages as tables and as lines of JSON |
 //!
 //! Lines of messages are sent by `write::messages`, which shares the splitting of files and the waits with `write`.
