@@ -121,7 +121,7 @@ pub struct FeedSettings {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"push_max": 500}))]
 pub struct InboxSettings {
-    /// Largest number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
+    /// Maximum number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
     /// its messages from the feed, until it has half as many members. Default 500.
     #[serde(default = "default_push_max")]
     pub push_max: u32,

@@ -35,7 +35,7 @@ use crate::error::{EngineError, Result};
 use crate::find::{NEVER, Timeline};
 use crate::tables::Table;
 
-/// Largest number of rows of a part.
+/// Maximum number of rows of a part.
 const PART_ROWS_MAX: usize = 2_000;
 /// Approximate limit of the value bytes of a part.
 const PART_BYTES_MAX: usize = 256 << 10;
@@ -43,7 +43,7 @@ const PART_BYTES_MAX: usize = 256 << 10;
 const STEP_BYTES_MAX: usize = 4 << 20;
 /// Number of parts after which a step ends, once it has made progress.
 const STEP_PARTS_MAX: usize = 16;
-/// Largest number of timelines reported by one part.
+/// Maximum number of timelines reported by one part.
 const PART_TIMELINES_MAX: usize = 500;
 
 /// Maximum total encoded size, in bytes, of the deltas that are kept decoded for other watchers.

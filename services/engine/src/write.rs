@@ -34,7 +34,7 @@ use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
-/// Largest number of attempts to commit a write while timelines are removed.
+/// Maximum number of attempts to commit a write while timelines are removed.
 const NAMED_AGAIN_MAX: usize = 64;
 /// Maximum number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;

@@ -142,7 +142,7 @@ pub struct Archives {
     pub at: Option<i64>,
 }
 
-/// Largest number of windows in a list of a preview. The amounts of the preview include all windows.
+/// Maximum number of windows in a list of a preview. The amounts of the preview include all windows.
 pub const WINDOWS_MAX: usize = 1_000;
 
 /// Previews the policy of a table now, or the effect of setting `policy` now.
