@@ -10,7 +10,7 @@ use tideline_condition::Literal;
 use tideline_condition::literal::{self as condition, AttributeForm};
 use utoipa::ToSchema;
 
-use crate::geo::Place;
+use crate::geo::LatLon;
 use crate::time::TimeInput;
 
 /// Value of an attribute: a string, number, boolean, time, geo point, or list of strings or numbers.
@@ -31,7 +31,7 @@ pub enum AttributeValue {
         time: TimeInput,
     },
     /// Geo point.
-    Point(Place),
+    Point(LatLon),
     /// List of 1 to 256 strings, at most 4 KiB in total.
     Texts(Vec<String>),
     /// List of 1 to 256 numbers.
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for AttributeValue {
             Literal::Time { time } => Self::Time {
                 time: TimeInput(time),
             },
-            Literal::Point(condition::LatLon { lat, lon }) => Self::Point(Place { lat, lon }),
+            Literal::Point(condition::LatLon { lat, lon }) => Self::Point(LatLon { lat, lon }),
             Literal::Texts(texts) => Self::Texts(texts),
             Literal::Numbers(numbers) => Self::Numbers(numbers),
         })

@@ -15,7 +15,7 @@ use utoipa::openapi::{Deprecated, Ref, RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::attribute::AttributeValue;
-use crate::geo::{Circle, GeoBox, Place};
+use crate::geo::{Circle, GeoBox, LatLon};
 use crate::time::TimeInput;
 
 /// Condition on timelines.
@@ -176,7 +176,7 @@ impl ToSchema for Condition {
         add::<TimeSpan>(schemas);
         add::<Circle>(schemas);
         add::<GeoBox>(schemas);
-        add::<Place>(schemas);
+        add::<LatLon>(schemas);
     }
 }
 
@@ -215,7 +215,7 @@ impl ToSchema for RowFilter {
         add::<TimeSpan>(schemas);
         add::<Circle>(schemas);
         add::<GeoBox>(schemas);
-        add::<Place>(schemas);
+        add::<LatLon>(schemas);
     }
 }
 

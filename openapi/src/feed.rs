@@ -121,7 +121,7 @@ pub struct FeedSettings {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"push_max": 500}))]
 pub struct InboxSettings {
-    /// Largest number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
+    /// Maximum number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
     /// its messages from the feed, until it has half as many members. Default 500.
     #[serde(default = "default_push_max")]
     pub push_max: u32,
@@ -146,7 +146,7 @@ pub struct FeedParts {
     /// Minimum time for which a part stays in the hot tier after its end. Default: parts stay in the hot tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<DurationText>,
-    /// Minimum time for which messages of a part can be changed after its end. Default: they always can be.
+    /// Minimum time for which messages of a part can be changed after its end. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<DurationText>,
     /// Archive that old parts move into. Default: parts stay in their tier.
@@ -154,7 +154,7 @@ pub struct FeedParts {
     pub archive: Option<PartsArchive>,
 }
 
-/// Names of [`SequenceSource`] for the OpenAPI document.
+/// Origin of the sequence numbers of messages: assigned by the server, or given with each message.
 #[derive(Debug, Clone, Copy, ToSchema)]
 #[schema(as = SequenceSource, rename_all = "lowercase")]
 pub enum SequenceSourceSchema {
@@ -319,7 +319,7 @@ pub struct Message {
     pub sequence: Sequence,
     /// Time of the write.
     pub time: String,
-    /// Sender; of an event, the principal who made the change.
+    /// Sender; for an event, the principal who made the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
     /// Id that the sender chose.
@@ -334,7 +334,7 @@ pub struct Message {
     /// Users whom the message mentions. Omitted without mentions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mentions: Option<Vec<String>>,
-    /// Columns; of an edit, the changed columns, with `null` for removed ones.
+    /// Columns; for an edit, the changed columns, with `null` for removed ones.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
     /// Counters, such as reactions. Omitted without counters.
@@ -665,7 +665,7 @@ pub struct MessagesFound {
     pub messages: Vec<Box<RawValue>>,
     /// Number of matching messages and events on all pages, as of the last commit of the index.
     pub total: u64,
-    /// Number of changes that the index has not seen yet.
+    /// Number of changes that the index does not contain yet.
     pub waiting: u64,
     /// Token of the next page; `null` on the last page.
     pub next: Option<String>,
@@ -706,7 +706,7 @@ pub struct FeedDetail {
     pub request_id: String,
 }
 
-/// Begin of a membership.
+/// Start of a membership.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"history": "all"}))]
@@ -803,7 +803,7 @@ pub struct MemberList {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"sequence": "1795700000000000000"}))]
 pub struct SetCursor {
-    /// Sequence number. One below the present cursor changes nothing.
+    /// Sequence number. A number below the present cursor changes nothing.
     pub sequence: Sequence,
     /// Device that has read the messages. Default: the user, whose unread messages are counted from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]

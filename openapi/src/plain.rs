@@ -93,16 +93,16 @@ fn fault<T: DeserializeOwned>(document: &[u8], error: &serde_json::Error) -> Jso
     let Err(placed) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
         return without_limit(message(&error.to_string()));
     };
-    let place = match pointer(placed.path()) {
-        place if place.is_empty() => "the body".to_owned(),
-        place => place,
+    let location = match pointer(placed.path()) {
+        location if location.is_empty() => "the body".to_owned(),
+        location => location,
     };
     // If a word is expected, the parser reports any other value as a syntax error.
     let reason = match placed.inner().classify() {
         Category::Data => message(&without_position(placed.inner())),
         _ => "expected a word or an object".to_owned(),
     };
-    without_limit(format!("{place}: {reason}"))
+    without_limit(format!("{location}: {reason}"))
 }
 
 /// Describes a syntax error of a document and its location.

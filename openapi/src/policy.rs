@@ -357,9 +357,9 @@ impl PolicyChanges {
     }
 }
 
-fn set<T>(place: &mut T, change: Option<T>) {
+fn set<T>(setting: &mut T, change: Option<T>) {
     if let Some(value) = change {
-        *place = value;
+        *setting = value;
     }
 }
 

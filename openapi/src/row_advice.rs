@@ -1,13 +1,13 @@
 //! Advice on wide tables: design of keys, columns and indexes, and access paths of queries.
 //!
-//! Each advice has a code, which is stable across versions, a measured figure and a recommended change.
+//! Each piece of advice has a code, which is stable across versions, a measured figure and a recommended change.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::condition::RowFilter;
 
-/// Code of an advice.
+/// Code of a piece of advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceCode {
@@ -74,7 +74,7 @@ pub struct TableAdvice {
     pub bytes: u64,
     /// Time of the last survey, on which sizes are based; `null` if there was none since the start of the server.
     pub surveyed: Option<String>,
-    /// Number of advices that are withheld because the table is small.
+    /// Number of pieces of advice that are withheld because the table is small.
     pub withheld: u64,
     /// The advice, by code.
     pub advice: Vec<Advice>,

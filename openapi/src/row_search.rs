@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::condition::RowFilter;
 use crate::facet::FacetOrder;
-use crate::geo::Place;
+use crate::geo::LatLon;
 use crate::row::Row;
 use crate::tier::RowTiers;
 use crate::timeline::{SortOrder, TextSpan};
@@ -200,7 +200,7 @@ pub struct RowSortKey {
     pub column: String,
     /// Order by the distance from this geo point to the nearest geo point in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near: Option<Place>,
+    pub near: Option<LatLon>,
     /// Direction. Default: lowest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<SortOrder>,
@@ -327,7 +327,7 @@ pub struct RowFacetKey {
     pub interval: Option<serde_json::Value>,
     /// Center of rings, for a column indexed as `geo`, with `meters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near: Option<Place>,
+    pub near: Option<LatLon>,
     /// Radii of the rings in meters, 1 to 100, in increasing order. A row is in the first ring that reaches its nearest
     /// geo point. The value of a group is the radius, or `"beyond"`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

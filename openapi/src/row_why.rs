@@ -90,7 +90,8 @@ pub struct WhyHidden {
 /// Location of stored data of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WhyPlace {
+#[schema(as = WhyPlace)]
+pub enum WhyLocation {
     /// The row buffer in memory, before its flush.
     Buffer,
     /// A row that is stored on its own.
@@ -120,7 +121,7 @@ pub struct WhyChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhyLayer {
     /// Location.
-    pub place: WhyPlace,
+    pub place: WhyLocation,
     /// Generation of the row buffer: 0 receives the writes, higher ones wait for their flush. Omitted for stored rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<usize>,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Young points, including unsealed ones.
+    /// Recent points, including unsealed ones.
     Hot,
     /// Older points.
     Cold,

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::attribute::AttributeValue;
 use crate::condition::{Condition, Property};
-use crate::geo::Place;
+use crate::geo::LatLon;
 
 /// Search for timelines: condition, order and page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -68,7 +68,7 @@ pub struct SortKey {
     /// With `attribute`: order by the distance from this geo point. Timelines whose attribute is missing or not a geo
     /// point are farthest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near: Option<Place>,
+    pub near: Option<LatLon>,
     /// Property.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub property: Option<Property>,

@@ -23,11 +23,11 @@ pub const MEASUREMENT: &str = "load";
 #[derive(Debug, Clone)]
 pub struct Ledger {
     seed: u64,
-    fates: BTreeMap<Place, Fate>,
+    fates: BTreeMap<PointKey, Fate>,
 }
 
 /// Key of a point: machine and timestamp in nanoseconds.
-pub type Place = (String, i64);
+pub type PointKey = (String, i64);
 
 /// Outcome of the write of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// Returns the line protocol of a point, with fields of five types.
-    pub fn line(&self, (host, time): &Place) -> String {
+    pub fn line(&self, (host, time): &PointKey) -> String {
         let mut line = format!("{MEASUREMENT},host={host},dc=fra ");
         for (index, (name, value)) in self.fields(host, *time).into_iter().enumerate() {
             if index > 0 {
@@ -92,9 +92,9 @@ impl Ledger {
 
     /// Records the fate of points. An acknowledged point stays acknowledged, even if it is sent again with another
     /// outcome.
-    pub fn note(&mut self, places: &[Place], fate: Fate) {
-        for place in places {
-            let known = self.fates.entry(place.clone()).or_insert(fate);
+    pub fn note(&mut self, keys: &[PointKey], fate: Fate) {
+        for key in keys {
+            let known = self.fates.entry(key.clone()).or_insert(fate);
             if *known != Fate::Acknowledged {
                 *known = fate;
             }
@@ -102,17 +102,17 @@ impl Ledger {
     }
 
     /// Returns the points with this fate.
-    pub fn places(&self, fate: Fate) -> Vec<Place> {
+    pub fn keys(&self, fate: Fate) -> Vec<PointKey> {
         self.fates
             .iter()
             .filter(|(_, known)| **known == fate)
-            .map(|(place, _)| place.clone())
+            .map(|(key, _)| key.clone())
             .collect()
     }
 
     /// Returns the machines that have a point with this fate.
     pub fn hosts(&self, fate: Fate) -> Vec<String> {
-        let mut hosts: Vec<String> = self.places(fate).into_iter().map(|(host, _)| host).collect();
+        let mut hosts: Vec<String> = self.keys(fate).into_iter().map(|(host, _)| host).collect();
         hosts.dedup();
         hosts
     }
@@ -122,7 +122,7 @@ impl Ledger {
         let fates = self.fates.iter().filter(|((known, _), _)| known == host);
         Self {
             seed: self.seed,
-            fates: fates.map(|(place, fate)| (place.clone(), *fate)).collect(),
+            fates: fates.map(|(key, fate)| (key.clone(), *fate)).collect(),
         }
     }
 
@@ -132,30 +132,30 @@ impl Ledger {
     /// reading and set `is_running`: points that are not in the copy are then allowed.
     pub fn contradictions(&self, rows: &[Row], is_running: bool) -> Vec<String> {
         let mut found = Vec::new();
-        let mut seen: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut seen: BTreeMap<PointKey, u32> = BTreeMap::new();
         for row in rows {
             let host = row.tags.get("host").cloned().unwrap_or_default();
-            let place = (host, row.time);
-            match self.fates.get(&place) {
-                None if !is_running => found.push(format!("never sent, but stored: {place:?}")),
-                Some(Fate::Refused) => found.push(format!("refused, but stored: {place:?}")),
-                _ if row.fields != self.fields(&place.0, place.1) => {
-                    found.push(format!("wrong values at {place:?}: {:?}", row.fields));
+            let key = (host, row.time);
+            match self.fates.get(&key) {
+                None if !is_running => found.push(format!("never sent, but stored: {key:?}")),
+                Some(Fate::Refused) => found.push(format!("refused, but stored: {key:?}")),
+                _ if row.fields != self.fields(&key.0, key.1) => {
+                    found.push(format!("wrong values at {key:?}: {:?}", row.fields));
                 }
                 _ => {}
             }
-            *seen.entry(place).or_default() += 1;
+            *seen.entry(key).or_default() += 1;
         }
         found.extend(
             seen.iter()
                 .filter(|(_, count)| **count > 1)
-                .map(|(place, count)| format!("stored {count} times: {place:?}")),
+                .map(|(key, count)| format!("stored {count} times: {key:?}")),
         );
         found.extend(
-            self.places(Fate::Acknowledged)
+            self.keys(Fate::Acknowledged)
                 .iter()
-                .filter(|place| !seen.contains_key(*place))
-                .map(|place| format!("acknowledged, but lost: {place:?}")),
+                .filter(|key| !seen.contains_key(*key))
+                .map(|key| format!("acknowledged, but lost: {key:?}")),
         );
         found.truncate(20);
         found
@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn every_kind_of_contradiction_is_found() {
         let mut ledger = Ledger::new(7);
-        let place = |time: i64| ("a".to_owned(), time);
-        ledger.note(&[place(1), place(2)], Fate::Acknowledged);
-        ledger.note(&[place(3)], Fate::Unknown);
-        ledger.note(&[place(4)], Fate::Refused);
-        ledger.note(&[place(1)], Fate::Unknown);
+        let key = |time: i64| ("a".to_owned(), time);
+        ledger.note(&[key(1), key(2)], Fate::Acknowledged);
+        ledger.note(&[key(3)], Fate::Unknown);
+        ledger.note(&[key(4)], Fate::Refused);
+        ledger.note(&[key(1)], Fate::Unknown);
         let row = |time: i64| Row {
             measurement: MEASUREMENT.to_owned(),
             tags: [("host".to_owned(), "a".to_owned())].into(),

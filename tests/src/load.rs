@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use tideline_fleet::Random;
 
 use crate::client::{Client, NoResponse};
-use crate::ledger::{Fate, Ledger, Place};
+use crate::ledger::{Fate, Ledger, PointKey};
 
 /// Number of points per request.
 const BATCH_POINTS: i64 = 20;
@@ -79,12 +79,12 @@ impl Load {
     /// Sends the points of unknown fate again. This is safe because each point has a timestamp, so that a repeated
     /// write overwrites the point.
     pub fn resend_unknown(&self, client: &Client) {
-        let unknown = self.ledger().places(Fate::Unknown);
-        for places in unknown.chunks(100) {
-            let body = self.body(places);
+        let unknown = self.ledger().keys(Fate::Unknown);
+        for keys in unknown.chunks(100) {
+            let body = self.body(keys);
             let response = client.post_lines("/v1/tables/default/points", &body);
             assert!(response.is_success(), "resending failed: {response:?}");
-            self.ledger().note(places, Fate::Acknowledged);
+            self.ledger().note(keys, Fate::Acknowledged);
         }
     }
 
@@ -93,13 +93,13 @@ impl Load {
         let mut written = Written::default();
         let mut silent = 0;
         while !stop.load(Ordering::Relaxed) && silent < 3 {
-            let places = self.next_places(writer);
+            let keys = self.next_keys(writer);
             // The points are recorded before they are sent, because a concurrent reader may receive them before the
             // response.
-            self.ledger().note(&places, Fate::Unknown);
-            match self.send(client, &places, &mut random) {
+            self.ledger().note(&keys, Fate::Unknown);
+            match self.send(client, &keys, &mut random) {
                 Ok(fate) => {
-                    self.ledger().note(&places, fate);
+                    self.ledger().note(&keys, fate);
                     match fate {
                         Fate::Acknowledged => written.acknowledged += 1,
                         Fate::Refused | Fate::Unknown => written.refused += 1,
@@ -117,14 +117,14 @@ impl Load {
 
     /// Sends points on a random write route and returns their fate. Only the error code `overloaded` of our
     /// own routes means that nothing was written; after any other failure the outcome is unknown.
-    fn send(&self, client: &Client, places: &[Place], random: &mut Random) -> Result<Fate, NoResponse> {
-        let body = self.body(places);
+    fn send(&self, client: &Client, keys: &[PointKey], random: &mut Random) -> Result<Fate, NoResponse> {
+        let body = self.body(keys);
         let plain = ("content-type", "text/plain");
         let response = match random.index(4) {
             0 => client.send("POST", "/write", &[plain], body.as_bytes()),
             1 => client.send("POST", "/api/v2/write?bucket=default", &[plain], body.as_bytes()),
             2 => {
-                let key = format!("key-{}-{}", places[0].0, places[0].1);
+                let key = format!("key-{}-{}", keys[0].0, keys[0].1);
                 let headers = [plain, ("idempotency-key", &key)];
                 client.send("POST", "/v1/tables/default/points", &headers, body.as_bytes())
             }
@@ -139,7 +139,7 @@ impl Load {
         })
     }
 
-    fn next_places(&self, writer: u64) -> Vec<Place> {
+    fn next_keys(&self, writer: u64) -> Vec<PointKey> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let host = format!("w{writer}-{:05}", number / BATCHES_PER_HOST);
         (number * BATCH_POINTS..)
@@ -148,9 +148,9 @@ impl Load {
             .collect()
     }
 
-    fn body(&self, places: &[Place]) -> String {
+    fn body(&self, keys: &[PointKey]) -> String {
         let ledger = Ledger::new(self.seed);
-        let lines: Vec<String> = places.iter().map(|place| ledger.line(place)).collect();
+        let lines: Vec<String> = keys.iter().map(|key| ledger.line(key)).collect();
         lines.join("\n")
     }
 }

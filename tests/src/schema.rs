@@ -22,16 +22,16 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn check(&self, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
+    fn check(&self, schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
         let Some(keywords) = schema.as_object() else {
             if schema == &Value::Bool(false) {
-                found.push(format!("{place}: nothing is allowed here"));
+                found.push(format!("{path}: nothing is allowed here"));
             }
             return;
         };
         for (keyword, rule) in keywords {
             if !SILENT.contains(&keyword.as_str()) {
-                self.check_keyword(schema, keyword, rule, value, place, found);
+                self.check_keyword(schema, keyword, rule, value, path, found);
             }
         }
     }
@@ -42,17 +42,17 @@ impl Check<'_> {
         keyword: &str,
         rule: &Value,
         value: &Value,
-        place: &str,
+        path: &str,
         found: &mut Vec<String>,
     ) {
-        let mut wrong = |problem: String| found.push(format!("{place}: {problem}"));
+        let mut wrong = |problem: String| found.push(format!("{path}: {problem}"));
         let number = |rule: &Value| rule.as_u64().unwrap_or_default() as usize;
         match keyword {
             "$ref" => {
-                let path = rule.as_str().unwrap_or_default().trim_start_matches('#');
-                match self.document.pointer(path) {
-                    Some(schema) => self.check(schema, value, place, found),
-                    None => wrong(format!("{path} does not exist in the document")),
+                let pointer = rule.as_str().unwrap_or_default().trim_start_matches('#');
+                match self.document.pointer(pointer) {
+                    Some(schema) => self.check(schema, value, path, found),
+                    None => wrong(format!("{pointer} does not exist in the document")),
                 }
             }
             "type" if !has_type(rule, value) => wrong(format!("{value} is not of type {rule}")),
@@ -76,13 +76,13 @@ impl Check<'_> {
             }
             "items" => {
                 for (at, item) in value.as_array().into_iter().flatten().enumerate() {
-                    self.check(rule, item, &format!("{place}[{at}]"), found);
+                    self.check(rule, item, &format!("{path}[{at}]"), found);
                 }
             }
             "properties" => {
                 for (name, schema) in rule.as_object().into_iter().flatten() {
                     if let Some(member) = value.get(name) {
-                        self.check(schema, member, &format!("{place}.{name}"), found);
+                        self.check(schema, member, &format!("{path}.{name}"), found);
                     }
                 }
             }
@@ -90,7 +90,7 @@ impl Check<'_> {
                 let named = &schema["properties"];
                 for (name, member) in value.as_object().into_iter().flatten() {
                     if named.get(name).is_none() {
-                        self.check(rule, member, &format!("{place}.{name}"), found);
+                        self.check(rule, member, &format!("{path}.{name}"), found);
                     }
                 }
             }

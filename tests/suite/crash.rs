@@ -46,7 +46,7 @@ fn no_acknowledged_point_is_lost_when_the_process_is_killed() {
     }
     let server = folder.start(&Launch::default());
     check(&load, &server.client(), rounds + 1);
-    let acknowledged = load.ledger().places(Fate::Acknowledged).len();
+    let acknowledged = load.ledger().keys(Fate::Acknowledged).len();
     assert!(acknowledged > 0, "the load was acknowledged at least once");
     println!("{rounds} kills, {acknowledged} points acknowledged, all present");
 }
@@ -73,7 +73,7 @@ fn random_launch(random: &mut Random) -> Launch {
 /// Checks the invariants after a restart. Before the first acknowledged point, nothing is checked.
 fn check(load: &Load, client: &Client, round: usize) {
     let ledger = load.ledger().clone();
-    if ledger.places(Fate::Acknowledged).is_empty() {
+    if ledger.keys(Fate::Acknowledged).is_empty() {
         return;
     }
     let rows = reading::all(client, "default", MEASUREMENT);

@@ -96,7 +96,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     let mut last: Option<Response> = None;
     let mut numbers = SequenceNumbers::new();
     for block in blocks {
-        let place = format!("{name}:{}", block.line);
+        let location = format!("{name}:{}", block.line);
         match block.language.as_str() {
             "sh" => {
                 let mut text = block.text.replace(TARGET, &target);
@@ -105,15 +105,15 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
                 }
                 for command in commands_of(&text) {
                     commands += 1;
-                    settle(last.take(), None, &mut numbers, &place);
-                    last = run(&command, &client, &files, &place);
+                    settle(last.take(), None, &mut numbers, &location);
+                    last = run(&command, &client, &files, &location);
                 }
             }
             "json" => {
                 let got = last
                     .take()
-                    .unwrap_or_else(|| panic!("{place}: no command before this response"));
-                settle(Some(got), Some(&block.text), &mut numbers, &place);
+                    .unwrap_or_else(|| panic!("{location}: no command before this response"));
+                settle(Some(got), Some(&block.text), &mut numbers, &location);
             }
             _ => {}
         }
@@ -123,16 +123,21 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
 }
 
 /// Asserts that a response is a success, or the failure that the page shows, and that it matches the page.
-fn settle(answer: Option<Response>, shown: Option<&str>, numbers: &mut SequenceNumbers, place: &str) {
+fn settle(answer: Option<Response>, shown: Option<&str>, numbers: &mut SequenceNumbers, location: &str) {
     let Some(answer) = answer else { return };
     let shows_code = |shown: &str| {
         let shown: Value = serde_json::from_str(shown).unwrap_or_default();
         shown.get("code").is_some() || shown["status"] == "error"
     };
     let shows_failure = shown.is_some_and(shows_code);
-    assert_eq!(answer.is_success(), !shows_failure, "{place}: {}", answer.text());
+    assert_eq!(
+        answer.is_success(),
+        !shows_failure,
+        "{location}: {}",
+        answer.text()
+    );
     if let Some(shown) = shown {
-        check_answer(shown, &answer.json(), numbers, place);
+        check_answer(shown, &answer.json(), numbers, location);
     }
 }
 
@@ -181,9 +186,9 @@ fn commands_of(block: &str) -> Vec<Vec<String>> {
     commands.map(split).collect()
 }
 
-fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option<Response> {
+fn run(command: &[String], client: &Client, files: &Path, location: &str) -> Option<Response> {
     match command[0].as_str() {
-        "curl" => Some(curl(&command[1..], client, place)),
+        "curl" => Some(curl(&command[1..], client, location)),
         "tideline" => {
             let ran = Command::new(binary())
                 .args(&command[1..])
@@ -195,12 +200,12 @@ fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option
             let text = String::from_utf8_lossy(&ran.stderr);
             assert!(
                 ran.status.success(),
-                "{place}: {command:?} ended with {}: {text}",
+                "{location}: {command:?} ended with {}: {text}",
                 ran.status
             );
             None
         }
-        other => panic!("{place}: {other} is not supported by this test"),
+        other => panic!("{location}: {other} is not supported by this test"),
     }
 }
 
@@ -216,7 +221,7 @@ fn join(body: &mut Option<String>, more: &str) {
 }
 
 /// Sends the request that curl would send. Only the options used in the pages are supported.
-fn curl(words: &[String], client: &Client, place: &str) -> Response {
+fn curl(words: &[String], client: &Client, location: &str) -> Response {
     let (mut method, mut url, mut body, mut is_get) = (None, None, None, false);
     let mut headers: Vec<(String, String)> = Vec::new();
     let mut words = words.iter();
@@ -224,7 +229,7 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
         let mut value = || {
             words
                 .next()
-                .unwrap_or_else(|| panic!("{place}: {word} has no value"))
+                .unwrap_or_else(|| panic!("{location}: {word} has no value"))
                 .clone()
         };
         match word.as_str() {
@@ -242,14 +247,14 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
                 let (name, value) = header.split_once(": ").expect("a header has a name and a value");
                 headers.push((name.to_owned(), value.to_owned()));
             }
-            option if option.starts_with('-') => panic!("{place}: curl {option} is not supported here"),
+            option if option.starts_with('-') => panic!("{location}: curl {option} is not supported here"),
             address => url = Some(address.to_owned()),
         }
     }
-    let url = url.unwrap_or_else(|| panic!("{place}: no address"));
+    let url = url.unwrap_or_else(|| panic!("{location}: no address"));
     let path = url
         .strip_prefix(ADDRESS)
-        .unwrap_or_else(|| panic!("{place}: {url} is not at {ADDRESS}"));
+        .unwrap_or_else(|| panic!("{location}: {url} is not at {ADDRESS}"));
     let path = match body.take_if(|_| is_get) {
         Some(parameters) => format!("{path}?{parameters}"),
         None => path.to_owned(),
@@ -261,15 +266,15 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     let body = body.unwrap_or_default();
     let answer = client.send(&method, &path, &headers, body.as_bytes());
-    answer.unwrap_or_else(|error| panic!("{place}: {error}"))
+    answer.unwrap_or_else(|error| panic!("{location}: {error}"))
 }
 
 /// Asserts that a response matches the page, as far as the page shows it.
-fn check_answer(shown: &str, got: &Value, numbers: &mut SequenceNumbers, place: &str) {
-    let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{place}: {error}"));
+fn check_answer(shown: &str, got: &Value, numbers: &mut SequenceNumbers, location: &str) {
+    let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{location}: {error}"));
     find_numbers(&shown, got, numbers);
     if let Err(difference) = subset::holds(got, &to_pattern(&shown, numbers)) {
-        panic!("{place}: {difference}\n{got:#}");
+        panic!("{location}: {difference}\n{got:#}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tideline_fleet::Random;
-use tideline_tests::ledger::{Fate, MEASUREMENT, Place};
+use tideline_tests::ledger::{Fate, MEASUREMENT, PointKey};
 use tideline_tests::load::Load;
 use tideline_tests::raw::RawConnection;
 use tideline_tests::server::{DRAIN_LIMIT, DataFolder};
@@ -43,14 +43,14 @@ fn a_stop_under_load_loses_nothing_and_is_quick() {
     let contradictions = load.ledger().contradictions(&rows, false);
     assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
     // A request without a response must not have stored anything.
-    let stored: BTreeSet<Place> = rows
+    let stored: BTreeSet<PointKey> = rows
         .iter()
         .map(|row| (row.tags.get("host").cloned().unwrap_or_default(), row.time))
         .collect();
-    let silent = load.ledger().places(Fate::Unknown);
-    let swallowed: Vec<&Place> = silent
+    let silent = load.ledger().keys(Fate::Unknown);
+    let swallowed: Vec<&PointKey> = silent
         .iter()
-        .filter(|place| stored.contains(*place))
+        .filter(|key| stored.contains(*key))
         .take(5)
         .collect();
     assert!(swallowed.is_empty(), "stored without a response: {swallowed:?}");

@@ -124,12 +124,12 @@ fn is_survived(case: &Case) -> bool {
 
     let server = folder.start(&Launch::default());
     let mut ledger = Ledger::new(1);
-    let place = ("after".to_owned(), 1_700_000_000_000_000_000);
+    let key = ("after".to_owned(), 1_700_000_000_000_000_000);
     let written = server
         .client()
-        .post_lines("/v1/tables/default/points", &ledger.line(&place));
+        .post_lines("/v1/tables/default/points", &ledger.line(&key));
     assert!(written.is_success(), "{line}: {written:?}");
-    ledger.note(&[place], Fate::Acknowledged);
+    ledger.note(&[key], Fate::Acknowledged);
     server.kill();
     let server = folder.start(&Launch::default());
     let rows = reading::all(&server.client(), "default", MEASUREMENT);

@@ -89,9 +89,9 @@ fn failing_calls_lose_nothing_and_are_recovered_from() {
             Healed::Ended(log) => panic!("round {round}, {fault:?}: the process ended:\n{log}"),
         };
         let took = freed.elapsed();
-        let acknowledged = load.ledger().places(Fate::Acknowledged).len();
+        let acknowledged = load.ledger().keys(Fate::Acknowledged).len();
         let more = wait::until(HEAL_PATIENCE, || {
-            (load.ledger().places(Fate::Acknowledged).len() > acknowledged).then_some(())
+            (load.ledger().keys(Fate::Acknowledged).len() > acknowledged).then_some(())
         });
         assert!(
             more.is_some(),
@@ -114,7 +114,7 @@ fn failing_calls_lose_nothing_and_are_recovered_from() {
         server.kill();
         failed += calls.len();
         healed += usize::from(seen.red > 0);
-        points += load.ledger().places(Fate::Acknowledged).len();
+        points += load.ledger().keys(Fate::Acknowledged).len();
     }
     println!(
         "{failed} calls failed, {healed} rounds with red probes, {points} points acknowledged, all present"
@@ -203,9 +203,9 @@ fn random_fault(calls: &'static str, random: &mut Random) -> Fault {
 
 /// Waits until a write of this round is acknowledged.
 fn await_progress(load: &Load) {
-    let before = load.ledger().places(Fate::Acknowledged).len();
+    let before = load.ledger().keys(Fate::Acknowledged).len();
     let more = wait::until(HEAL_PATIENCE, || {
-        (load.ledger().places(Fate::Acknowledged).len() > before).then_some(())
+        (load.ledger().keys(Fate::Acknowledged).len() > before).then_some(())
     });
     assert!(more.is_some(), "no write is acknowledged");
 }

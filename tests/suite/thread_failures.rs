@@ -51,7 +51,7 @@ fn a_panic_in_any_thread_ends_the_process_and_loses_nothing() {
         server.kill();
     }
     assert!(
-        !load.ledger().places(Fate::Acknowledged).is_empty(),
+        !load.ledger().keys(Fate::Acknowledged).is_empty(),
         "there was load"
     );
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tideline_fleet::Random;
 use tideline_tests::disk::{Ext4, ThinDisk};
-use tideline_tests::ledger::{Fate, MEASUREMENT, Place};
+use tideline_tests::ledger::{Fate, MEASUREMENT, PointKey};
 use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Server, reading, rounds, seed, skip, wait};
@@ -106,7 +106,7 @@ fn verify(disk: ThinDisk, load: &Load, launch: &Launch, after: After, failed: bo
     let disk = disk.cut_power();
     let server = DataFolder::within(disk.path()).start(launch);
     let rows = reading::all(&server.client(), "default", MEASUREMENT);
-    let acknowledged = load.ledger().places(Fate::Acknowledged).len();
+    let acknowledged = load.ledger().keys(Fate::Acknowledged).len();
     let contradictions = load.ledger().contradictions(&rows, false);
     let wrong = contradictions.len();
     println!(
@@ -174,14 +174,14 @@ impl Drop for StopsOnDrop<'_> {
 fn write_new_timelines(load: &Load, client: &Client, number: i64) {
     let time = 1_600_000_000_000_000_000;
     let host = |n| (format!("new-{number:04}-{n:03}"), time);
-    let places: Vec<Place> = (0..TIMELINES).map(host).collect();
-    let lines: Vec<String> = places.iter().map(|place| load.ledger().line(place)).collect();
-    load.ledger().note(&places, Fate::Unknown);
+    let keys: Vec<PointKey> = (0..TIMELINES).map(host).collect();
+    let lines: Vec<String> = keys.iter().map(|key| load.ledger().line(key)).collect();
+    load.ledger().note(&keys, Fate::Unknown);
     let headers = [("content-type", "text/plain")];
     let body = lines.join("\n");
     let sent = client.send("POST", "/v1/tables/default/points", &headers, body.as_bytes());
     if sent.is_ok_and(|answer| answer.is_success()) {
-        load.ledger().note(&places, Fate::Acknowledged);
+        load.ledger().note(&keys, Fate::Acknowledged);
     } else {
         wait::pause(Duration::from_millis(20));
     }
@@ -219,7 +219,7 @@ fn a_folder_with_holes_in_its_logs_opens_when_the_loss_is_accepted() {
         assert!(report.contains("unreadable bytes"), "{damaged}: {report}");
         let client = server.client();
         let found = reading::all(&client, "default", MEASUREMENT).len();
-        let written = load.ledger().places(Fate::Acknowledged).len();
+        let written = load.ledger().keys(Fate::Acknowledged).len();
         assert!(
             found > 0 && found < written,
             "{damaged}: {found} of {written} points"

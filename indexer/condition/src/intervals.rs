@@ -257,8 +257,8 @@ fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
     if let [(low, high)] = intervals {
         return *low <= value && value <= *high;
     }
-    let behind = intervals.partition_point(|(low, _)| *low <= value);
-    behind > 0 && value <= intervals[behind - 1].1
+    let begun = intervals.partition_point(|(low, _)| *low <= value);
+    begun > 0 && value <= intervals[begun - 1].1
 }
 
 /// Returns true if one of the intervals overlaps an inclusive range.

@@ -161,8 +161,8 @@ fn register(catalog: &Catalog) {
     }
     lap.print("register");
     let lap = Lap::start();
-    catalog.announced(&(0..TIMELINES).map(Ordinal).collect::<Vec<_>>());
-    lap.print("announce");
+    catalog.mark_durable(&(0..TIMELINES).map(Ordinal).collect::<Vec<_>>());
+    lap.print("mark durable");
     let lap = Lap::start();
     let (reader, mut last) = (catalog.reader(), LastKey::default());
     for (_, raw) in &named {

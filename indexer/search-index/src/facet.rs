@@ -161,7 +161,7 @@ struct Best<'a> {
 /// Group and its rank. Groups are ranked by descending number of timelines if the order is by count, then in the order
 /// in which they are offered.
 struct Ranked<'a> {
-    place: (Reverse<u64>, u64),
+    rank: (Reverse<u64>, u64),
     value: Option<NameRef<'a>>,
     timelines: u64,
 }
@@ -186,7 +186,7 @@ impl<'a> Best<'a> {
             FacetOrder::Value => 0,
         };
         let group = Ranked {
-            place: (Reverse(by), order),
+            rank: (Reverse(by), order),
             value,
             timelines,
         };
@@ -202,7 +202,7 @@ impl<'a> Best<'a> {
 
 impl PartialEq for Ranked<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
+        self.rank == other.rank
     }
 }
 
@@ -216,7 +216,7 @@ impl PartialOrd for Ranked<'_> {
 
 impl Ord for Ranked<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
+        self.rank.cmp(&other.rank)
     }
 }
 

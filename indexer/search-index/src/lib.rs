@@ -59,7 +59,7 @@
 //! index.attach(Arc::clone(&catalog));
 //! for host in ["web-1", "web-2"] {
 //!     let identity = Identity::new("cpu".to_owned(), vec![("host".to_owned(), host.to_owned())])?;
-//!     catalog.announced(&[catalog.register(&identity, None)?.ordinal]);
+//!     catalog.mark_durable(&[catalog.register(&identity, None)?.ordinal]);
 //! }
 //! index.notify();
 //!

@@ -267,7 +267,7 @@ impl Token {
             Literal::Text(text) => Typed::Text(text),
             Literal::Boolean(boolean) => Typed::Boolean(*boolean),
             Literal::Time { .. } => Typed::Time(literal.as_time()?),
-            Literal::Point(place) => Typed::Point(place.point()?),
+            Literal::Point(point) => Typed::Point(point.point()?),
             number => Typed::Number(number.as_f64()?),
         };
         Some(Self::of(table, KIND_ATTRIBUTE, |token| {
@@ -363,9 +363,9 @@ impl Token {
 /// is the measurement.
 pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let (length, behind) = rest.split_first_chunk::<2>()?;
-        let (name, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        rest = behind;
+        let (length, after) = rest.split_first_chunk::<2>()?;
+        let (name, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        rest = after;
         std::str::from_utf8(name).ok()
     })
 }

@@ -170,7 +170,7 @@ impl Catalog {
     /// 2. If another timeline has that id (a hash collision), the next salt is tried.
     /// 3. If the id is free, it is assigned together with a free ordinal.
     ///
-    /// A new timeline is invisible until it is [`announced`](Catalog::announced).
+    /// A new timeline is invisible until [`mark_durable`](Catalog::mark_durable).
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Catalog {
     /// assert_eq!(catalog.len(), 0, "the timeline is not visible yet");
     ///
     /// // After the journal holds the identity:
-    /// catalog.announced(&[registered.ordinal]);
+    /// catalog.mark_durable(&[registered.ordinal]);
     /// assert_eq!(catalog.reader().by_id(registered.id), Some(registered.ordinal));
     /// assert!(!catalog.register(&identity, None)?.new);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -240,10 +240,10 @@ impl Catalog {
     }
 
     /// Makes timelines visible after a delta with their identities is committed. Idempotent.
-    pub fn announced(&self, ordinals: &[Ordinal]) {
+    pub fn mark_durable(&self, ordinals: &[Ordinal]) {
         let mut state = self.state.write();
         for ordinal in ordinals {
-            state.announce(*ordinal);
+            state.set_durable(*ordinal);
         }
     }
 
@@ -265,12 +265,12 @@ impl Catalog {
             Some(_) => return Err(CatalogError::Conflict { id, ordinal }),
             None => state.insert(id, ordinal, identity.measurement(), borrowed(identity.tags()))?,
         }
-        state.announce(ordinal);
+        state.set_durable(ordinal);
         Ok(())
     }
 
     /// Removes timelines and their attributes after the delete is committed. From then on they are neither visible
-    /// nor counted, and [`CatalogReader::needs_announcement`] returns true for them. Unknown and invisible
+    /// nor counted, and [`CatalogReader::needs_identity`] returns true for them. Unknown and invisible
     /// timelines are ignored.
     ///
     /// Their rows remain until [`save_removals`](Self::save_removals). Costs about a microsecond per timeline.
@@ -303,7 +303,7 @@ impl Catalog {
             let mut state = self.state.write();
             for id in group {
                 if let Some(ordinal) = state.ordinal_of(*id)
-                    && state.unannounce(ordinal)
+                    && state.hide(ordinal)
                 {
                     follow(&mut state, ordinal);
                 }

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`catalog`] | [`Catalog`]: register, announce, adopt and remove timelines |
+//! | [`catalog`] | [`Catalog`]: register, mark durable, adopt and remove timelines |
 //! | [`reader`] | [`CatalogReader`] and [`Entry`]: many lookups under one lock |
 //! | [`names`] | distinct measurements, tag keys and tag values with their timeline counts |
 //! | [`cardinality`] | number of distinct names and the most frequent names |
@@ -28,8 +28,8 @@
 //!
 //! 1. [`Catalog::register`] assigns an id and an ordinal. Until step 3 the timeline is visible to the write path
 //!    only.
-//! 2. The first journal delta that uses the timeline carries its identity ([`CatalogReader::needs_announcement`]).
-//! 3. [`Catalog::announced`] is called after that delta is committed. From then on the timeline appears in searches
+//! 2. The first journal delta that uses the timeline carries its identity ([`CatalogReader::needs_identity`]).
+//! 3. [`Catalog::mark_durable`] is called after that delta is committed. From then on the timeline appears in searches
 //!    and lists.
 //! 4. [`Catalog::write_rows`] writes its row before the journal discards that delta.
 //! 5. [`Catalog::remove`] is called after a delete is committed. The timeline returns to the state of step 1, without

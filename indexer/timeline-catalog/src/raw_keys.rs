@@ -4,8 +4,8 @@
 //! repeat their timelines in the same order, so each entry stores the key that followed it last time. A lookup compares
 //! that key first. If it matches, no hash is needed, and memory is read sequentially.
 //!
-//! The cache is bounded. It has two halves; new keys go to the younger half. When the younger half is full, the elder
-//! half is dropped and the younger one takes its place. A dropped key only has to be parsed again.
+//! The cache is bounded. It has two halves; new keys go to the newer half. When the newer half is full, the older
+//! half is dropped and the newer one takes its place. A dropped key only has to be parsed again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,8 +18,8 @@ use crate::symbols::process_seed;
 /// The two halves of the cache.
 #[derive(Debug)]
 pub(crate) struct RawKeyCache {
-    younger: Half,
-    elder: Half,
+    newer: Half,
+    older: Half,
     half_bytes_max: usize,
     seed: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) struct RawKeyCache {
 /// If the cache changes meanwhile, the guess may be wrong but lookups stay correct.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastKey {
-    is_elder: bool,
+    is_older: bool,
     /// Index of the entry in its half.
     index: Option<u32>,
 }
@@ -38,8 +38,8 @@ impl RawKeyCache {
     /// Creates an empty cache whose keys and entries stay within `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            younger: Half::default(),
-            elder: Half::default(),
+            newer: Half::default(),
+            older: Half::default(),
             // Offsets are 32 bits wide.
             half_bytes_max: (bytes_max / 2).min(u32::MAX as usize),
             seed: process_seed(),
@@ -59,7 +59,7 @@ impl RawKeyCache {
         }
         let found = self.find(key)?;
         let before = last.index.and_then(|index| half.entries.get(index as usize));
-        if let (Some(before), (true, Some(index))) = (before, (found.is_elder == last.is_elder, found.index))
+        if let (Some(before), (true, Some(index))) = (before, (found.is_older == last.is_older, found.index))
         {
             before.next.store(index, Ordering::Relaxed);
         }
@@ -83,17 +83,17 @@ impl RawKeyCache {
     }
 
     fn half(&self, key: LastKey) -> &Half {
-        if key.is_elder { &self.elder } else { &self.younger }
+        if key.is_older { &self.older } else { &self.newer }
     }
 
     /// Locates a key by its hash.
     fn find(&self, key: &[u8]) -> Option<LastKey> {
         let hash = xxh3_64_with_seed(key, self.seed);
-        let halves = [(false, &self.younger), (true, &self.elder)];
-        halves.into_iter().find_map(|(is_elder, half)| {
+        let halves = [(false, &self.newer), (true, &self.older)];
+        halves.into_iter().find_map(|(is_older, half)| {
             let index = half.find(hash, key)?;
             Some(LastKey {
-                is_elder,
+                is_older,
                 index: Some(index),
             })
         })
@@ -103,18 +103,18 @@ impl RawKeyCache {
     pub(crate) fn insert(&mut self, key: &[u8], ordinal: Ordinal) {
         let hash = xxh3_64_with_seed(key, self.seed);
         let cost = key.len() + ENTRY_BYTES;
-        if cost > self.half_bytes_max || self.younger.find(hash, key).is_some() {
+        if cost > self.half_bytes_max || self.newer.find(hash, key).is_some() {
             return;
         }
-        if self.younger.used_bytes() + cost > self.half_bytes_max {
-            self.elder = std::mem::take(&mut self.younger);
+        if self.newer.used_bytes() + cost > self.half_bytes_max {
+            self.older = std::mem::take(&mut self.newer);
         }
-        self.younger.insert(hash, key, ordinal, self.seed);
+        self.newer.insert(hash, key, ordinal, self.seed);
     }
 
     /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        [&self.younger, &self.elder]
+        [&self.newer, &self.older]
             .map(|half| {
                 let entries = half.entries.capacity() * size_of::<KeyEntry>();
                 half.text.capacity() + entries + half.indexes.allocation_size()

@@ -71,14 +71,14 @@ impl CatalogReader<'_> {
 
     /// Returns true if a delta that uses this timeline must carry its identity, because the timeline is new or was
     /// removed.
-    pub fn needs_announcement(&self, ordinal: Ordinal) -> bool {
+    pub fn needs_identity(&self, ordinal: Ordinal) -> bool {
         self.state.stage(ordinal) == Stage::Registered
     }
 
     /// Returns the timeline with this id if a delta that uses it must carry its identity; otherwise `None`.
-    pub fn unannounced(&self, id: TimelineId) -> Option<Ordinal> {
+    pub fn not_durable(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
-        self.needs_announcement(ordinal).then_some(ordinal)
+        self.needs_identity(ordinal).then_some(ordinal)
     }
 
     /// Appends the stored form of a timeline's identity ([`tideline_model::Identity`]), visible or not.

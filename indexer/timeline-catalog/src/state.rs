@@ -78,9 +78,9 @@ pub(crate) enum Stage {
     Absent,
     /// Visible to the write path only: new, or removed.
     Registered,
-    /// Visible; the identity is committed, but the row is missing or may differ from memory.
-    Announced,
-    /// Visible; the row is durable and equal to memory.
+    /// Visible; the identity is durable in the journal, but the row is missing or may differ from memory.
+    Durable,
+    /// Visible; the row is synced and equal to memory.
     Saved,
 }
 
@@ -235,15 +235,15 @@ impl State {
     }
 
     /// Makes a registered timeline visible and marks its row as unsaved. Has no effect on a visible timeline.
-    pub(crate) fn announce(&mut self, ordinal: Ordinal) {
+    pub(crate) fn set_durable(&mut self, ordinal: Ordinal) {
         if self.stage(ordinal) == Stage::Registered {
-            self.set_visible(ordinal, Stage::Announced);
+            self.set_visible(ordinal, Stage::Durable);
             self.unsaved.insert(ordinal.0);
         }
     }
 
     /// Makes a timeline invisible and uncounted; returns true if it was visible. Its attributes are kept.
-    pub(crate) fn unannounce(&mut self, ordinal: Ordinal) -> bool {
+    pub(crate) fn hide(&mut self, ordinal: Ordinal) -> bool {
         let was_visible = self.visible.remove(ordinal.0);
         if was_visible {
             self.slots[ordinal.0 as usize].stage = Stage::Registered;
@@ -320,7 +320,7 @@ impl State {
 
     /// Marks the row of a visible timeline as possibly different from memory.
     pub(crate) fn set_unsaved(&mut self, ordinal: Ordinal) {
-        self.slots[ordinal.0 as usize].stage = Stage::Announced;
+        self.slots[ordinal.0 as usize].stage = Stage::Durable;
         self.unsaved.insert(ordinal.0);
         self.changed_meanwhile.insert(ordinal.0);
     }

@@ -130,10 +130,10 @@ impl TimelineDirectory for Catalogs {
             .map_err(|error| error.to_string())
     }
 
-    fn announced(&self, table: TableId, timelines: &[NewTimeline]) {
+    fn made_durable(&self, table: TableId, timelines: &[NewTimeline]) {
         if let Some(catalog) = self.catalog(table).filter(|_| !timelines.is_empty()) {
             let ordinals: Vec<Ordinal> = timelines.iter().map(|timeline| timeline.ordinal).collect();
-            catalog.announced(&ordinals);
+            catalog.mark_durable(&ordinals);
         }
     }
 

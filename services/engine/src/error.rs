@@ -149,8 +149,8 @@ pub enum EngineError {
     /// The feed table has no inboxes.
     #[error("table {0} has no members and inboxes; set `feed.inboxes` when a table is created")]
     NoInboxes(TableName),
-    /// The user is no member of the feed.
-    #[error("user {user:?} is no member of feed {feed}")]
+    /// The user is not a member of the feed.
+    #[error("user {user:?} is not a member of feed {feed}")]
     NoSuchMember {
         /// Name of the user.
         user: String,

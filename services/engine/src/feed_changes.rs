@@ -26,7 +26,8 @@ pub struct FeedChanges {
     /// Users whose memberships or cursors were changed. An empty name stands for every user: the delivery of a feed was
     /// changed.
     pub users: HashSet<Box<str>>,
-    /// Position in the journal to continue from; the end of the journal, unless that was too far away.
+    /// Position in the journal to continue from: the end of the journal, or an earlier position if [`STEP_BYTES_MAX`]
+    /// bytes were read before the end.
     pub next: SequenceNumber,
 }
 
@@ -71,8 +72,9 @@ impl Engine {
     }
 }
 
-/// Adds the values of the first key column of the rows that an entry has written; `None` if they cannot be read. A range
-/// of rows is only deleted with its feed, whose id follows in an entry of the catalog.
+/// Adds the values of the first key column of the rows that an entry has written; `None` if they cannot be read. Ranges
+/// of rows are deleted only when their feed is deleted. They need no case here, because a later entry of the catalog
+/// holds the id of the feed.
 fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) -> Option<()> {
     if ModelTag::of(entry) != Some(ModelTag::WIDE) {
         let deleted = Delta::decode(entry).ok()?.delete;

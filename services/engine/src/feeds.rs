@@ -76,7 +76,8 @@ const CACHED_MEMBERS_MAX: usize = 1_000_000;
 pub struct Audience {
     /// Names of the members with the ids of their inboxes. Empty while members read messages from the feed.
     pub members: Vec<(Box<str>, TimelineId)>,
-    /// Ranges of sequence numbers that members read from the feed: a start, and an end that is missing while this goes on.
+    /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range that
+    /// has not ended.
     pub pulled: Vec<(i64, Option<i64>)>,
 }
 
@@ -211,7 +212,7 @@ impl Engine {
             .map_err(EngineError::FeedRefused)?;
         let (id, new_timelines) = {
             let reader = table.catalog.reader();
-            let is_new = reader.needs_announcement(ordinal);
+            let is_new = reader.needs_identity(ordinal);
             let new = is_new.then(|| introduced(&reader, ordinal));
             (reader.id(ordinal), new.into_iter().collect::<Vec<_>>())
         };
@@ -373,7 +374,7 @@ impl Engine {
         }
     }
 
-    /// Creates the table of the users of a new feed table. One that an interrupted creation has left is used.
+    /// Creates the table of the users of a new feed table. If an interrupted creation has left such a table, it is used.
     pub(crate) fn create_users(&self, name: &TableName, spec: &TableSpec) -> Result<()> {
         if spec.feed.is_none_or(|feed| feed.inboxes.is_none()) || self.store.table(name.as_str()).is_ok() {
             return Ok(());
@@ -430,7 +431,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::FeedDeleting`] if another request deletes the feed, and the errors of
-    /// [`delete_rows`](Self::delete_rows), also if a part from the first message on cannot be written. Some of the messages may be deleted then, and the deletion can be repeated.
+    /// [`delete_rows`](Self::delete_rows), for example if the part of the first message or a later part cannot be written.
+    /// Some of the messages may be deleted then, and the deletion can be repeated.
     pub fn delete_feed(&self, table: &Arc<WideTable>, feed: TimelineId, stop: Stop<'_>) -> Result<()> {
         let claims = &self.feed_claims;
         let marked = (table.table().points.id(), feed);

@@ -28,7 +28,7 @@ const MEASURED_SHARE: u64 = 64;
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
 /// Approximate bytes of a timeline in addition to its names.
 const IDENTITY_BYTES: u64 = 64;
-/// Largest number of tag keys with a sketch per slot. All sketches of a growing table take at most 224 KiB.
+/// Maximum number of tag keys with a sketch per slot. All sketches of a growing table take at most 224 KiB.
 const KEYS_MAX: usize = 32;
 /// Number of hash bits that select a register.
 const REGISTER_BITS: u32 = 10;
@@ -96,7 +96,7 @@ struct State {
 struct Slot {
     /// Monotonic time in units of the slot width.
     number: u64,
-    taken: u64,
+    admitted: u64,
     values: HashMap<Box<str>, Sketch>,
 }
 
@@ -112,9 +112,9 @@ impl Growth {
     ) -> Result<(), Arc<TimelineGrowth>> {
         let mut state = self.state.lock();
         state.note(now.as_secs() / SLOT_SECONDS, novel);
-        if state.taken() < limit {
+        if state.admitted() < limit {
             if let Some(slot) = state.slots.last_mut() {
-                slot.taken += 1;
+                slot.admitted += 1;
             }
             return Ok(());
         }
@@ -125,14 +125,14 @@ impl Growth {
     /// Counts an added timeline.
     pub(crate) fn note(&self, now: Duration) {
         let mut state = self.state.lock();
-        state.slot_at(now.as_secs() / SLOT_SECONDS).taken += 1;
+        state.slot_at(now.as_secs() / SLOT_SECONDS).admitted += 1;
     }
 
     /// Returns true if the last minute has reached the limit of new timelines.
     pub(crate) fn is_full(&self, now: Duration, limit: u64) -> bool {
         let mut state = self.state.lock();
         state.slot_at(now.as_secs() / SLOT_SECONDS);
-        state.taken() >= limit
+        state.admitted() >= limit
     }
 
     /// Returns true if the identities of a table have reached their limit. `measure` returns the number of timelines
@@ -181,8 +181,8 @@ impl Growth {
 }
 
 impl State {
-    fn taken(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.taken).sum()
+    fn admitted(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.admitted).sum()
     }
 
     /// Returns the slot with this number, or the newest slot if that has a higher number. Drops slots that are not
@@ -192,7 +192,7 @@ impl State {
         if self.slots.last().is_none_or(|slot| slot.number < number) {
             self.slots.push(Slot {
                 number,
-                taken: 0,
+                admitted: 0,
                 values: HashMap::new(),
             });
         }

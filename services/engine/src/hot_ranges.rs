@@ -31,7 +31,7 @@ const HOT_SHARE: f64 = 0.5;
 const BUSY_MIN: u64 = 1_000;
 /// Maximum number of machines counted one by one in a busy bin.
 const MACHINES_TRACKED: usize = 8;
-/// Largest number of machines named per range in a report.
+/// Maximum number of machines named per range in a report.
 const MACHINES_NAMED: usize = 3;
 /// Number of machines above which the fair share does not change any more.
 const MACHINES_COUNTED: usize = BINS;

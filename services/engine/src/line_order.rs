@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use tideline_model::{ColumnData, LineReject, Ordinal, PointGroup, RejectReason};
 use tideline_series_store::Shape;
 
-/// Largest number of parts of one request. Each part is committed separately.
+/// Maximum number of parts of one request. Each part is committed separately.
 const PARTS_MAX: usize = 64;
 /// Part number of a row that a later line of the same group overwrites.
 const OVERWRITTEN: usize = usize::MAX;

@@ -11,7 +11,7 @@ use crate::tables::Table;
 
 /// Sealed bytes of one machine above which a warning is given.
 pub const PARTITION_WARNING_BYTES: u64 = 8 << 30;
-/// Largest number of machines listed.
+/// Maximum number of machines listed.
 const PARTITIONS_MAX: usize = 20;
 /// Number of timelines read under one lock of the catalog.
 const LOOKUP_BATCH: usize = 8_192;

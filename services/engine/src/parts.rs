@@ -379,10 +379,10 @@ impl Engine {
             Ok(self.index_part(search, number, proceed))
         };
         let threads = self.store.threads();
-        let place = (table, number);
+        let part = (table, number);
         let end = self
             .rows
-            .move_table_part(threads, place, tier, &mut build_documents, proceed)?;
+            .move_table_part(threads, part, tier, &mut build_documents, proceed)?;
         self.store.log().notify_flusher();
         Ok(end)
     }

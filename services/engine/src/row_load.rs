@@ -34,7 +34,7 @@ const HOT_SHARE: f64 = 0.5;
 const RISING_SHARE: f64 = 0.9;
 /// Minimum number of sampled keys of a slot. Slots with fewer keys are ignored in the test for rising keys.
 const RISING_SAMPLES_MIN: usize = 8;
-/// Largest number of partitions in a report.
+/// Maximum number of partitions in a report.
 const PARTITIONS_MAX: usize = 20;
 
 /// Kind of access.

@@ -371,10 +371,10 @@ impl Engine {
 /// Order in which a scan reads the rows of a table.
 #[derive(Debug, Clone, Default)]
 pub enum RowPath {
-    /// By the primary key.
+    /// Order of the primary key.
     #[default]
     Primary,
-    /// By the keys of a secondary index.
+    /// Order of the keys of a secondary index.
     Index {
         /// The index.
         index: Arc<Index>,

@@ -14,13 +14,13 @@ use tideline_timeline_catalog::{Catalog, CatalogReader, NameSelection};
 
 use crate::tables::Table;
 
-/// Largest number of names that one name is compared with.
+/// Maximum number of names that one name is compared with.
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// Largest number of unknown names that get suggestions; fields are limited separately.
+/// Maximum number of unknown names that get suggestions; fields are limited separately.
 const MISSING_MAX: usize = 16;
 /// Longest name that is compared, in bytes. The cost of a comparison is the product of both lengths.
 const NAME_BYTES_MAX: usize = 256;
-/// Largest number of suggestions for one name.
+/// Maximum number of suggestions for one name.
 const SUGGESTED_MAX: usize = 3;
 /// Smallest Jaro-Winkler similarity, from 0 to 1; allows one or two wrong letters in a short name.
 const LIKENESS_MIN: f64 = 0.8;

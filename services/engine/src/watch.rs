@@ -35,7 +35,7 @@ use crate::error::{EngineError, Result};
 use crate::find::{NEVER, Timeline};
 use crate::tables::Table;
 
-/// Largest number of rows of a part.
+/// Maximum number of rows of a part.
 const PART_ROWS_MAX: usize = 2_000;
 /// Approximate limit of the value bytes of a part.
 const PART_BYTES_MAX: usize = 256 << 10;
@@ -43,7 +43,7 @@ const PART_BYTES_MAX: usize = 256 << 10;
 const STEP_BYTES_MAX: usize = 4 << 20;
 /// Number of parts after which a step ends, once it has made progress.
 const STEP_PARTS_MAX: usize = 16;
-/// Largest number of timelines reported by one part.
+/// Maximum number of timelines reported by one part.
 const PART_TIMELINES_MAX: usize = 500;
 
 /// Maximum total encoded size, in bytes, of the deltas that are kept decoded for other watchers.
@@ -558,7 +558,7 @@ struct Part<'a> {
     positions: &'a [usize],
     /// Timelines in order of first occurrence, with their rows.
     rows: Vec<(usize, Vec<usize>)>,
-    place_of: HashMap<usize, usize>,
+    position_of: HashMap<usize, usize>,
     count: usize,
     bytes: usize,
 }
@@ -569,7 +569,7 @@ impl<'a> Part<'a> {
             group,
             positions,
             rows: Vec::new(),
-            place_of: HashMap::new(),
+            position_of: HashMap::new(),
             count: 0,
             bytes: 0,
         }
@@ -580,7 +580,7 @@ impl<'a> Part<'a> {
     }
 
     fn push(&mut self, timeline: usize, row: usize) {
-        let position = *self.place_of.entry(timeline).or_insert_with(|| {
+        let position = *self.position_of.entry(timeline).or_insert_with(|| {
             self.rows.push((timeline, Vec::new()));
             self.rows.len() - 1
         });

@@ -2,7 +2,7 @@
 
 use tideline_wide_table::StoredRow;
 pub use tideline_wide_table::why::{
-    ChangeTrace, EntryTrace, Hidden, HidingRule, IndexTrace, KeyTrace, LayerPlace, LayerTrace, PartTrace,
+    ChangeTrace, EntryTrace, Hidden, HidingRule, IndexTrace, KeyTrace, LayerLocation, LayerTrace, PartTrace,
     PartVisibility, VersionTrace,
 };
 

@@ -34,7 +34,7 @@ use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
-/// Largest number of attempts to commit a write while timelines are removed.
+/// Maximum number of attempts to commit a write while timelines are removed.
 const NAMED_AGAIN_MAX: usize = 64;
 /// Maximum number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
@@ -525,7 +525,7 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
         let index = |ordinal: Ordinal| {
             let index = indexes.of(ordinal);
             if index as usize == rows.len() {
-                if reader.needs_announcement(ordinal) {
+                if reader.needs_identity(ordinal) {
                     delta.new_timelines.push(introduced(&reader, ordinal));
                 }
                 delta.timelines.push(reader.id(ordinal));
@@ -589,8 +589,8 @@ impl TimelineIndexes {
 /// up.
 fn introduce_again(table: &Table, delta: &mut Delta) {
     let reader = table.catalog.reader();
-    let unannounced = delta.timelines.iter().filter_map(|id| reader.unannounced(*id));
-    delta.new_timelines = unannounced.map(|ordinal| introduced(&reader, ordinal)).collect();
+    let not_durable = delta.timelines.iter().filter_map(|id| reader.not_durable(*id));
+    delta.new_timelines = not_durable.map(|ordinal| introduced(&reader, ordinal)).collect();
 }
 
 pub(crate) fn introduced(reader: &CatalogReader<'_>, ordinal: Ordinal) -> NewTimeline {

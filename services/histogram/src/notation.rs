@@ -108,7 +108,7 @@ impl Histogram {
             let (name, value) = rest
                 .split_once(':')
                 .ok_or_else(|| error(format!("missing : after {rest}")))?;
-            let (value, behind) = split_value(value.trim_start())?;
+            let (value, after) = split_value(value.trim_start())?;
             match name.to_ascii_lowercase().as_str() {
                 "schema" => histogram.schema = schema(value)?,
                 "sum" => histogram.sum = number(value)?,
@@ -123,7 +123,7 @@ impl Histogram {
                 "counter_reset_hint" => histogram.reset_hint = reset_hint(value)?,
                 other => return Err(error(format!("unknown part {other}"))),
             }
-            rest = behind.trim_start();
+            rest = after.trim_start();
         }
         (histogram.positive_spans, histogram.positive_buckets) = positive.parse()?;
         (histogram.negative_spans, histogram.negative_buckets) = negative.parse()?;

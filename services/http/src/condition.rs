@@ -9,7 +9,7 @@ use tideline_engine::search::{Sort, SortBy, SortDirection};
 use tideline_engine::{Engine, EngineError, TimelineSelector};
 use tideline_openapi as wire;
 use tideline_openapi::condition::{Property, TimeSpan};
-use tideline_openapi::geo::Place;
+use tideline_openapi::geo::LatLon;
 use tideline_openapi::timeline::{SortKey, SortOrder};
 
 use crate::failure::{Failure, Result};
@@ -31,9 +31,9 @@ pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
                 return Err(Failure::invalid("the property \"any\" cannot be a sort key"));
             }
             (subject, None) => SortBy::Subject(subject),
-            (Subject::Attribute(key), Some(place)) => SortBy::Distance {
+            (Subject::Attribute(key), Some(point)) => SortBy::Distance {
                 key,
-                from: to_point(place)?,
+                from: to_point(point)?,
             },
             (_, Some(_)) => {
                 return Err(Failure::invalid(
@@ -111,13 +111,13 @@ pub(crate) fn to_attribute(value: wire::AttributeValue, now: Timestamp) -> Resul
         wire::AttributeValue::Number(number) => AttributeValue::Number(number),
         wire::AttributeValue::Boolean(boolean) => AttributeValue::Boolean(boolean),
         wire::AttributeValue::Time { time } => AttributeValue::Time(time.resolve(now)),
-        wire::AttributeValue::Point(place) => AttributeValue::Point(to_point(place)?),
+        wire::AttributeValue::Point(point) => AttributeValue::Point(to_point(point)?),
         wire::AttributeValue::Texts(texts) => AttributeValue::Texts(texts),
         wire::AttributeValue::Numbers(numbers) => AttributeValue::Numbers(numbers),
     })
 }
 
-fn to_point(Place { lat, lon }: Place) -> Result<GeoPoint> {
+fn to_point(LatLon { lat, lon }: LatLon) -> Result<GeoPoint> {
     GeoPoint::new(lat, lon).ok_or_else(|| {
         Failure::invalid(format!(
             "a geo point has a lat within ±90 and a lon within ±180 degrees; found {lat} and {lon}"

@@ -53,7 +53,7 @@ struct Readers {
 /// Readers of a feed.
 #[derive(Debug, Default)]
 struct FeedReaders {
-    /// Number of changes of the feed that were seen.
+    /// Number of changes of the feed that were signalled.
     version: Arc<AtomicU64>,
     signals: HashMap<u64, Arc<Signal>>,
     /// Pages of the watches of the feed, by their form.
@@ -110,7 +110,7 @@ pub(crate) struct FeedPages {
 }
 
 impl FeedPages {
-    /// Returns the number of changes of the feed that were seen. A page that is read afterwards has them.
+    /// Returns the number of changes of the feed that were signalled. A page that is read afterwards includes them.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -227,7 +227,7 @@ impl Readers {
 
 impl FeedReaders {
     fn signal(&self) {
-        // Before the signals, so that a reader that is signalled knows of the change.
+        // The version rises before the signals, so that a signalled reader gets a version that includes the change.
         self.version.fetch_add(1, Ordering::Release);
         self.signals.values().for_each(|signal| signal.change());
     }

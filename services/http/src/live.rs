@@ -78,7 +78,7 @@ pub(crate) struct SharedSteps<C> {
 /// Numbers of steps since the start.
 #[derive(Debug, Default)]
 pub(crate) struct StepCounters {
-    taken: AtomicU64,
+    read: AtomicU64,
     shared: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl StepCounters {
     /// Returns the number of steps that were read, and of those that another watch had read.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         (
-            self.taken.load(Ordering::Relaxed),
+            self.read.load(Ordering::Relaxed),
             self.shared.load(Ordering::Relaxed),
         )
     }
@@ -103,8 +103,9 @@ impl<C> Default for SharedSteps<C> {
 
 impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
     /// Returns the step after a cursor. Uses the step that another watch has read; otherwise reads it with `read`.
-    /// `version` is the version that the caller knows of: a step without progress is only used if it was read from this
-    /// version or a later one, and never if the data has no versions. The steps are kept if `is_shared` is true.
+    /// `version` is the newest version that was signalled to the caller. A step without progress is only used if it was
+    /// read from this version or a later one, and never if the data has no versions. The steps are kept if `is_shared` is
+    /// true.
     pub(crate) async fn step(
         self: &Arc<Self>,
         (from, version): (C, Option<u64>),
@@ -120,14 +121,14 @@ impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
             return Ok(step);
         }
         let step = Arc::new(read.await?);
-        counters.taken.fetch_add(1, Ordering::Relaxed);
+        counters.read.fetch_add(1, Ordering::Relaxed);
         if is_shared {
             self.keep(&step);
         }
         Ok(step)
     }
 
-    /// Keeps a step for other watches, for a while: idle watches hold no memory.
+    /// Keeps a step for other watches for [`KEPT_FOR`]. It is dropped then, so that idle watches hold no memory.
     fn keep(self: &Arc<Self>, step: &Arc<Step<C>>) {
         {
             let mut kept = self.kept.lock();
@@ -164,7 +165,7 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// Position in the events.
     type Cursor: Copy + Send + Sync + 'static;
 
-    /// Reads the next step and moves the cursor behind it.
+    /// Reads the next step and moves the cursor to its end.
     fn step(&mut self) -> impl Future<Output = Result<Arc<Step<Self::Cursor>>>> + Send;
 
     /// Moves to the cursor after a part of the last step.
@@ -251,7 +252,7 @@ impl<S: Source> Live<S> {
                 }
                 Err(failure) => {
                     let mut text = Vec::new();
-                    // Without an id, so a client that reconnects continues after the event before.
+                    // The event has no id, so that a client that reconnects continues after the previous event.
                     put_head(None, "failed", &mut text);
                     put_data(&failure.into_body(self.context.id.clone()), &mut text);
                     self.send(text).await;

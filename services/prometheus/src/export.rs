@@ -25,7 +25,7 @@ const ROWS_MAX: usize = 200_000;
 #[derive(Debug)]
 pub struct Export {
     selectors: Vec<Vec<Matcher>>,
-    /// Milliseconds, both ends included.
+    /// Time range in milliseconds, both ends included.
     range: (i64, i64),
     rows: usize,
     skips_histograms: bool,

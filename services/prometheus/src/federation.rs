@@ -32,7 +32,7 @@ const HISTOGRAM_SAMPLE_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct Federation {
     selectors: Vec<Vec<Matcher>>,
-    /// Milliseconds, both ends included.
+    /// Time range of the samples in milliseconds, both ends included.
     range: (i64, i64),
     escaping: Escaping,
     text: String,

@@ -43,7 +43,7 @@ pub struct RemoteRead {
 #[derive(Debug)]
 struct Query {
     selector: Vec<Matcher>,
-    /// Milliseconds, both ends included.
+    /// Time range in milliseconds, both ends included.
     range: (i64, i64),
 }
 

@@ -278,13 +278,13 @@ impl<'r> Reading<'r> {
         })
     }
 
-    /// Calls `hand_on` for each metric of a timeline, with a function that returns the labels of the series (`None` if
-    /// the timeline was removed). `hand_on` returns `None` if there is no data to pass. Stops at the first error that
-    /// `hand_on` returns.
+    /// Calls `pass` for each metric of a timeline, with a function that returns the labels of the series (`None` if
+    /// the timeline was removed). `pass` returns `None` if there is no data to pass. Stops at the first error that
+    /// `pass` returns.
     fn deliver(
         &self,
         found: &Found,
-        mut hand_on: impl FnMut(&Self, usize, &dyn Fn() -> Option<Labels>) -> Option<Result<()>>,
+        mut pass: impl FnMut(&Self, usize, &dyn Fn() -> Option<Labels>) -> Option<Result<()>>,
     ) -> std::result::Result<(), QueryError> {
         let metrics = &self.scope.measurement(found).metrics;
         for (at, metric) in metrics.iter().enumerate() {
@@ -294,7 +294,7 @@ impl<'r> Reading<'r> {
                 let entry = reader.entry(found.ordinal)?;
                 Some(labels::of_entry(&entry, &metric.name))
             };
-            if let Some(Err(error)) = hand_on(self, at, &labels) {
+            if let Some(Err(error)) = pass(self, at, &labels) {
                 return Err(self.fail(error));
             }
         }

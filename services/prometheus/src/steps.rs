@@ -275,9 +275,9 @@ fn cut(over_time: &OverTime, times: &[i64], segments: &mut Vec<Segment>) {
     let mut at = 0;
     while at < times.len() {
         // The first window that does not end before the timestamp.
-        let behind = i128::from(times[at]) - i128::from(first);
+        let distance = i128::from(times[at]) - i128::from(first);
         let window = usize::try_from(
-            (behind + i128::from(step) - 1)
+            (distance + i128::from(step) - 1)
                 .div_euclid(i128::from(step))
                 .max(0),
         );

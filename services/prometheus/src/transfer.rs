@@ -73,7 +73,7 @@ pub(crate) struct Transfer<'t> {
     pub(crate) measurements: &'t [Measurement],
     /// Flags by measurement and metric: true if another measurement has a metric of the same name.
     pub(crate) shared: Vec<Vec<bool>>,
-    /// Milliseconds, both ends included.
+    /// Time range in milliseconds, both ends included.
     pub(crate) range: (i64, i64),
     pub(crate) encode: &'t Encode<'t>,
     /// Selectors whose series have already been written.

@@ -365,7 +365,7 @@ pub(crate) struct ReadMeter {
     clock: Arc<dyn Clock>,
     /// Bytes per second; `None` = no limit.
     rate: Option<u64>,
-    /// Monotonic time at which the configured rate allows all reads so far.
+    /// Monotonic time until which queries must wait, so that all reads so far are within the configured rate.
     state: Mutex<Duration>,
     read: AtomicU64,
 }

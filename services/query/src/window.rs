@@ -88,8 +88,8 @@ impl Windows {
             Borders::Whole => 0,
             Borders::Fixed { spec, first } => number(spec, time).wrapping_sub(*first) as usize,
             Borders::Listed(bounds) => {
-                let behind = bounds.partition_point(|bound| *bound <= time);
-                behind.clamp(1, bounds.len() - 1) - 1
+                let after = bounds.partition_point(|bound| *bound <= time);
+                after.clamp(1, bounds.len() - 1) - 1
             }
         }
     }

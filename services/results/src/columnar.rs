@@ -125,7 +125,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
         }
         self.rows += 1;
         if self.rows == BATCH_ROWS || self.bytes >= BATCH_BYTES {
-            self.hand_on()?;
+            self.write_batch()?;
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
     ///
     /// Returns the I/O error if writing to the output fails.
     pub fn end(mut self, notes: &[(&str, String)]) -> io::Result<()> {
-        self.hand_on()?;
+        self.write_batch()?;
         match self.encoder {
             Encoder::Arrow(mut writer) => writer.finish().map_err(arrow),
             Encoder::Parquet(mut writer) => {
@@ -149,7 +149,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
         }
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn write_batch(&mut self) -> io::Result<()> {
         self.bytes = 0;
         if std::mem::take(&mut self.rows) == 0 {
             return Ok(());

@@ -8,7 +8,7 @@ pub(crate) struct FlatColumns {
     pub(crate) header: Header,
     /// For each column, the index of its value in the rows of the current series; `None` if the series lacks the
     /// column.
-    places: Vec<Option<usize>>,
+    positions: Vec<Option<usize>>,
 }
 
 impl FlatColumns {
@@ -19,10 +19,10 @@ impl FlatColumns {
 
     /// Starts a series: maps its values to the columns.
     pub(crate) fn series(&mut self, series: &Series<'_>) {
-        self.places.clear();
-        self.places.resize(self.header.columns.len(), None);
-        for (place, column) in series.columns.iter().enumerate() {
-            self.places[*column] = Some(place);
+        self.positions.clear();
+        self.positions.resize(self.header.columns.len(), None);
+        for (position, column) in series.columns.iter().enumerate() {
+            self.positions[*column] = Some(position);
         }
     }
 
@@ -40,8 +40,8 @@ impl FlatColumns {
         &self,
         values: &'v [Option<ValueRef<'v>>],
     ) -> impl Iterator<Item = Option<ValueRef<'v>>> {
-        self.places
+        self.positions
             .iter()
-            .map(|place| place.and_then(|place| values[place]))
+            .map(|position| position.and_then(|position| values[position]))
     }
 }

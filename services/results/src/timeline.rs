@@ -3,7 +3,7 @@
 use tideline_engine::Timeline;
 use tideline_engine::catalog::AttributeValue;
 use tideline_engine::model::Timestamp;
-use tideline_openapi::geo::Place;
+use tideline_openapi::geo::LatLon;
 use tideline_openapi::timeline::TimelineView;
 use tideline_openapi::{self as wire, TimeInput};
 
@@ -33,7 +33,7 @@ pub fn attribute_view(value: AttributeValue) -> wire::AttributeValue {
         AttributeValue::Time(time) => wire::AttributeValue::Time {
             time: TimeInput::from(time),
         },
-        AttributeValue::Point(point) => wire::AttributeValue::Point(Place {
+        AttributeValue::Point(point) => wire::AttributeValue::Point(LatLon {
             lat: point.latitude(),
             lon: point.longitude(),
         }),

@@ -280,7 +280,7 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
     let declared = table.column_type(&key.column);
     let by = match (&key.interval, key.near, key.grid) {
         (Some(width), ..) => interval(&key.column, column, form, declared, width)?,
-        (_, Some(place), _) => {
+        (_, Some(center), _) => {
             if key.meters.len() > RINGS_MAX {
                 return Err(RowsError::over(
                     "number of rings",
@@ -295,7 +295,7 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
                     "by: meters must be distinct radii of 0 or more, in increasing order".into(),
                 ));
             }
-            let center = GeoPoint::new(place.lat, place.lon).ok_or_else(|| {
+            let center = GeoPoint::new(center.lat, center.lon).ok_or_else(|| {
                 RowsError::Invalid("by: near needs a lat within ±90 and a lon within ±180 degrees".into())
             })?;
             RowFacetKey::Rings(column, center, key.meters.clone())

@@ -1,7 +1,6 @@
 //! Imports of files as row writes: CSV, lines of JSON, Arrow streams and Parquet files.
 //!
 //! 1. A reader reads one record at a time from the input, so memory is bounded by a record, or by a batch of Arrow.
-//! 2. [`FileColumns`] maps the columns of the file to key columns and other columns by their names, and converts each
 //! 2. [`FileColumns`] maps the columns of the file to key columns and other columns by their names. It converts each
 //!    value to the JSON form that writes accept. Values are therefore checked against the types of the table, with the
 //!    same error messages as in a write.

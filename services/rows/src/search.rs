@@ -243,8 +243,8 @@ fn sort_of(filter: &IndexFilter, key: &RowSortKey) -> Result<RowSort> {
     };
     let by = match key.near {
         None => RowSortBy::Column(column),
-        Some(place) => {
-            let point = tideline_engine::model::GeoPoint::new(place.lat, place.lon);
+        Some(point) => {
+            let point = tideline_engine::model::GeoPoint::new(point.lat, point.lon);
             let point = point.ok_or_else(|| {
                 RowsError::Invalid("sort: near needs a lat within ±90 and a lon within ±180 degrees".into())
             })?;

@@ -15,14 +15,14 @@ use tideline_engine::model::{PartPeriod, Tier, TierScope, Timestamp};
 use tideline_engine::row_search::{IndexPhase, SearchTrace};
 use tideline_engine::rows::{ColumnName, Effect, StoredRow};
 use tideline_engine::why::{
-    ChangeTrace, EntryTrace, IndexTrace, KeyTrace, LayerPlace, LayerTrace, PartTrace, PartVisibility,
+    ChangeTrace, EntryTrace, IndexTrace, KeyTrace, LayerLocation, LayerTrace, PartTrace, PartVisibility,
     VersionTrace,
 };
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_why::{
-    RowWhy, WhyChange, WhyCode, WhyColumn, WhyHidden, WhyIndex, WhyIndexColumn, WhyLayer, WhyPart, WhyPlace,
-    WhyRow, WhyVersion,
+    RowWhy, WhyChange, WhyCode, WhyColumn, WhyHidden, WhyIndex, WhyIndexColumn, WhyLayer, WhyLocation,
+    WhyPart, WhyRow, WhyVersion,
 };
 
 use self::words::Words;
@@ -127,11 +127,11 @@ fn part_of(part: PartTrace, every: PartPeriod) -> WhyPart {
 }
 
 fn layer_of(layer: &LayerTrace, words: &Words<'_>) -> WhyLayer {
-    let (place, generation) = match layer.place {
-        LayerPlace::Buffer(generation) => (WhyPlace::Buffer, Some(generation)),
-        LayerPlace::Single => (WhyPlace::Single, None),
-        LayerPlace::Packed => (WhyPlace::Packed, None),
-        LayerPlace::Archive => (WhyPlace::Archive, None),
+    let (place, generation) = match layer.location {
+        LayerLocation::Buffer(generation) => (WhyLocation::Buffer, Some(generation)),
+        LayerLocation::Single => (WhyLocation::Single, None),
+        LayerLocation::Packed => (WhyLocation::Packed, None),
+        LayerLocation::Archive => (WhyLocation::Archive, None),
     };
     let change = |change: &ChangeTrace| WhyChange {
         effect: match change.effect {

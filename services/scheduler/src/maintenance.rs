@@ -82,7 +82,7 @@ pub struct TableState {
     pub policy_changed: i64,
     /// Schedules by job kind. A kind without a schedule starts as soon as there is work.
     pub schedules: Vec<(JobKind, Schedule)>,
-    /// Largest number of bytes that jobs of the table read per second; `None` = no limit.
+    /// Maximum number of bytes that jobs of the table read per second; `None` = no limit.
     pub bytes_per_second: Option<u64>,
 }
 

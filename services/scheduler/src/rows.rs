@@ -53,7 +53,7 @@ const REMOVALS_PER_TTL: i64 = 10;
 /// Minimum and maximum interval between two removals, in nanoseconds.
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
 /// Interval between two searches for files that belong to no part, in nanoseconds.
-const SWEEP_EVERY: i64 = NANOS_PER_DAY;
+const ORPHANS_EVERY: i64 = NANOS_PER_DAY;
 /// Maximum time for which large values without a row are kept, in nanoseconds. It is long because each removal reads
 /// one row per large value.
 const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
@@ -181,14 +181,14 @@ impl Rows {
 
 impl Rows {
     /// Removes the files of a table that belong to no part.
-    fn sweep(&self, work: &Planned) -> Result<Outcome, WorkError> {
+    fn remove_orphans(&self, work: &Planned) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
             return Err(WorkError::Overtaken("the work has no table".to_owned()));
         };
         let removed = self.engine.store().sweep_archive(table)?;
         Ok(Outcome::round(
             removed,
-            format!("{removed} files removed that no part has"),
+            format!("{removed} files removed that belong to no part"),
         ))
     }
 }
@@ -296,7 +296,7 @@ impl Maintenance for Rows {
         match work.kind {
             JobKind::BuildIndex => self.build(work, run),
             JobKind::Migrate | JobKind::Archive => self.move_part(work, run),
-            JobKind::SweepArchive => self.sweep(work),
+            JobKind::SweepArchive => self.remove_orphans(work),
             JobKind::RemoveExpired => self.remove_expired(work, run),
             JobKind::SurveyRows => self.survey_rows(work, run),
             kind => Err(WorkError::Overtaken(format!(
@@ -388,7 +388,7 @@ impl Survey for RowsSurvey {
         for table in &self.archived {
             let served = served.get(&(*table, JobKind::SweepArchive)).copied();
             let at = self.now.map(|now| match served.filter(|at| *at <= now) {
-                Some(served) => served.saturating_add(SWEEP_EVERY),
+                Some(served) => served.saturating_add(ORPHANS_EVERY),
                 None => now,
             });
             planned.push(Planned {
@@ -398,7 +398,7 @@ impl Survey for RowsSurvey {
                     TableModel::Wide,
                     JobKind::SweepArchive,
                     Some(*table),
-                    "files that no part has are removed once a day",
+                    "files that belong to no part are removed once a day",
                 )
             });
         }

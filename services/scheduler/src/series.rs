@@ -124,10 +124,10 @@ impl Survey for SeriesSurvey {
     }
 
     fn plan(&self, served: &Served, settings: &PlanSettings) -> Vec<Planned> {
-        let past = History {
+        let history = History {
             served: served.clone(),
             deletes_since: self.deletes_since.clone(),
         };
-        plan::plan(&self.facts, &past, settings)
+        plan::plan(&self.facts, &history, settings)
     }
 }

@@ -169,8 +169,8 @@ pub(crate) struct JobThrottle<'a> {
     control: &'a Control,
     clock: &'a dyn Clock,
     pub(crate) budget: Option<Budget>,
-    /// Bytes taken from the budget.
-    taken: u64,
+    /// Bytes of the job that the budget has counted.
+    counted: u64,
     /// Cost of the completed parts of the job.
     before: JobCost,
     /// Command that ended the job; `None` = no command ended it.
@@ -183,7 +183,7 @@ impl<'a> JobThrottle<'a> {
             control,
             clock,
             budget,
-            taken: 0,
+            counted: 0,
             before: JobCost::default(),
             ended_by: None,
         }
@@ -213,8 +213,8 @@ impl<'a> JobThrottle<'a> {
         let cost = self.before + *cost;
         let mut state = self.control.state.lock();
         state.1 = cost;
-        let mut read = cost.bytes_read.saturating_sub(self.taken);
-        self.taken = self.taken.max(cost.bytes_read);
+        let mut read = cost.bytes_read.saturating_sub(self.counted);
+        self.counted = self.counted.max(cost.bytes_read);
         let mut paused_at = None;
         loop {
             let now = self.clock.monotonic();
@@ -285,9 +285,13 @@ mod tests {
             if command == JobCommand::Pause {
                 continue;
             }
-            let mut pace = JobThrottle::new(&control, &clock, None);
-            let went_on = pace.step(&JobCost::default()).is_continue();
-            assert_eq!((went_on, pace.ended_by), (ends.is_none(), ends), "{command:?}");
+            let mut throttle = JobThrottle::new(&control, &clock, None);
+            let went_on = throttle.step(&JobCost::default()).is_continue();
+            assert_eq!(
+                (went_on, throttle.ended_by),
+                (ends.is_none(), ends),
+                "{command:?}"
+            );
         }
         control.reset();
         assert_eq!(control.current().0, JobCommand::Stop);

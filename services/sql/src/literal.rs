@@ -268,10 +268,13 @@ pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
 fn utc(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_date = bytes.len() >= 10
-        && bytes[..10].iter().enumerate().all(|(place, byte)| match place {
-            4 | 7 => *byte == b'-',
-            _ => byte.is_ascii_digit(),
-        });
+        && bytes[..10]
+            .iter()
+            .enumerate()
+            .all(|(position, byte)| match position {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
     if !is_date {
         return None;
     }

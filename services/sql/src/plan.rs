@@ -119,10 +119,10 @@ impl GroupResult {
                 let functions = metric.functions.iter();
                 functions.map(|function| (metric.column.as_str(), function))
             });
-            let place = functions
+            let position = functions
                 .into_iter()
                 .position(|known| known == (column, function));
-            by.len() + 1 + place.unwrap_or_default()
+            by.len() + 1 + position.unwrap_or_default()
         };
         let columns = grouping.columns.iter().map(|(column, label)| {
             let position = match column {

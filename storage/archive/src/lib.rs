@@ -245,13 +245,13 @@ impl Archive {
     /// # let run = Run { timestamps: vec![1_000, 2_000], columns };
     /// # let sequences = SequenceSpan { lowest: SequenceNumber(1), highest: SequenceNumber(2) };
     /// let archive = Archive::open(ArchiveSettings::new(folder.path().to_owned()))?;
-    /// let place = SegmentTarget {
+    /// let target = SegmentTarget {
     ///     origin: "feedc0de".to_owned(),
     ///     table: TableName::new("metrics")?,
     ///     segment: SegmentId(7),
     ///     target: "memory:///".to_owned(),
     /// };
-    /// let mut writer = archive.writer(place, &Catalog, &Catalog)?;
+    /// let mut writer = archive.writer(target, &Catalog, &Catalog)?;
     /// writer.add(TimelineId::MIN, &run, sequences)?;
     /// let written = writer.finish(&mut || true)?;
     ///
@@ -453,7 +453,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target fails. Objects that were not removed are removed later by [`sweep`](Self::sweep).
+    /// Fails if the target fails. Objects that were not removed are removed later by
+    /// [`remove_orphans`](Self::remove_orphans).
     pub fn remove(&self, copy: &ArchiveCopy) -> Result<()> {
         self.remove_objects(&copy.target, copy.newest_first())
     }
@@ -463,7 +464,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Fails if the target fails. Objects that were not removed are removed later by [`sweep`](Self::sweep).
+    /// Fails if the target fails. Objects that were not removed are removed later by
+    /// [`remove_orphans`](Self::remove_orphans).
     pub fn remove_objects<'k>(&self, target: &str, keys: impl IntoIterator<Item = &'k str>) -> Result<()> {
         let target = self.target(target)?;
         keys.into_iter().try_for_each(|key| target.delete(key))
@@ -479,7 +481,7 @@ impl Archive {
     /// # Errors
     ///
     /// Fails if the target fails.
-    pub fn sweep(
+    pub fn remove_orphans(
         &self,
         target: &str,
         table: &str,

@@ -1,7 +1,7 @@
 //! Archived rows of wide tables: one part of a table as Parquet files, whose row groups are read one by one.
 //!
 //! The rows of a part are in the order of their stored keys, across all files. The database stores the
-//! [location](GroupPlace) of each row group under its last key, so a read needs one request per group and no footer.
+//! [location](GroupLocation) of each row group under its last key, so a read needs one request per group and no footer.
 //! Every group is verified with its checksum before it is decoded.
 //!
 //! | module | holds |
@@ -65,7 +65,7 @@ impl PartTarget {
 
 /// Location of a row group in a file, with everything that is needed to decode it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupPlace {
+pub struct GroupLocation {
     /// Index of the file.
     pub file: u32,
     /// Number of rows.
@@ -77,12 +77,12 @@ pub struct GroupPlace {
     /// CRC-32 of the bytes.
     pub checksum: u32,
     /// Location of each column of the schema.
-    pub columns: Vec<ColumnPlace>,
+    pub columns: Vec<ColumnLocation>,
 }
 
 /// Location of a column within its row group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ColumnPlace {
+pub struct ColumnLocation {
     /// Offset of the dictionary page from the start of the group; `None` without a dictionary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dictionary: Option<u32>,
@@ -98,10 +98,10 @@ impl Archive {
     /// # Errors
     ///
     /// Fails if the target is not valid or not allowed.
-    pub fn rows_writer(&self, place: PartTarget, schema: RowSchema) -> Result<RowsWriter> {
-        self.check_allowed(&place.target)?;
-        let target = self.target(&place.target)?;
-        Ok(RowsWriter::new(place, target, schema))
+    pub fn rows_writer(&self, part: PartTarget, schema: RowSchema) -> Result<RowsWriter> {
+        self.check_allowed(&part.target)?;
+        let target = self.target(&part.target)?;
+        Ok(RowsWriter::new(part, target, schema))
     }
 
     /// Writes the description of a part and returns its object name. This is the last step, after which the files are
@@ -112,14 +112,14 @@ impl Archive {
     /// Fails if the target is not valid or fails, and if the description is larger than 128 MiB.
     pub fn describe_rows(
         &self,
-        place: &PartTarget,
+        part: &PartTarget,
         described: &RowsDescription,
         sent: &SentObjects,
     ) -> Result<String> {
         let content = described.encode()?;
-        let key = place.description_key(&crate::digest::sha256_hex(&content));
+        let key = part.description_key(&crate::digest::sha256_hex(&content));
         sent.note(&key);
-        self.target(&place.target)?.put_new(&key, &content)?;
+        self.target(&part.target)?.put_new(&key, &content)?;
         Ok(key)
     }
 

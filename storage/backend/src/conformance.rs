@@ -28,15 +28,15 @@ pub trait Fixture {
 
 /// Checks every rule, each with its own fixture. Rules of segments and parts are checked once per tier of
 /// [`Tier::KEPT`].
-pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
+pub fn run_all(create: &dyn Fn() -> Box<dyn Fixture>) {
     for (name, rule) in [rows::RULES, journal::RULES, manifest::RULES, tiers::RULES].concat() {
         println!("conformance: {name}");
-        rule(place().as_ref());
+        rule(create().as_ref());
     }
     for (name, rule) in [segments::RULES, parts::RULES].concat() {
         for tier in Tier::KEPT {
             println!("conformance: {name} ({tier})");
-            rule(place().as_ref(), tier);
+            rule(create().as_ref(), tier);
         }
     }
 }

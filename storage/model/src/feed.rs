@@ -68,7 +68,7 @@ pub struct FeedSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InboxSpec {
-    /// Largest number of members to whose inboxes each message is written, 0 to [`PUSH_MAX`]. The members of a larger feed
+    /// Maximum number of members to whose inboxes each message is written, 0 to [`PUSH_MAX`]. The members of a larger feed
     /// read its messages from the feed.
     pub push_max: u32,
 }

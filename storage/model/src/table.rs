@@ -132,7 +132,7 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Young data. Points are in small windows, encoded by the fastest codecs.
+    /// Recent data. Points are in small windows, encoded by the fastest codecs.
     #[default]
     Hot,
     /// Old data. Points are in large windows, encoded by the codecs with the best compression, and have summaries.
@@ -143,9 +143,9 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// All tiers, young to old.
+    /// All tiers, in the order in which data moves through them.
     pub const ALL: [Self; 3] = [Self::Hot, Self::Cold, Self::Archive];
-    /// Tiers that a backend stores, young to old.
+    /// Tiers that a backend stores, in the same order.
     pub const KEPT: [Self; 2] = [Self::Hot, Self::Cold];
 
     /// Returns the name used in requests and responses.

@@ -309,7 +309,7 @@ impl TimelineDirectory for NoDirectory {
         Ok(())
     }
 
-    fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
+    fn made_durable(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
 }

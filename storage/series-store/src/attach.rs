@@ -96,8 +96,8 @@ impl SeriesStore {
     }
 
     /// Returns the names of the descriptions of all archived segments whose points are in a table. A description is a
-    /// file that describes one archived segment. The points are in attached segments, in segments that this database
-    /// archived, or merged into other segments.
+    /// file that describes one archived segment. The list has the segments that were attached, that this database
+    /// archived, and that were merged into other segments.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Shared {
         }
         check_clash(&manifest, table, described)?;
         let window = self.attached_window(described)?;
-        let place = self.place(&manifest, table.id(), Tier::Archive, window, files.bytes());
+        let location = self.choose_location(&manifest, table.id(), Tier::Archive, window, files.bytes());
         drop(manifest);
         let mut loaded = Loaded {
             totals: SegmentTotals::default(),
@@ -261,7 +261,7 @@ impl Shared {
                 loaded.count(id, &extent);
                 Ok(row(id, &extent, &[]))
             });
-            load_buckets(self.backend.as_ref(), place, bits, &mut rows)?;
+            load_buckets(self.backend.as_ref(), location, bits, &mut rows)?;
             let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
             let rows = table.schema().write_rows(backend, stamps, Durability::Synced)?;
             table.schema().synced(&rows);
@@ -269,14 +269,14 @@ impl Shared {
         });
         let mut totals = loaded.totals;
         if made.is_err() || totals.chunks == 0 {
-            self.reclaim_abandoned(place);
+            self.reclaim_abandoned(location);
             return made.map(|()| None);
         }
         totals.bytes = files.bytes();
         let newest = totals.last;
         let deletes_applied = described.deletes_from().max(from);
         let segment = Segment::new(
-            place,
+            location,
             table.id(),
             window,
             described.written,
@@ -288,7 +288,7 @@ impl Shared {
         let segment = match listed {
             Ok(segment) => segment,
             Err(error) => {
-                self.reclaim_abandoned(place);
+                self.reclaim_abandoned(location);
                 return Err(error);
             }
         };
@@ -297,7 +297,7 @@ impl Shared {
             // After an unknown outcome the manifest may reference the segment. Then only the next start can identify
             // orphans.
             if matches!(error, StoreError::Clash { .. } | StoreError::TableDropped(_)) {
-                self.reclaim_abandoned(place);
+                self.reclaim_abandoned(location);
             }
             return Err(error);
         }
@@ -325,8 +325,8 @@ impl Shared {
         .map(drop)
     }
 
-    /// Returns the described window if, with the base width of this store, it is a cold window that contains the
-    /// points; otherwise the narrowest cold window that contains them. Fails if no window contains them.
+    /// Returns a cold window that contains the points. The described window is kept if it is such a window under the
+    /// base width of this store; otherwise the narrowest one is returned. Fails if no window contains the points.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {

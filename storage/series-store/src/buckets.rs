@@ -22,7 +22,7 @@ pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
 /// The errors of the backend and of `rows`. The segment is then incomplete, and the caller must discard it.
 pub(crate) fn load_buckets(
     backend: &dyn Backend,
-    place: SegmentRef,
+    location: SegmentRef,
     bits: u8,
     rows: &mut dyn Iterator<Item = Result<Row, BackendError>>,
 ) -> Result<(), BackendError> {
@@ -37,7 +37,7 @@ pub(crate) fn load_buckets(
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));
-        backend.load(place, bucket, &mut here)?;
+        backend.load(location, bucket, &mut here)?;
         if rows.peek().is_none() {
             return Ok(());
         }

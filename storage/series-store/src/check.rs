@@ -87,11 +87,11 @@ impl Checked {
         }
     }
 
-    fn take<T>(&mut self, place: &str, read: Result<T>) -> Option<T> {
+    fn take<T>(&mut self, context: &str, read: Result<T>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
             Err(error) => {
-                self.findings.push(format!("{place}: {error}"));
+                self.findings.push(format!("{context}: {error}"));
                 None
             }
         }
@@ -148,10 +148,10 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
         for part in segment.parts() {
             let is_copy = part.id != segment.id;
             let what = if is_copy { "copy" } else { "segment" };
-            let place = format!("table {name}, {} {what} {}", part.tier, part.id.0);
+            let context = format!("table {name}, {} {what} {}", part.tier, part.id.0);
             let files = part.archive.as_ref();
             let files = files.map(|files| lists::files(backend, part.reference(), files));
-            let files = checked.take(&place, files.transpose()).flatten();
+            let files = checked.take(&context, files.transpose()).flatten();
             if files.is_none() && part.archive.is_some() {
                 continue;
             }
@@ -166,7 +166,7 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
             let replaces = part.replaces_list.as_ref();
             let replaces = replaces
                 .map(|list| lists::read::<String>(backend, part.reference(), SegmentList::Replaces, list));
-            checked.take(&place, replaces.transpose());
+            checked.take(&context, replaces.transpose());
             let read = reading.all(backend);
             if !is_copy {
                 let totals = &reading.totals;
@@ -176,7 +176,7 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
                 checked.values += totals.values;
                 checked.bytes += totals.bytes;
             }
-            checked.take(&place, read);
+            checked.take(&context, read);
         }
     }
 }

@@ -234,8 +234,8 @@ struct Claim<'a> {
 impl<'a> Claim<'a> {
     fn take(shared: &'a Shared, segments: &'a [SegmentId]) -> Result<Self> {
         let mut moving = shared.moving.lock();
-        if let Some(taken) = segments.iter().find(|id| moving.contains(*id)) {
-            return Err(StoreError::SegmentGone(*taken));
+        if let Some(claimed) = segments.iter().find(|id| moving.contains(*id)) {
+            return Err(StoreError::SegmentGone(*claimed));
         }
         moving.extend(segments.iter().copied());
         Ok(Self { shared, segments })
@@ -270,24 +270,24 @@ impl Shared {
         }
         let name = rewrite.cause.name();
         let parts = parts_of(&inputs, rewrite, self.settings.window_nanos)?;
-        let mut places = Vec::with_capacity(parts.len());
+        let mut locations = Vec::with_capacity(parts.len());
         let mut loads = Vec::with_capacity(parts.len());
         let mut archiving = Vec::new();
         let (mut published, mut cost) = (Vec::with_capacity(parts.len()), RewriteCost::default());
         for part in parts {
-            let place = self.place_part(&state.manifest, rewrite, &inputs, part, &places);
-            places.push((part, place));
-            archiving.extend((part.tier == Tier::Archive).then(|| Archiving::begin(self, place.segment)));
+            let location = self.choose_part_location(&state.manifest, rewrite, &inputs, part, &locations);
+            locations.push((part, location));
+            archiving.extend((part.tier == Tier::Archive).then(|| Archiving::begin(self, location.segment)));
             let mut throttle = PartThrottle {
                 throttle,
                 before: cost,
             };
-            match self.load_part(rewrite, &inputs, deletes, (part, place), &mut throttle) {
+            match self.load_part(rewrite, &inputs, deletes, (part, location), &mut throttle) {
                 Ok(loaded) => {
                     cost += loaded.cost;
                     published.extend(loaded.output);
                     let objects = loaded.objects;
-                    loads.push(InDoubt { place, objects });
+                    loads.push(InDoubt { location, objects });
                 }
                 Err(error) => {
                     self.give_up_all(loads);
@@ -324,7 +324,7 @@ impl Shared {
 
     /// Returns the location of a part. Parts with the same tier and group window get the same group, even if the group
     /// is new.
-    fn place_part(
+    fn choose_part_location(
         &self,
         manifest: &ManifestState,
         rewrite: &Rewrite,
@@ -333,15 +333,15 @@ impl Shared {
         before: &[(Part, SegmentRef)],
     ) -> SegmentRef {
         let bytes = inputs.iter().map(|segment| segment.bytes).sum();
-        let mut place = self.place(manifest, rewrite.table, part.tier, part.window, bytes);
+        let mut location = self.choose_location(manifest, rewrite.table, part.tier, part.window, bytes);
         let wide = group_window(part.tier, part.window);
         let sibling = before
             .iter()
             .find(|(other, _)| other.tier == part.tier && group_window(other.tier, other.window) == wide);
         if let Some((_, sibling)) = sibling {
-            place.group = sibling.group;
+            location.group = sibling.group;
         }
-        place
+        location
     }
 
     /// Writes one part as a segment. The result has the manifest row of the segment, if a point is left. On failure,
@@ -351,7 +351,7 @@ impl Shared {
         rewrite: &Rewrite,
         inputs: &[Arc<Segment>],
         deletes: Option<&TableDeletes>,
-        (part, place): (Part, SegmentRef),
+        (part, location): (Part, SegmentRef),
         throttle: &mut dyn Throttle,
     ) -> Result<Loaded> {
         let written = inputs
@@ -368,7 +368,7 @@ impl Shared {
             part,
             describe: &|totals| {
                 Segment::new(
-                    place,
+                    location,
                     rewrite.table,
                     part.window,
                     written,
@@ -390,12 +390,12 @@ impl Shared {
         } = match made {
             Ok(made) => made,
             Err(error) => {
-                self.give_up(place, None);
+                self.give_up(location, None);
                 return Err(error);
             }
         };
         if output.is_none() {
-            self.give_up(place, None);
+            self.give_up(location, None);
         }
         match load.published(output) {
             Ok(output) => Ok(Loaded {
@@ -404,7 +404,7 @@ impl Shared {
                 objects,
             }),
             Err(error) => {
-                self.give_up(place, objects);
+                self.give_up(location, objects);
                 Err(error)
             }
         }
@@ -412,8 +412,8 @@ impl Shared {
 
     /// Frees segments, and objects at targets, that no manifest references.
     fn give_up_all(&self, loads: Vec<InDoubt>) {
-        for InDoubt { place, objects } in loads {
-            self.give_up(place, objects);
+        for InDoubt { location, objects } in loads {
+            self.give_up(location, objects);
         }
     }
 
@@ -427,11 +427,11 @@ impl Shared {
         } = load;
         let writer = SegmentWriter::new(part.tier);
         let mut stream = Stream::new(self, load, throttle, Output::Chunks(Box::new(writer)));
-        let place = describe(SegmentTotals::default()).reference();
+        let location = describe(SegmentTotals::default()).reference();
         let bytes = load.inputs.iter().map(|segment| segment.bytes).sum();
         let bits = bucket_bits(bytes, self.settings.bucket_bytes);
         around(rewrite.cause.name(), "load", || {
-            stream.load(self.backend.as_ref(), place, bits)
+            stream.load(self.backend.as_ref(), location, bits)
         })?;
         let Stream { output, cost, .. } = stream;
         let mut loaded = Loaded {
@@ -546,12 +546,12 @@ impl Shared {
     }
 
     /// Frees a segment that no manifest references, and its objects at a target.
-    fn give_up(&self, place: SegmentRef, objects: Option<ObjectsToRemove>) {
+    fn give_up(&self, location: SegmentRef, objects: Option<ObjectsToRemove>) {
         if let Some(objects) = objects {
             self.files_to_remove.add(objects);
             self.remove_files();
         }
-        self.reclaim_abandoned(place);
+        self.reclaim_abandoned(location);
     }
 
     /// Resolves edits with unknown outcome, and frees their output segments if the manifest does not reference them.
@@ -576,11 +576,11 @@ impl Shared {
         }
         let doubts = std::mem::take(&mut *self.in_doubt.lock());
         let manifest = Arc::clone(&self.state.read().manifest);
-        for InDoubt { place, objects } in doubts {
+        for InDoubt { location, objects } in doubts {
             let segments = manifest.segments.values().flat_map(|of_table| of_table.values());
             let mut parts = segments.flat_map(|segment| segment.parts());
-            if !parts.any(|part| part.id == place.segment) {
-                self.give_up(place, objects);
+            if !parts.any(|part| part.id == location.segment) {
+                self.give_up(location, objects);
             }
         }
     }
@@ -601,9 +601,9 @@ impl Shared {
     }
 
     /// Frees a segment that no manifest references.
-    pub(crate) fn reclaim_abandoned(&self, place: SegmentRef) {
-        if let Err(error) = self.backend.reclaim(place) {
-            tracing::warn!(%error, ?place, "failed to reclaim an abandoned load; the next start reclaims it");
+    pub(crate) fn reclaim_abandoned(&self, location: SegmentRef) {
+        if let Err(error) = self.backend.reclaim(location) {
+            tracing::warn!(%error, ?location, "failed to reclaim an abandoned load; the next start reclaims it");
         }
     }
 }

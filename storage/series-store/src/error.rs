@@ -83,7 +83,7 @@ pub enum StoreError {
     },
     /// Rows of the catalog or the schema that segments need are missing.
     #[error(
-        "table {table} has {found} of at least {expected} {what} that its segments need: rows of its {place} are lost. \
+        "table {table} has {found} of at least {expected} {what} that its segments need: rows of its {component} are lost. \
          Restore a backup of the data folder, or start once with storage.accept_loss = true to continue without them"
     )]
     RowsLost {
@@ -92,7 +92,7 @@ pub enum StoreError {
         /// Counted items: timelines or field numbers.
         what: &'static str,
         /// Component that stores the rows.
-        place: &'static str,
+        component: &'static str,
         /// Number found.
         found: u64,
         /// Minimum number expected.

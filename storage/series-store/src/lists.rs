@@ -192,22 +192,22 @@ impl Shared {
     }
 
     /// Returns the same as [`files_of`](Self::files_of), but also for a segment that is no longer in the manifest.
-    pub(crate) fn files_at(&self, place: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
+    pub(crate) fn files_at(&self, location: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
         if let Some(copy) = stored.whole() {
             return Ok(Arc::clone(copy));
         }
-        let key = (place.segment, stored.attached());
+        let key = (location.segment, stored.attached());
         if let Some(copy) = self.file_lists.get(key) {
             return Ok(copy);
         }
-        let copy = files(self.backend.as_ref(), place, stored)?;
+        let copy = files(self.backend.as_ref(), location, stored)?;
         self.file_lists.keep(key, &copy);
         Ok(copy)
     }
 
     /// Reads the files like [`files_at`](Self::files_at), but without caching, for scans of all segments.
-    pub(crate) fn read_files(&self, place: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
-        files(self.backend.as_ref(), place, stored)
+    pub(crate) fn read_files(&self, location: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
+        files(self.backend.as_ref(), location, stored)
     }
 
     /// Returns the names of the descriptions that a segment replaces; see [`Segment::replaces`].

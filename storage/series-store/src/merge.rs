@@ -79,7 +79,7 @@ struct Merger<'a> {
     timestamps: Vec<i64>,
     columns: Vec<Builder>,
     /// True for each field that already has a value in the current row.
-    taken: Vec<bool>,
+    filled: Vec<bool>,
 }
 
 struct Source<'a> {
@@ -89,10 +89,10 @@ struct Source<'a> {
 struct SourceColumn<'a> {
     values: &'a ColumnData,
     /// Index of each row's value, `u32::MAX` if absent; `None` if every row has a value.
-    places: Option<Vec<u32>>,
+    indices: Option<Vec<u32>>,
     /// Index of the output column.
     target: usize,
-    /// Index of its field in `taken`.
+    /// Index of its field in `filled`.
     field: usize,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Merger<'a> {
                 .iter()
                 .map(|column| SourceColumn {
                     values: &column.values,
-                    places: places(column),
+                    indices: value_indices(column),
                     target: position(column),
                     field: field(column),
                 })
@@ -142,24 +142,24 @@ impl<'a> Merger<'a> {
             parts: sources.collect(),
             timestamps: Vec::new(),
             columns: columns.collect(),
-            taken: vec![false; fields.len()],
+            filled: vec![false; fields.len()],
         }
     }
 
     fn begin(&mut self, timestamp: i64) {
         self.timestamps.push(timestamp);
-        self.taken.fill(false);
+        self.filled.fill(false);
     }
 
     fn offer(&mut self, part: usize, row: usize) {
         for column in &self.parts[part].columns {
-            let place = column.places.as_ref().map_or(row as u32, |places| places[row]);
-            if place == u32::MAX || self.taken[column.field] {
+            let index = column.indices.as_ref().map_or(row as u32, |indices| indices[row]);
+            if index == u32::MAX || self.filled[column.field] {
                 continue;
             }
-            self.taken[column.field] = true;
+            self.filled[column.field] = true;
             let target = &mut self.columns[column.target];
-            push_from(&mut target.values, column.values, place as usize);
+            push_from(&mut target.values, column.values, index as usize);
             target.open = true;
         }
     }
@@ -204,12 +204,12 @@ pub(crate) fn concat(run: &mut Run, next: &Run) {
     for (at, column) in next.columns.iter().enumerate() {
         // The columns of a timeline seldom change, so the position is nearly always the same.
         let same = run.columns.get(at).is_some_and(|have| key(have) == key(column));
-        let place = if same {
+        let index = if same {
             Ok(at)
         } else {
             run.columns.binary_search_by_key(&order(column), order)
         };
-        match place {
+        match index {
             Ok(at) => {
                 let have = &mut run.columns[at];
                 append_presence(&mut have.presence, before, &column.presence, more);
@@ -279,15 +279,15 @@ fn key(column: &RunColumn) -> (FieldId, ValueType) {
     (column.field, column.values.value_type())
 }
 
-fn places(column: &RunColumn) -> Option<Vec<u32>> {
+fn value_indices(column: &RunColumn) -> Option<Vec<u32>> {
     let Presence::Some(bitmap) = &column.presence else {
         return None;
     };
-    let mut places = vec![u32::MAX; bitmap.len()];
-    for (place, row) in (0u32..).zip(bitmap.iter_ones()) {
-        places[row] = place;
+    let mut indices = vec![u32::MAX; bitmap.len()];
+    for (index, row) in (0u32..).zip(bitmap.iter_ones()) {
+        indices[row] = index;
     }
-    Some(places)
+    Some(indices)
 }
 
 fn push_from(out: &mut ColumnData, from: &ColumnData, at: usize) {

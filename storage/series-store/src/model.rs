@@ -102,8 +102,8 @@ impl LogModel for SeriesModel {
     fn abandon(&self, loads: &[SegmentRef]) {
         // Files of these segments are left to garbage collection, because another attempt may write files with the same
         // names.
-        let gone = |place: &SegmentRef| RetiredSegment {
-            place: *place,
+        let gone = |location: &SegmentRef| RetiredSegment {
+            location: *location,
             files: None,
         };
         self.0.retired.add(0, loads.iter().map(gone).collect());

@@ -245,7 +245,7 @@ impl Guard {
         let error = StoreError::RowsLost {
             table: row.name.clone(),
             what: "field numbers",
-            place: "schema",
+            component: "schema",
             found: found.into(),
             expected: counts.fields.into(),
         };
@@ -273,7 +273,7 @@ impl Guard {
         let error = StoreError::RowsLost {
             table: row.name.clone(),
             what: "timelines",
-            place: "catalog",
+            component: "catalog",
             found,
             expected,
         };

@@ -39,7 +39,7 @@ impl ObjectsToRemove {
 #[derive(Debug)]
 pub(crate) struct InDoubt {
     /// Location of the segment in the backend.
-    pub(crate) place: SegmentRef,
+    pub(crate) location: SegmentRef,
     /// Objects that were written for the segment.
     pub(crate) objects: Option<ObjectsToRemove>,
 }
@@ -82,7 +82,7 @@ impl FilesToRemove {
 #[derive(Debug)]
 pub(crate) struct RetiredSegment {
     /// Location in the backend.
-    pub(crate) place: SegmentRef,
+    pub(crate) location: SegmentRef,
     /// Files, if this database owns them. Other files are not removed.
     pub(crate) files: Option<SegmentFiles>,
 }
@@ -90,7 +90,7 @@ pub(crate) struct RetiredSegment {
 impl RetiredSegment {
     pub(crate) fn of(segment: &Segment) -> Self {
         Self {
-            place: segment.reference(),
+            location: segment.reference(),
             files: segment.archive.clone().filter(|files| files.is_owned()),
         }
     }

@@ -39,7 +39,7 @@ use crate::shared::{Shared, State};
 pub use cost::{ReadCost, TierCost};
 pub use overlap_group::Part;
 pub use reader::ScanReader;
-pub(crate) use reader::chunk_piece;
+pub(crate) use reader::chunk_fragment;
 pub use summary_push_down::Grid;
 pub use zone_filter::{Bucket, ZoneFilter};
 

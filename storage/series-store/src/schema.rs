@@ -180,7 +180,7 @@ impl TableSchema {
         let of = |measurement: &str| state.check_types(measurement, fields, columns).err();
         let conflicts = measurements.iter().enumerate();
         conflicts
-            .filter_map(|(place, measurement)| Some((place, of(measurement)?)))
+            .filter_map(|(index, measurement)| Some((index, of(measurement)?)))
             .collect()
     }
 

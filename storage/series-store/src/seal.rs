@@ -220,30 +220,30 @@ fn load_table(
         }
     }
     let deletes_applied = deletes.map_or(end, |deletes| deletes.end().max(end));
-    let mut places: Vec<(Tier, Window, GroupId)> = Vec::new();
+    let mut groups: Vec<(Tier, Window, GroupId)> = Vec::new();
     let mut segments = Vec::with_capacity(drafts.len());
     for mut draft in drafts.into_iter().filter(|draft| !draft.writer.is_empty()) {
         let Draft { window, tier, .. } = draft;
-        let mut place = shared.place(&state.manifest, table, tier, window, SMALL);
+        let mut location = shared.choose_location(&state.manifest, table, tier, window, SMALL);
         // Several new windows of one group share the group that the first window has created.
         let wide = group_window(tier, window);
-        match places
+        match groups
             .iter()
             .find(|(of, around, _)| (*of, *around) == (tier, wide))
         {
-            Some((.., group)) => place.group = *group,
-            None => places.push((tier, wide, place.group)),
+            Some((.., group)) => location.group = *group,
+            None => groups.push((tier, wide, location.group)),
         }
         let totals = draft.writer.totals();
         let bits = bucket_bits(totals.bytes, shared.settings.bucket_bytes);
         let mut rows = draft.writer.take_rows().map(Ok);
-        load_buckets(shared.backend.as_ref(), place, bits, &mut rows)?;
+        load_buckets(shared.backend.as_ref(), location, bits, &mut rows)?;
         shared.count_loaded(&shared.counters.sealed_bytes, table, tier, totals.bytes);
         let written = WriteSpan::of(WriteRank {
             sequence: end.0 - 1,
-            seal: place.segment.0,
+            seal: location.segment.0,
         });
-        let segment = Segment::new(place, table, window, written, deletes_applied, totals);
+        let segment = Segment::new(location, table, window, written, deletes_applied, totals);
         segments.push(segment.in_buckets(bits));
     }
     Ok(segments)
@@ -252,7 +252,7 @@ fn load_table(
 /// Returns the timestamps (cuts), in increasing order, that no window of a seal may span; empty if the policy has no
 /// `hot_ttl`. All points before the last cut are old enough for the cold tier; points before an earlier cut are also
 /// old enough for the archive, or hidden. Therefore no old points stay in a tier only because their segment also has
-/// younger points.
+/// newer points.
 fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
         return Vec::new();

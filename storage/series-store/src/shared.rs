@@ -121,7 +121,10 @@ impl Shared {
         if let Some(newest) = segments.map(|segment| segment.last).max() {
             log.note_newest(newest);
         }
-        let gone = |place| RetiredSegment { place, files: None };
+        let gone = |location| RetiredSegment {
+            location,
+            files: None,
+        };
         Self {
             backend: Arc::clone(log.backend()),
             log,
@@ -355,18 +358,18 @@ impl Shared {
         if self.check_not_read_only().is_err() {
             return;
         }
-        for RetiredSegment { place, files } in self.retired.take_free() {
+        for RetiredSegment { location, files } in self.retired.take_free() {
             // Reads the file list first, because the list is stored in the segment, which is reclaimed below.
-            let files = files.map(|files| self.files_at(place, &files));
-            self.forget_lists(place.segment);
-            if let Err(error) = self.backend.reclaim(place) {
-                tracing::warn!(%error, ?place, "failed to reclaim a segment; the next start retries");
+            let files = files.map(|files| self.files_at(location, &files));
+            self.forget_lists(location.segment);
+            if let Err(error) = self.backend.reclaim(location) {
+                tracing::warn!(%error, ?location, "failed to reclaim a segment; the next start retries");
             }
             match files {
                 // The files are not removed here, because a target may be slow and seals may wait for this thread.
                 Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
                 Some(Err(error)) => tracing::warn!(
-                    %error, ?place,
+                    %error, ?location,
                     "cannot read the file list of a removed segment; a later garbage collection removes its files"
                 ),
                 None => {}
@@ -377,7 +380,7 @@ impl Shared {
     /// Returns the location for a new segment of `bytes` bytes. A small segment joins the group of an existing small
     /// segment with the same table, tier and group window, if there is one. Any other segment gets a spare or new
     /// group.
-    pub(crate) fn place(
+    pub(crate) fn choose_location(
         &self,
         manifest: &ManifestState,
         table: TableId,

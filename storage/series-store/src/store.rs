@@ -42,7 +42,7 @@ pub trait TimelineDirectory: Send + Sync {
 
     /// Records that the identities of these timelines are now in the journal. Called before the write that
     /// introduces them is acknowledged.
-    fn announced(&self, table: TableId, timelines: &[NewTimeline]);
+    fn made_durable(&self, table: TableId, timelines: &[NewTimeline]);
 
     /// Removes timelines. Called in the order of the journal, both live and during replay. A later delta may
     /// introduce them again.
@@ -79,7 +79,7 @@ pub trait TimelineDirectory: Send + Sync {
 /// impl TimelineDirectory for Unnamed {
 ///     // …
 ///     # fn adopt(&self, _: TableId, _: &NewTimeline) -> Result<(), String> { Ok(()) }
-///     # fn announced(&self, _: TableId, _: &[NewTimeline]) {}
+///     # fn made_durable(&self, _: TableId, _: &[NewTimeline]) {}
 ///     # fn removed(&self, _: TableId, _: &[TimelineId]) {}
 /// }
 ///

@@ -192,7 +192,7 @@ impl LogEntry for PointWrite {
         // The seal removes the journal, which carries the identities.
         shared
             .directory
-            .announced(self.table.id(), &self.delta.new_timelines);
+            .made_durable(self.table.id(), &self.delta.new_timelines);
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
-use tideline_archive::rows::{GroupPlace, RowColumn};
+use tideline_archive::rows::{GroupLocation, RowColumn};
 use tideline_archive::{Archive, ArchiveFile};
 use tideline_backend::{Backend, Direction, PageLimit, PartRef, Partition, Row};
 use tideline_model::{KeyRange, PartId, TableId};
@@ -166,13 +166,13 @@ impl ArchivedParts {
             return Ok(rows);
         }
         let open = self.open(backend, at)?;
-        let place: GroupPlace = serde_json::from_slice(&group.value)
+        let location: GroupLocation = serde_json::from_slice(&group.value)
             .map_err(|_| damaged(Damage("the location of archived rows cannot be read")))?;
-        let file = open.files.files.get(place.file as usize);
+        let file = open.files.files.get(location.file as usize);
         let file = file.ok_or_else(|| damaged(Damage("an archived part has no such file")))?;
         let read = self
             .archive()?
-            .row_group(&open.files.target, file, &open.form.schema, &place)?;
+            .row_group(&open.files.target, file, &open.form.schema, &location)?;
         let rows = Arc::new(open.form.rows_of(&read).map_err(damaged)?);
         self.groups.insert(name, Arc::clone(&rows));
         Ok(rows)
@@ -209,16 +209,16 @@ pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
         let groups = Partition::part(at, GROUPS_BUCKET);
         let page = backend.scan(groups, &range, Direction::Ascending, STEP_PAGE)?;
         for group in page.rows {
-            let place: GroupPlace = serde_json::from_slice(&group.value)
+            let location: GroupLocation = serde_json::from_slice(&group.value)
                 .map_err(|_| damaged(Damage("the location of archived rows cannot be read")))?;
-            let file = files.files.get(place.file as usize);
-            let end = place.start.saturating_add(u64::from(place.bytes));
+            let file = files.files.get(location.file as usize);
+            let end = location.start.saturating_add(u64::from(location.bytes));
             if file.is_none_or(|file| end > file.bytes) {
                 return Err(damaged(Damage(
                     "the location of archived rows is outside of the files",
                 )));
             }
-            rows += u64::from(place.rows);
+            rows += u64::from(location.rows);
         }
         rest = page.next;
     }

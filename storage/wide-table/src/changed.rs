@@ -34,12 +34,12 @@ pub enum SearchChange {
     Part(i32),
 }
 
-/// Changes that an indexer has taken.
+/// Changes that an indexer has claimed.
 #[derive(Debug, Default)]
-pub struct TakenChanges {
+pub struct ClaimedChanges {
     /// Changes in the order of the journal.
     pub changes: Vec<SearchChange>,
-    /// Position to confirm: all changes below this sequence have been taken.
+    /// Position to confirm: all changes below this sequence have been claimed.
     pub end: SequenceNumber,
 }
 
@@ -103,8 +103,8 @@ struct Queue {
     /// must be built again.
     is_abandoned: bool,
     waiting: VecDeque<(SequenceNumber, Instant, SearchChange)>,
-    /// Number of changes that were taken and are not confirmed, and the time of the oldest one.
-    taken: (u64, Option<Instant>),
+    /// Number of changes that were claimed and are not confirmed, and the time of the oldest one.
+    claimed: (u64, Option<Instant>),
     /// Sequence after the newest change.
     pushed: u64,
     /// All changes below this sequence are confirmed.
@@ -133,7 +133,7 @@ impl Queue {
     fn abandon(&mut self) {
         self.is_abandoned = true;
         self.waiting.clear();
-        self.taken = (0, None);
+        self.claimed = (0, None);
     }
 
     /// Returns true if the queue is open and its oldest unconfirmed change is older than `age`.
@@ -143,7 +143,7 @@ impl Queue {
 
     /// Returns the time of the oldest change that is not confirmed.
     fn oldest(&self) -> Option<Instant> {
-        self.taken.1.or(self.waiting.front().map(|(_, time, _)| *time))
+        self.claimed.1.or(self.waiting.front().map(|(_, time, _)| *time))
     }
 
     /// Drops the changes below a position, and counts them as confirmed.
@@ -292,22 +292,22 @@ impl WideStore {
         self.searches.changed.notify_all();
     }
 
-    /// Takes up to `max` of the oldest changes of an index that were not taken yet.
-    pub fn take_changes(&self, index: TableId, max: usize) -> TakenChanges {
+    /// Claims up to `max` of the oldest changes of an index that were not claimed yet.
+    pub fn claim_changes(&self, index: TableId, max: usize) -> ClaimedChanges {
         let mut queues = self.searches.queues.lock();
         let Some(queue) = queues.get_mut(&index) else {
-            return TakenChanges::default();
+            return ClaimedChanges::default();
         };
         let count = max.min(queue.waiting.len());
         let oldest = queue.waiting.front().map(|(_, time, _)| *time);
-        queue.taken = (queue.taken.0 + count as u64, queue.taken.1.or(oldest));
+        queue.claimed = (queue.claimed.0 + count as u64, queue.claimed.1.or(oldest));
         let changes = queue.waiting.drain(..count).map(|(_, _, change)| change);
         let changes = changes.collect();
         let end = match queue.waiting.front() {
             Some((sequence, ..)) => sequence.0,
             None => queue.pushed.max(queue.confirmed),
         };
-        TakenChanges {
+        ClaimedChanges {
             changes,
             end: SequenceNumber(end),
         }
@@ -317,7 +317,7 @@ impl WideStore {
     pub fn confirm_changes(&self, index: TableId, end: SequenceNumber) {
         if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
             queue.confirmed = queue.confirmed.max(end.0);
-            queue.taken = (0, None);
+            queue.claimed = (0, None);
         }
         self.searches.changed.notify_all();
     }
@@ -405,7 +405,7 @@ impl WideStore {
         let queue = queues.get(&index)?;
         let oldest = queue.oldest();
         Some(SearchBacklog {
-            changes: queue.taken.0 + queue.waiting.len() as u64,
+            changes: queue.claimed.0 + queue.waiting.len() as u64,
             age: oldest.map(|oldest| oldest.elapsed()),
         })
     }

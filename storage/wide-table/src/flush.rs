@@ -150,7 +150,8 @@ impl<'f> TableFlush<'f> {
         }
         self.writer.finish()?;
         self.join_small()?;
-        // Once readers see this flag, they look for blocks. Before that, no single row may be moved into a block.
+        // Once this flag is visible to readers, they also read blocks. Before that, no single row may be moved into a
+        // block.
         self.part.detail.set_blocks();
         Ok(self.part)
     }

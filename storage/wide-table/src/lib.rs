@@ -69,7 +69,7 @@ mod write;
 
 pub use archived::{ArchivedObjects, ArchivedPart, AttachEnd, PartToArchive, PartToAttach};
 pub use build::BuildStep;
-pub use changed::{QueueState, SearchBacklog, SearchChange, SearchStart, TakenChanges};
+pub use changed::{ClaimedChanges, QueueState, SearchBacklog, SearchChange, SearchStart};
 pub use cold::take_cold_bytes;
 pub use columns::{ColumnPage, ColumnSpan};
 pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection};

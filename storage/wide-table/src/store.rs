@@ -150,7 +150,7 @@ pub struct WideStore {
     pub(crate) newest: AtomicI64,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
-    /// Number of times that single rows were removed since the start because blocks contain them.
+    /// Number of batches of single rows that were removed since the start because blocks contain these rows.
     pub(crate) packings: AtomicU64,
     /// Held while a flush or a packing changes the stored rows of a part.
     pub(crate) part_writes: Mutex<()>,

@@ -235,9 +235,8 @@ fn decimal_at(bytes: &mut &[u8]) -> Result<Decimal, Damage> {
 /// used.
 pub(crate) fn decimal([scale, _]: [u8; 2], digits: &[u8]) -> Result<Decimal, Damage> {
     let mut padded = [0; 16];
-    let place = padded.get_mut(..digits.len());
-    place
-        .ok_or(Damage("a decimal is cut off or too long"))?
+    let tail = padded.get_mut(..digits.len());
+    tail.ok_or(Damage("a decimal is cut off or too long"))?
         .copy_from_slice(digits);
     let folded = u128::from_le_bytes(padded);
     let mantissa = (folded >> 1) as i128 ^ -((folded & 1) as i128);

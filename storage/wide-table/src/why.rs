@@ -70,7 +70,7 @@ pub struct Hidden {
 
 /// Location of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LayerPlace {
+pub enum LayerLocation {
     /// Generation of the row buffer: 0 is the active one, 1 is the newest one that waits for its flush.
     Buffer(usize),
     /// Single row of the part.
@@ -100,7 +100,7 @@ pub struct ChangeTrace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerTrace {
     /// The location.
-    pub place: LayerPlace,
+    pub location: LayerLocation,
     /// Writes of the key, oldest first. The row buffer merges several writes of a row into one; a part has one row.
     pub changes: Vec<ChangeTrace>,
     /// True if the generation deletes a range that contains the key. All `changes` of this layer were made after the
@@ -250,7 +250,7 @@ pub struct IndexTrace {
 
 /// Layer with its decoded changes, oldest first.
 struct Layer {
-    place: LayerPlace,
+    location: LayerLocation,
     changes: Vec<(Mutation<'static>, usize)>,
     is_marker: bool,
     deletes_range: bool,
@@ -274,7 +274,7 @@ impl Layer {
         };
         let changes = changes.iter().map(decoded);
         Ok(Some(Self {
-            place: LayerPlace::Buffer(number),
+            location: LayerLocation::Buffer(number),
             changes: changes.collect::<std::result::Result<_, _>>()?,
             is_marker: false,
             deletes_range,
@@ -284,9 +284,9 @@ impl Layer {
         }))
     }
 
-    fn of_part(place: LayerPlace, row: &Bytes, fragments: usize) -> std::result::Result<Self, Damage> {
+    fn of_part(location: LayerLocation, row: &Bytes, fragments: usize) -> std::result::Result<Self, Damage> {
         Ok(Self {
-            place,
+            location,
             changes: vec![decoded(row)?],
             is_marker: codec::is_delete(row),
             deletes_range: false,
@@ -367,7 +367,7 @@ impl WideStore {
         let backend = self.log.backend().as_ref();
         if part.is_archived() {
             if let Some(row) = self.archived_row(part, key)? {
-                layers.push(Layer::of_part(LayerPlace::Archive, &row, 0).map_err(damaged)?);
+                layers.push(Layer::of_part(LayerLocation::Archive, &row, 0).map_err(damaged)?);
             }
             return Ok(());
         }
@@ -375,14 +375,14 @@ impl WideStore {
             let head = Head::decode(&single).map_err(damaged)?;
             let fragments = head.map_or(0, |head| head.firsts.len());
             if let Some(row) = self.joined(part, key, single)? {
-                let layer = Layer::of_part(LayerPlace::Single, &row, fragments);
+                let layer = Layer::of_part(LayerLocation::Single, &row, fragments);
                 layers.push(layer.map_err(damaged)?);
             }
         }
         if part.detail.has_blocks() {
             let packed = Blocks::new(backend, part.at).row(key);
             if let Some(row) = packed.map_err(|error| error.of(table))? {
-                layers.push(Layer::of_part(LayerPlace::Packed, &row, 0).map_err(damaged)?);
+                layers.push(Layer::of_part(LayerLocation::Packed, &row, 0).map_err(damaged)?);
             }
         }
         Ok(())
@@ -468,7 +468,7 @@ struct Tracer {
 /// table.
 fn trace_of(layers: Vec<Layer>, rules: &TableRules, part: Option<PartTrace>, now: i64) -> KeyTrace {
     let traced = |layer: &Layer| LayerTrace {
-        place: layer.place,
+        location: layer.location,
         changes: layer
             .changes
             .iter()
@@ -556,8 +556,8 @@ impl Tracer {
                     self.time = since;
                 }
                 Effect::Replace => {
-                    let rule = match layer.place {
-                        LayerPlace::Single => HidingRule::NewerCopy,
+                    let rule = match layer.location {
+                        LayerLocation::Single => HidingRule::NewerCopy,
                         _ => HidingRule::Replaced,
                     };
                     self.hide_row(by(rule, since), traces);

@@ -113,8 +113,7 @@ impl Benchmark {
             without.extend(run_for(server, hot, &mut random, slices.each)?);
             with.extend(flood.beside(server, cold, || run_for(server, hot, &mut random, slices.each))?);
         }
-        let name = "one timeline of S, 1 h by minute, beside cold questions";
-        compare(name, without, with, wanted::BESIDE_FLOOD, report);
+        compare("cold queries", without, with, wanted::BESIDE_FLOOD, report);
         report.note(format!(
             "cold queries: {FLOOD_CLIENTS} clients without pauses, all fields by host and hour, 12 h of M; {} \
              succeeded, {} were refused, in {} slices of {:?}",
@@ -142,8 +141,7 @@ impl Benchmark {
         if jobs.is_empty() {
             return Ok(());
         }
-        let name = "one timeline of S, 1 h by minute, beside a move";
-        compare(name, without, with, wanted::QUERIES_BESIDE_MOVE, report);
+        compare("a move", without, with, wanted::QUERIES_BESIDE_MOVE, report);
         Ok(())
     }
 
@@ -169,13 +167,13 @@ impl Benchmark {
         }
         let rate = |(rows, wall): (u64, Duration)| rows as f64 * 10.0 / wall.as_secs_f64() / 1e6;
         let (without, with) = (rate(without), rate(with));
-        let shown = [("without a move", without), ("beside a move", with)];
+        let shown = [("without a move", without), ("during a move", with)];
         for (name, rate) in shown {
             let name = format!("ingest by the clock, {name}");
             report.add(name, rate, Unit::MillionValuesPerSecond, Wanted::Nothing);
         }
         report.add(
-            "ingest beside a move, of that without",
+            "ingest during a move, relative to ingest without",
             with / without * 100.0,
             Unit::Percent,
             wanted::INGEST_BESIDE_MOVE,
@@ -315,24 +313,31 @@ fn run_for(
     Ok(took)
 }
 
-/// Reports the latencies without and with the disturbing work, and the ratio of their 99th percentiles (with ÷
-/// without).
-fn compare(name: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Wanted, report: &mut Report) {
+/// Reports the latencies of the hot queries without and during other work, and the ratio of their 99th percentiles
+/// (during ÷ without). `work` names the other work.
+fn compare(work: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Wanted, report: &mut Report) {
+    let name = "one timeline of S, 1 h by minute";
     let asked = [without.len(), with.len()];
-    let both = [("without", Latencies::of(without)), ("with", Latencies::of(with))];
+    let both = [
+        ("without", Latencies::of(without)),
+        ("during", Latencies::of(with)),
+    ];
     for (which, latencies) in &both {
         for percent in [50, 99] {
             let shown = milliseconds(latencies.percentile(percent));
-            let name = format!("{name}, {which}, p{percent}");
+            let name = format!("{name}, {which} {work}, p{percent}");
             report.add(name, shown, Unit::Milliseconds, Wanted::Nothing);
         }
     }
     let [without, with] = both.map(|(_, latencies)| milliseconds(latencies.percentile(99)));
     report.add(
-        format!("{name}, p99 with / without"),
+        format!("{name}, p99 during / without {work}"),
         with / without,
         Unit::Times,
         wanted,
     );
-    report.note(format!("{name}: {} and {} queries", asked[0], asked[1]));
+    report.note(format!(
+        "{name}: {} queries without {work}, {} during it",
+        asked[0], asked[1]
+    ));
 }

@@ -74,7 +74,7 @@ impl Benchmark {
             Wanted::Nothing,
         );
         report.add(
-            "`tideline write` beside the plain loader",
+            "`tideline write`, relative to the plain loader",
             command / plain * 100.0,
             Unit::Percent,
             wanted::WRITE_COMMAND,

@@ -108,7 +108,7 @@ impl Benchmark {
 
     /// Measures one message per request over [`CONNECTIONS`] connections.
     fn single_messages(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
-        let name = "one message a request";
+        let name = "one message per request";
         let (server, data) = self.feed_server("feeds-single", name)?;
         create(&server, &json!({}))?;
         let end = Instant::now() + sizes.single;

@@ -74,8 +74,8 @@ impl Benchmark {
     /// Measures writes of one row per request over [`CONNECTIONS`] connections, without and with a condition.
     fn single_rows(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         for (name, is_conditional) in [
-            ("one row a request", false),
-            ("one conditional row a request", true),
+            ("one row per request", false),
+            ("one conditional row per request", true),
         ] {
             let (server, data) = self.fresh("rows-single", name)?;
             create(&server, "orders", &plain_key())?;
@@ -175,7 +175,7 @@ impl Benchmark {
         let usage = folder::usage(&data)?;
         let ratio = usage.bytes as f64 / compressed.len() as f64;
         report.add(
-            "disk of rows by zstd of the export",
+            "disk of rows, relative to zstd of the export",
             ratio,
             Unit::BytesPerByte,
             wanted::ROWS_DISK,
@@ -338,7 +338,7 @@ impl Benchmark {
             medians.push(median);
         }
         report.add(
-            format!("page over {BUCKETS} buckets, by that of one range"),
+            format!("page over {BUCKETS} buckets, relative to a page of one range"),
             medians[1] / medians[0],
             Unit::Times,
             wanted::ROWS_BUCKETS,

@@ -32,7 +32,7 @@ const STACK: usize = 14;
 const REQUEST_POINTS: usize = 500;
 
 /// Machine and timestamp in nanoseconds.
-pub(super) type Place = (String, i64);
+pub(super) type PointKey = (String, i64);
 
 /// Known state of the table.
 #[derive(Debug, Clone)]
@@ -43,9 +43,9 @@ pub(super) struct Life {
     /// Number of the last write.
     written: i64,
     /// Numbers of the writes that each point may show; `None` in the list means that the point may be absent.
-    places: BTreeMap<Place, Vec<Option<i64>>>,
+    points: BTreeMap<PointKey, Vec<Option<i64>>>,
     /// Points that were written more than once; several tiers may contain them.
-    rewritten: BTreeSet<Place>,
+    rewritten: BTreeSet<PointKey>,
 }
 
 /// Delete of points.
@@ -62,7 +62,7 @@ impl Life {
             random: Random::new(seed),
             now: SystemClock.now().nanos(),
             written: 0,
-            places: BTreeMap::new(),
+            points: BTreeMap::new(),
             rewritten: BTreeSet::new(),
         }
     }
@@ -113,28 +113,28 @@ impl Life {
         };
         let often = steps(3 * MINUTE).map(|time| (host_name(0), time));
         let seldom = steps(HOUR / 2).flat_map(|time| (1..HOSTS).map(move |host| (host_name(host), time)));
-        let places: Vec<Place> = often.chain(seldom).collect();
-        self.write(client, &places);
+        let keys: Vec<PointKey> = often.chain(seldom).collect();
+        self.write(client, &keys);
     }
 
     /// Writes a current point for every machine: old points expire only if newer points exist.
     pub(super) fn write_now(&mut self, client: &Client) {
-        let places: Vec<Place> = (0..HOSTS).map(|host| (host_name(host), self.now)).collect();
-        self.write(client, &places);
+        let keys: Vec<PointKey> = (0..HOSTS).map(|host| (host_name(host), self.now)).collect();
+        self.write(client, &keys);
     }
 
     /// Writes `count` points: overwrites random points that are not expired, or adds points within ten minutes
     /// after them.
     pub(super) fn write_again(&mut self, client: &Client, count: usize) {
-        let taken = |(_, time): &&Place| *time >= self.now - RETENTION + HOUR;
-        let known: Vec<Place> = self.places.keys().filter(taken).cloned().collect();
-        let mut places = Vec::with_capacity(count);
+        let taken = |(_, time): &&PointKey| *time >= self.now - RETENTION + HOUR;
+        let known: Vec<PointKey> = self.points.keys().filter(taken).cloned().collect();
+        let mut keys = Vec::with_capacity(count);
         for _ in 0..count {
             let (host, time) = known[self.random.index(known.len())].clone();
             let beside = self.random.index(10) as i64 * MINUTE;
-            places.push((host, time + [0, beside][self.random.index(2)]));
+            keys.push((host, time + [0, beside][self.random.index(2)]));
         }
-        self.write(client, &places);
+        self.write(client, &keys);
     }
 
     /// Writes the same four half-hourly points of every machine [`STACK`] times, each time followed by a seal.
@@ -143,28 +143,28 @@ impl Life {
         let age = [12 * HOUR, 4 * DAY][self.random.index(2)];
         let start = (self.now - age).div_euclid(DAY) * DAY;
         let halves = (0..4).map(|half| start + half * HOUR / 2);
-        let places: Vec<Place> = halves
+        let keys: Vec<PointKey> = halves
             .flat_map(|time| (0..HOSTS).map(move |host| (host_name(host), time)))
             .collect();
         for _ in 0..STACK {
-            self.write(client, &places);
+            self.write(client, &keys);
             seal(client);
         }
     }
 
     /// Writes points; every write must be acknowledged.
-    pub(super) fn write(&mut self, client: &Client, places: &[Place]) {
-        for places in places.chunks(REQUEST_POINTS) {
-            let mut points = Vec::with_capacity(places.len());
-            for (host, time) in places {
+    pub(super) fn write(&mut self, client: &Client, keys: &[PointKey]) {
+        for keys in keys.chunks(REQUEST_POINTS) {
+            let mut points = Vec::with_capacity(keys.len());
+            for (host, time) in keys {
                 self.written += 1;
                 let tags = [("host".to_owned(), host.clone())].into();
                 points.push(json_point(MEASUREMENT, &tags, *time, &fields(self.written)));
-                let place = (host.clone(), *time);
+                let key = (host.clone(), *time);
                 let is_visible = *time >= self.now - RETENTION;
                 let known = vec![is_visible.then_some(self.written)];
-                if self.places.insert(place.clone(), known).is_some() {
-                    self.rewritten.insert(place);
+                if self.points.insert(key.clone(), known).is_some() {
+                    self.rewritten.insert(key);
                 }
             }
             let answer = client.post_json(&format!("/v1/tables/{TABLE}/points"), &json!({"points": points}));
@@ -208,7 +208,7 @@ impl Life {
 
     /// Records that a delete is in progress: its points may be deleted.
     pub(super) fn begin_delete(&mut self, delete: &Delete) {
-        for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
+        for (_, known) in self.points.iter_mut().filter(|(key, _)| delete.holds(key)) {
             if !known.contains(&None) {
                 known.push(None);
             }
@@ -217,7 +217,7 @@ impl Life {
 
     /// Records that a delete was acknowledged: its points are deleted.
     pub(super) fn finish_delete(&mut self, delete: &Delete) {
-        for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
+        for (_, known) in self.points.iter_mut().filter(|(key, _)| delete.holds(key)) {
             *known = vec![None];
         }
     }
@@ -232,13 +232,13 @@ impl Life {
 
     /// Checks that every point shows a write that the ledger allows; valid also while points move. Returns the
     /// write of each stored point.
-    pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<Place, i64> {
+    pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<PointKey, i64> {
         let all = self.read(client, "all", context);
-        for (place, known) in &self.places {
-            let seen = all.get(place).copied();
+        for (key, known) in &self.points {
+            let seen = all.get(key).copied();
             assert!(
                 known.contains(&seen),
-                "{context}: {place:?} shows write {seen:?}, expected one of {known:?}"
+                "{context}: {key:?} shows write {seen:?}, expected one of {known:?}"
             );
         }
         all
@@ -246,40 +246,40 @@ impl Life {
 
     /// Checks that the tiers together hold the points in `all`. A point that was written once must be in one
     /// tier; of an overwritten point, the newest write of all tiers counts.
-    fn check_tiers(&self, client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
+    fn check_tiers(&self, client: &Client, all: &BTreeMap<PointKey, i64>, context: &str) {
         let mut union = self.read(client, "hot", context);
         let old = ["cold", "archive"].map(|tier| self.read(client, tier, context));
-        for (place, write) in old.into_iter().flatten() {
-            let other = union.get(&place).copied();
+        for (key, write) in old.into_iter().flatten() {
+            let other = union.get(&key).copied();
             assert!(
-                other.is_none() || self.rewritten.contains(&place),
-                "{context}: {place:?} is in two tiers"
+                other.is_none() || self.rewritten.contains(&key),
+                "{context}: {key:?} is in two tiers"
             );
-            union.insert(place, other.map_or(write, |other| other.max(write)));
+            union.insert(key, other.map_or(write, |other| other.max(write)));
         }
         if union != *all {
-            let odd = |place: &&Place| union.get(*place) != all.get(*place);
-            let places: BTreeSet<&Place> = union.keys().chain(all.keys()).filter(odd).collect();
-            let (odd, count) = (places.first(), places.len());
+            let odd = |key: &&PointKey| union.get(*key) != all.get(*key);
+            let keys: BTreeSet<&PointKey> = union.keys().chain(all.keys()).filter(odd).collect();
+            let (odd, count) = (keys.first(), keys.len());
             panic!(
-                "{context}: hot, cold and archive together differ from all at {count} places, first {odd:?}"
+                "{context}: hot, cold and archive together differ from all at {count} keys, first {odd:?}"
             );
         }
     }
 
     /// Returns the write of every point in a tier. Panics if a point was never written or is returned twice.
-    fn read(&self, client: &Client, tier: &str, context: &str) -> BTreeMap<Place, i64> {
+    fn read(&self, client: &Client, tier: &str, context: &str) -> BTreeMap<PointKey, i64> {
         let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("a response");
         let mut seen = BTreeMap::new();
         for row in rows {
-            let (place, write) = self.recognise(&row, context);
-            let before = seen.insert(place, write);
+            let (key, write) = self.recognise(&row, context);
+            let before = seen.insert(key, write);
             assert!(before.is_none(), "{context}: duplicate in {tier}: {row:?}");
         }
         seen
     }
 
-    fn recognise(&self, row: &Row, context: &str) -> (Place, i64) {
+    fn recognise(&self, row: &Row, context: &str) -> (PointKey, i64) {
         let Some(Value::Signed(write)) = row.fields.get("write") else {
             panic!("{context}: no number of a write in {row:?}");
         };
@@ -288,18 +288,18 @@ impl Life {
             fields(*write),
             "{context}: not one whole write: {row:?}"
         );
-        let place = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
+        let key = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
         assert!(
-            self.places.contains_key(&place),
+            self.points.contains_key(&key),
             "{context}: never written: {row:?}"
         );
-        (place, *write)
+        (key, *write)
     }
 
     /// Returns the number of points that are certainly stored.
     pub(super) fn points(&self) -> usize {
         let is_there = |known: &&Vec<Option<i64>>| known.len() == 1 && known[0].is_some();
-        self.places.values().filter(is_there).count()
+        self.points.values().filter(is_there).count()
     }
 }
 
@@ -316,7 +316,7 @@ impl Delete {
         })
     }
 
-    fn holds(&self, (host, time): &Place) -> bool {
+    fn holds(&self, (host, time): &PointKey) -> bool {
         self.hosts.contains(host) && self.range.contains(time)
     }
 }
@@ -337,8 +337,8 @@ fn fields(write: i64) -> Fields {
 }
 
 /// Compares count and sum by machine and hour with the rows. Values are multiples of 0.5, so sums are exact.
-fn check_hours(client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
-    let mut expected: BTreeMap<Place, (i64, i64, f64)> = BTreeMap::new();
+fn check_hours(client: &Client, all: &BTreeMap<PointKey, i64>, context: &str) {
+    let mut expected: BTreeMap<PointKey, (i64, i64, f64)> = BTreeMap::new();
     for ((host, time), write) in all {
         let hour = (host.clone(), time.div_euclid(HOUR) * HOUR);
         let (count, sum, floats) = expected.entry(hour).or_default();
@@ -356,14 +356,14 @@ fn check_hours(client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
         .post_json(&format!("/v1/tables/{TABLE}/query"), &query)
         .expect_status(200);
     for row in reading::rows_of(&answer) {
-        let place = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
-        let Some((count, sum, floats)) = expected.remove(&place) else {
+        let key = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
+        let Some((count, sum, floats)) = expected.remove(&key) else {
             panic!("{context}: an hour without rows: {row:?}");
         };
         let cell = |function: &str, field: &str| row.fields.get(&reading::column(function, field)).cloned();
         let told = [cell("count", "write"), cell("sum", "write"), cell("sum", "float")];
         let known = [Value::Signed(count), Value::Signed(sum), Value::Float(floats)].map(Some);
-        assert_eq!(told, known, "{context}: {place:?}");
+        assert_eq!(told, known, "{context}: {key:?}");
     }
     assert!(expected.is_empty(), "{context}: hours are missing: {expected:?}");
 }

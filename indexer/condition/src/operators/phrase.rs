@@ -36,8 +36,8 @@ impl Operator for Phrase {
             name: "distance",
             timelines: Some(Form {
                 shape: Shape::Count,
-                doc: "For `fuzzy`, `text` or `phrase`: most edits, 0 to 2; for the latter two per word. Default 1 for \
-                      `fuzzy`,\notherwise 0.",
+                doc: "For `fuzzy`, `text` or `phrase`: maximum number of edits, 0 to 2; for `text` and `phrase`, per word.\n\
+                      Default 1 for `fuzzy`, otherwise 0.",
             }),
             values: None,
             unused: "distance belongs to fuzzy, text or phrase",

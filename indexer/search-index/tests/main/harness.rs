@@ -118,7 +118,7 @@ impl Database {
         let owned = tags.clone().into_iter().collect();
         let identity = Identity::new(measurement.to_owned(), owned).expect("valid");
         let registered = self.catalog.register(&identity, None).expect("room");
-        self.catalog.announced(&[registered.ordinal]);
+        self.catalog.mark_durable(&[registered.ordinal]);
         let seen = seen.map(|(first, last)| Seen {
             first: Timestamp::from_nanos_clamped(first),
             last: Timestamp::from_nanos_clamped(last),

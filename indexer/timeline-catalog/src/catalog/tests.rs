@@ -1,6 +1,7 @@
 //! Tests of registration, admission, visibility, names and removal.
 //!
-//! They run without a backend and call [`Catalog::announced`] and [`Catalog::remove`] directly, as the write path does.
+//! They run without a backend and call [`Catalog::mark_durable`] and [`Catalog::remove`] directly, as the write path
+//! does.
 
 use super::*;
 use crate::names::NameSelection;
@@ -33,7 +34,7 @@ fn encoded(identity: &Identity) -> Vec<u8> {
 }
 
 #[test]
-fn a_timeline_is_registered_once_and_visible_when_announced() {
+fn a_timeline_is_registered_once_and_visible_when_durable() {
     let catalog = catalog();
     let cpu = identity("cpu", &[("host", "a"), ("dc", "x")]);
     let first = catalog.register(&cpu, Some(b"cpu,host=a,dc=x")).expect("room");
@@ -51,7 +52,7 @@ fn a_timeline_is_registered_once_and_visible_when_announced() {
     );
     assert_eq!(reader.by_key(b"cpu,dc=x", &mut LastKey::default()), None);
     assert_eq!(reader.id(Ordinal(0)), first.id);
-    assert!(reader.needs_announcement(Ordinal(0)));
+    assert!(reader.needs_identity(Ordinal(0)));
     assert!(reader.entry(Ordinal(0)).is_none());
     assert_eq!(reader.by_id(first.id), None);
     assert_eq!(reader.tag_keys(&ALL), []);
@@ -60,9 +61,9 @@ fn a_timeline_is_registered_once_and_visible_when_announced() {
     assert_eq!(bytes, encoded(&cpu));
     drop(reader);
 
-    catalog.announced(&[Ordinal(0), Ordinal(0)]);
+    catalog.mark_durable(&[Ordinal(0), Ordinal(0)]);
     let reader = catalog.reader();
-    assert!(!reader.needs_announcement(Ordinal(0)));
+    assert!(!reader.needs_identity(Ordinal(0)));
     assert_eq!(reader.by_id(first.id), Some(Ordinal(0)));
     let entry = reader.entry(Ordinal(0)).expect("visible");
     assert_eq!((entry.measurement(), entry.source()), ("cpu", Some("a")));
@@ -85,7 +86,7 @@ fn names_are_counted_and_listed_in_order() {
         let identity = identity(if n < 10 { "cpu" } else { "mem" }, &tags);
         ordinals.push(catalog.register(&identity, None).expect("room").ordinal);
     }
-    catalog.announced(&ordinals);
+    catalog.mark_durable(&ordinals);
     let reader = catalog.reader();
     let listed = |names: Vec<crate::CountedName>| -> Vec<(String, u32)> {
         names
@@ -183,7 +184,7 @@ fn the_first_timeline_fixes_the_source_tags() {
         .expect("still empty");
     let cpu = identity("cpu", &[("host", "a"), ("rack", "r")]);
     let registered = catalog.register(&cpu, None).expect("room");
-    catalog.announced(&[registered.ordinal]);
+    catalog.mark_durable(&[registered.ordinal]);
     assert_eq!(
         catalog
             .reader()
@@ -226,7 +227,7 @@ fn a_removed_timeline_is_gone_from_everything_and_comes_back_as_itself() {
         let registered = catalog.register(identity, Some(identity.tags()[1].1.as_bytes()));
         registered.expect("room").ordinal
     });
-    catalog.announced(&ordinals);
+    catalog.mark_durable(&ordinals);
     let id = id_of(&catalog, ordinals[0]);
     catalog.remove(&[TimelineId::MIN, id, id]);
     let listed = |names: Vec<crate::CountedName>| -> Vec<(String, u32)> {
@@ -243,7 +244,7 @@ fn a_removed_timeline_is_gone_from_everything_and_comes_back_as_itself() {
         assert_eq!(listed(reader.measurements(&ALL)), [("cpu".to_owned(), 1)]);
         assert_eq!(listed(reader.tag_values("host", &ALL)), [("b".to_owned(), 1)]);
         assert_eq!(listed(reader.tag_values("dc", &ALL)), [("x".to_owned(), 1)]);
-        assert!(reader.needs_announcement(ordinals[0]));
+        assert!(reader.needs_identity(ordinals[0]));
         assert_eq!(reader.tag(ordinals[0], "host"), Some("a"), "its identity stays");
         assert_eq!(
             reader.by_key(b"a", &mut LastKey::default()),
@@ -262,7 +263,7 @@ fn a_removed_timeline_is_gone_from_everything_and_comes_back_as_itself() {
             new: false
         }
     );
-    catalog.announced(&ordinals);
+    catalog.mark_durable(&ordinals);
     assert_eq!(
         (catalog.len(), catalog.reader().by_id(id)),
         (2, Some(ordinals[0]))
@@ -278,7 +279,7 @@ fn a_timeline_is_admitted_by_the_tags_that_are_new_with_it() {
     let catalog = catalog();
     let known = identity("cpu", &[("host", "a"), ("pod", "1")]);
     let registered = catalog.register(&known, None).expect("room");
-    catalog.announced(&[registered.ordinal]);
+    catalog.mark_durable(&[registered.ordinal]);
     let mut requested: Vec<Vec<(String, String)>> = Vec::new();
     let mut offer = |identity: &Identity, answer: bool| {
         let admit = |novel: &[(&str, &str)]| {

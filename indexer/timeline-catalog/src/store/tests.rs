@@ -32,7 +32,7 @@ struct Database {
 
 enum Entry {
     /// Id, ordinal, identity.
-    Announce(TimelineId, Ordinal, Vec<u8>),
+    Introduce(TimelineId, Ordinal, Vec<u8>),
     Remove(TimelineId),
     /// An encoded entry of the catalog.
     Change(Bytes),
@@ -60,14 +60,14 @@ impl Database {
         self.catalog.register(&identity, None).expect("room").ordinal
     }
 
-    fn announce(&mut self, ordinal: Ordinal) {
+    fn introduce(&mut self, ordinal: Ordinal) {
         let reader = self.catalog.reader();
         let mut identity = Vec::new();
         reader.encode_identity(ordinal, &mut identity);
-        let entry = Entry::Announce(reader.id(ordinal), ordinal, identity);
+        let entry = Entry::Introduce(reader.id(ordinal), ordinal, identity);
         self.journal.push(entry);
         drop(reader);
-        self.catalog.announced(&[ordinal]);
+        self.catalog.mark_durable(&[ordinal]);
     }
 
     /// Commits a removal without acknowledging it.
@@ -127,7 +127,7 @@ impl Database {
         self.catalog = Arc::new(Catalog::load(&self.backend, TABLE, options()).expect("sound rows"));
         for entry in &self.journal {
             match entry {
-                Entry::Announce(id, ordinal, identity) => self
+                Entry::Introduce(id, ordinal, identity) => self
                     .catalog
                     .adopt(*id, *ordinal, identity)
                     .expect("agrees with the rows"),
@@ -174,7 +174,7 @@ fn describe(reader: &CatalogReader<'_>) -> BTreeMap<u32, Described> {
 #[derive(Debug, Clone)]
 enum Step {
     Register(u32),
-    Announce(usize),
+    Introduce(usize),
     Edit(usize, &'static str, Option<u32>),
     /// An edit of unknown outcome; the flag is true if the journal contains it.
     EditUnknown(usize, Option<u32>, bool),
@@ -188,7 +188,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..40u32).prop_map(Step::Register),
-        4 => any::<usize>().prop_map(Step::Announce),
+        4 => any::<usize>().prop_map(Step::Introduce),
         3 => (any::<usize>(), prop::sample::select(vec!["owner", "rack"]), any::<Option<u32>>())
             .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
         1 => (any::<usize>(), any::<Option<u32>>(), any::<bool>())
@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(tideline_testkit::proptest_config(256))]
 
     #[test]
-    fn a_restart_changes_nothing_that_was_announced(
+    fn a_restart_changes_nothing_that_was_durable(
         steps in prop::collection::vec(step(), 1..120),
         distributed in any::<bool>(),
     ) {
@@ -218,9 +218,9 @@ proptest! {
         for step in steps {
             match step {
                 Step::Register(number) => registered.push(database.register(number)),
-                Step::Announce(which) if !registered.is_empty() => {
+                Step::Introduce(which) if !registered.is_empty() => {
                     let ordinal = registered[which % registered.len()];
-                    database.announce(ordinal);
+                    database.introduce(ordinal);
                 }
                 Step::Edit(which, key, value) if !registered.is_empty() => {
                     let ordinal = registered[which % registered.len()];
@@ -339,7 +339,7 @@ fn many_rows_are_saved_in_pages_and_removed() {
     let mut database = Database::new(Character::Embedded);
     for number in 0..2_500 {
         let ordinal = database.register(number);
-        database.announce(ordinal);
+        database.introduce(ordinal);
     }
     database.save();
     database.restart();
@@ -359,7 +359,7 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
     for lands in [false, true] {
         let mut database = Database::new(Character::Embedded);
         let ordinal = database.register(1);
-        database.announce(ordinal);
+        database.introduce(ordinal);
         database.edit(ordinal, "owner", text("ops")).expect("visible");
         database.edit_unknown(ordinal, "owner", text("dev"), lands);
         let counters = |catalog: &Catalog| {
@@ -394,7 +394,7 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
 fn an_edit_that_is_surely_not_written_leaves_nothing() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
-    database.announce(ordinal);
+    database.introduce(ordinal);
     database.save();
     let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
     let overloaded = |_: CatalogChange| {
@@ -425,12 +425,12 @@ fn owner(catalog: &Catalog, ordinal: Ordinal) -> Option<AttributeValue> {
 fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
-    database.announce(ordinal);
+    database.introduce(ordinal);
     database.edit(ordinal, "owner", text("ops")).expect("visible");
     database.save();
     database.remove(ordinal);
     database.save_removals();
-    database.announce(ordinal);
+    database.introduce(ordinal);
     assert_eq!(owner(&database.catalog, ordinal), None);
     database.restart();
     assert_eq!(owner(&database.catalog, ordinal), None);
@@ -443,7 +443,7 @@ fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
     database.remove(ordinal);
     database.restart();
     assert!(database.catalog.is_empty());
-    database.announce(ordinal);
+    database.introduce(ordinal);
     assert_eq!(owner(&database.catalog, ordinal), None);
 }
 
@@ -451,8 +451,8 @@ fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
 fn a_row_that_a_removal_overtakes_is_deleted() {
     let mut database = Database::new(Character::Embedded);
     let (first, second) = (database.register(1), database.register(2));
-    database.announce(first);
-    database.announce(second);
+    database.introduce(first);
+    database.introduce(second);
     let id = database.catalog.reader().id(first);
     let (catalog, backend) = (&database.catalog, &database.backend);
     let mut stamp = 0;
@@ -475,7 +475,7 @@ fn a_row_that_a_removal_overtakes_is_deleted() {
 fn an_edit_during_a_save_is_saved_by_the_next_one() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
-    database.announce(ordinal);
+    database.introduce(ordinal);
     let journal = Journal::default();
     let (catalog, backend) = (&database.catalog, &database.backend);
     let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
@@ -501,7 +501,7 @@ fn an_edit_during_a_save_is_saved_by_the_next_one() {
 fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
-    database.announce(ordinal);
+    database.introduce(ordinal);
     database.edit(ordinal, "owner", text("ops")).expect("visible");
     let id = database.catalog.reader().id(ordinal);
     let catalog = Arc::clone(&database.catalog);
@@ -511,7 +511,7 @@ fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
         *tries.borrow_mut() += 1;
         if *tries.borrow() == 1 {
             catalog.remove(&[id]);
-            catalog.announced(&[ordinal]);
+            catalog.mark_durable(&[ordinal]);
         }
         journal.commit()(entry)
     };
@@ -538,8 +538,8 @@ fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
 fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
     let mut database = Database::new(Character::Embedded);
     let (first, second) = (database.register(1), database.register(2));
-    database.announce(first);
-    database.announce(second);
+    database.introduce(first);
+    database.introduce(second);
     database.edit(first, "owner", text("ops")).expect("visible");
     let id = database.catalog.reader().id(first);
     let catalog = Arc::clone(&database.catalog);
@@ -572,7 +572,7 @@ fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
 fn a_large_edit_is_several_entries() {
     let mut database = Database::new(Character::Embedded);
     let ordinals: Vec<Ordinal> = (0..1_000).map(|number| database.register(number)).collect();
-    ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+    ordinals.iter().for_each(|ordinal| database.introduce(*ordinal));
     let journal = Journal::default();
     let changes = BTreeMap::from([("owner".to_owned(), text(&"x".repeat(4_000)))]);
     let edited = database
@@ -596,7 +596,7 @@ fn rows_that_were_not_synced_are_written_again() {
     for is_cut in [false, true] {
         let mut database = Database::new(Character::Embedded);
         let ordinals = [1, 2].map(|number| database.register(number));
-        ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+        ordinals.iter().for_each(|ordinal| database.introduce(*ordinal));
         database.edit(ordinals[0], "owner", text("ops")).expect("visible");
         let (catalog, mut stamp) = (Arc::clone(&database.catalog), 0);
         catalog
@@ -630,7 +630,7 @@ fn rows_that_were_not_synced_are_written_again() {
 fn ordinals_of_removed_timelines_are_given_out_after_a_restart() {
     let mut database = Database::new(Character::Embedded);
     let ordinals: Vec<Ordinal> = (0..100).map(|number| database.register(number)).collect();
-    ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+    ordinals.iter().for_each(|ordinal| database.introduce(*ordinal));
     for ordinal in ordinals.iter().take(90) {
         database.remove(*ordinal);
     }
@@ -648,7 +648,7 @@ fn ordinals_of_removed_timelines_are_given_out_after_a_restart() {
 fn a_damaged_row_is_an_error_that_names_it() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
-    database.announce(ordinal);
+    database.introduce(ordinal);
     database.save();
     let id = database.catalog.reader().id(ordinal);
     let change = RowChange {
@@ -673,8 +673,8 @@ fn a_damaged_row_is_an_error_that_names_it() {
 fn a_key_has_one_type_in_a_table_until_no_other_timeline_has_it() {
     let mut database = Database::new(Character::Embedded);
     let [one, two] = [1, 2].map(|n| database.register(n));
-    database.announce(one);
-    database.announce(two);
+    database.introduce(one);
+    database.introduce(two);
     let rack = |value| ("rack", Some(value));
     let place = GeoPoint::new(52.5, 13.4).expect("a valid point");
     let values = [

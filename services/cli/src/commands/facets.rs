@@ -41,7 +41,7 @@ pub(crate) struct FacetsArguments {
 enum Order {
     /// Most timelines first
     Count,
-    /// By value
+    /// Lowest value first
     Value,
 }
 

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `send` | `send` |
 //! | `read` | `read`, `merge`, `count` |
+//! | `watch` | `watch` |
 //! | `change` | `edit`, `recall`, `delete`, `react` |
 //! | `search` | `search` |
 //! | `feeds` | `list`, `show`, `put`, `drop` |
-//! | `members` | `members`, `join`, `leave`, `mute`, `inbox`, `conversations`, `cursor` |
+//! | `members` | `members`, `join`, `leave`, `mute`, `block`, `inbox`, `conversations`, `cursor` |
 //! | `shown` | messages as tables and as lines of JSON |
 //!
 //! Lines of messages are sent by `write::messages`, which shares the splitting of files and the waits with `write`.
@@ -99,11 +100,11 @@ Examples:
   tideline feed join chat room,name=lobby bea --history all
   tideline feed join chat room,name=lobby cem --history now-7d")]
     Join(members::JoinArguments),
-    /// Remove a member from a feed, with the messages of the feed in the inbox
+    /// Remove a member from a feed, and the messages of the feed from the inbox of the member
     Leave(members::MemberArguments),
-    /// Leave the unread messages of a feed out of the total of a user
+    /// Exclude the unread messages of a feed from the total of a user
     Mute(members::MuteArguments),
-    /// Block a sender for a user: the inbox shows no message of the sender; without a sender, list the blocked ones
+    /// Block a sender for a user: the inbox shows no message of the sender; without a sender, list the blocked senders
     #[command(after_help = "\
 Examples:
   tideline feed block chat ann bea
@@ -117,7 +118,7 @@ Examples:
   tideline feed inbox chat ann --after 1795700000000000000
   tideline feed inbox chat ann --output ndjson > inbox.ndjson")]
     Inbox(members::InboxArguments),
-    /// List the conversations of a user, with their unread messages
+    /// List the conversations of a user, with the number of unread messages of each
     Conversations(members::ConversationsArguments),
     /// Set the cursor of a user in a feed: the messages up to it count as read
     #[command(after_help = "\

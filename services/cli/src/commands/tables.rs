@@ -102,10 +102,10 @@ pub(crate) struct CreateArguments {
     /// Durability of a write when it is acknowledged
     #[arg(long, value_parser = ["synced", "buffered"])]
     durability: Option<String>,
-    /// Largest age of a written point
+    /// Maximum age of a written point
     #[arg(long, value_name = "DURATION")]
     write_past: Option<String>,
-    /// Largest time after now of a written point
+    /// Maximum time from now to the timestamp of a written point
     #[arg(long, value_name = "DURATION")]
     write_future: Option<String>,
     /// Policy setting; may be repeated

@@ -239,13 +239,13 @@ pub(crate) fn elide(text: &str, wide: usize) -> String {
         return text.to_owned();
     }
     let kept = wide.saturating_sub(1);
-    let head = taken(text.chars(), kept - kept / 2);
-    let tail: Vec<char> = taken(text.chars().rev(), kept / 2).chars().collect();
+    let head = fitting(text.chars(), kept - kept / 2);
+    let tail: Vec<char> = fitting(text.chars().rev(), kept / 2).chars().collect();
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
 /// Returns the first characters that fit into `wide` columns.
-fn taken(chars: impl Iterator<Item = char>, wide: usize) -> String {
+fn fitting(chars: impl Iterator<Item = char>, wide: usize) -> String {
     let mut left = wide;
     chars
         .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
@@ -263,7 +263,7 @@ fn wrap(text: &str, wide: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
     while width(rest) > wide {
-        let most = taken(rest.chars(), wide).len();
+        let most = fitting(rest.chars(), wide).len();
         let most = match most {
             0 => rest.chars().next().map_or(rest.len(), char::len_utf8),
             most => most,

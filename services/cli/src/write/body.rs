@@ -88,9 +88,9 @@ impl LineOffsets<'_, '_> {
     }
 
     /// Creates a body of the records that begin at the line numbers `lines`, which must be in ascending order. If
-    /// `behind` is a line number, all records after the one that begins at this line are added; `Some(0)` adds all
+    /// `after` is a line number, all records after the one that begins at this line are added; `Some(0)` adds all
     /// records of the body.
-    pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
+    pub(super) fn again(&self, lines: &[usize], after: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();
         let mut lines_written = 0;
@@ -104,7 +104,7 @@ impl LineOffsets<'_, '_> {
                 lines_written += lines_of(record).max(1);
             }
         };
-        let mut next = match behind {
+        let mut next = match after {
             Some(0) => Some(1),
             _ => None,
         };
@@ -113,7 +113,7 @@ impl LineOffsets<'_, '_> {
                 add(line, record);
             }
         }
-        if let Some(line) = behind.filter(|line| *line > 0) {
+        if let Some(line) = after.filter(|line| *line > 0) {
             next = self.record(line).map(|record| line + lines_of(record).max(1));
         }
         while let Some(line) = next

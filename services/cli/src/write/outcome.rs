@@ -105,8 +105,8 @@ impl Outcome {
         self.rejects.extend(placed);
         if report.has_later && !is_last {
             let lines: Vec<usize> = later.iter().map(|reject| reject.line).collect();
-            let behind = (unnamed > 0).then_some(last_line);
-            return Some(line_offsets.again(&lines, behind, lines.len() as u64 + unnamed));
+            let after = (unnamed > 0).then_some(last_line);
+            return Some(line_offsets.again(&lines, after, lines.len() as u64 + unnamed));
         }
         self.rejected += unnamed;
         self.unnamed += unnamed;

@@ -57,15 +57,15 @@ impl Rejects {
         })
     }
 
-    /// Adds the rejects of one batch. If the server did not list all of them, `behind` holds the rows after the last
-    /// listed one; `unnamed` of these rows were rejected. The other rows in `behind` are already stored. Storing rows
+    /// Adds the rejects of one batch. If the server did not list all of them, `rest` holds the rows after the last
+    /// listed one; `unnamed` of these rows were rejected. The other rows in `rest` are already stored. Storing rows
     /// with a time again is harmless.
     pub(super) fn add(
         &self,
         input: &str,
         rejected: &[RejectedRow<'_>],
         unnamed: u64,
-        behind: &[u8],
+        rest: &[u8],
     ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for reject in rejected {
@@ -91,7 +91,7 @@ impl Rejects {
                 file,
                 "# {input}: {unnamed} of these rows after line {line}; the server did not report which"
             )
-            .and_then(|()| file.write_all(behind.trim_ascii_end()))
+            .and_then(|()| file.write_all(rest.trim_ascii_end()))
             .and_then(|()| file.write_all(b"\n"));
             written.map_err(|error| CliError::file(&self.path, error))?;
         }

@@ -65,7 +65,7 @@ pub(super) struct Acknowledged {
     files: HashMap<String, Ranges>,
 }
 
-/// Ranges that earlier runs sent of one input, by start.
+/// Ranges of one input that earlier runs sent, by start.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, Range>);
 

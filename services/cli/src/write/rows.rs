@@ -41,10 +41,10 @@ Examples:
   tideline rows import orders night/*.ndjson --parallel 8 --resume night.resume --rejects bad.txt
   tideline rows export old | tideline rows import new - --format ndjson
 
-Columns of a file belong to the key columns and columns of the same name, or as --map states. If a key
+A column of a file is stored in the column of the same name, or in the one that --map names. If a key
 occurs twice in the files, either row may be stored; --parallel 1 keeps the order of files and records.
-Batches are sent in random order within a window, so that a sorted file does not load one key range of
-the table. A run with the same --resume file continues where the last one ended; with the same files and
+Batches are sent in random order within a window, so that the load of a sorted file is not concentrated on
+one key range. A run with the same --resume file continues where the last one ended; with the same files and
 options nothing is written twice.
 
 Exit status: 0 all written, 1 something was rejected or not sent, 2 invalid usage.";

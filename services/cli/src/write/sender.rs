@@ -188,9 +188,9 @@ impl Sender<'_> {
         }
         if !rows.is_empty() || unnamed > 0 {
             let named = outcome.last_named;
-            let behind = named.map_or(0, |start| start + record_at(batch.framing, bytes, start).len());
+            let rest_start = named.map_or(0, |start| start + record_at(batch.framing, bytes, start).len());
             self.rejects
-                .add(&batch.path, &rows, unnamed, &bytes[bytes.len().min(behind)..])?;
+                .add(&batch.path, &rows, unnamed, &bytes[bytes.len().min(rest_start)..])?;
         }
         // The next run must send rejected rows again if they are recorded nowhere, so their batch is not acknowledged.
         let is_noted = unnamed == 0 || self.rejects.has_file();

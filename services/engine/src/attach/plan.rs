@@ -104,7 +104,7 @@ impl Engine {
         }
         let keys = match request.parts.is_empty() {
             true => archive.descriptions(target, table.as_ref()),
-            // Only wide tables have parts with a name.
+            // A request that names parts attaches no segments, because only wide tables have named parts.
             false => Ok(Vec::new()),
         };
         let keys = keys.map_err(StoreError::from)?;

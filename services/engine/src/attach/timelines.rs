@@ -132,9 +132,7 @@ impl Engine {
         };
         {
             let reader = table.catalog.reader();
-            let unknown = ordinals
-                .iter()
-                .filter(|ordinal| reader.needs_announcement(**ordinal));
+            let unknown = ordinals.iter().filter(|ordinal| reader.needs_identity(**ordinal));
             delta.new_timelines = unknown.map(|ordinal| introduced(&reader, *ordinal)).collect();
         }
         progress.timelines += delta.new_timelines.len() as u64;

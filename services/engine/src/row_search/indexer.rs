@@ -29,8 +29,8 @@ pub(super) const HEAP_BYTES: usize = 20_000_000;
 const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
 const COMMIT_CHANGES: usize = 100_000;
-/// Maximum number of changes that are taken from the queue in one call.
-const TAKEN_MAX: usize = 1_000;
+/// Maximum number of changes that are claimed in one call.
+const CLAIMED_MAX: usize = 1_000;
 /// Time without changes after which merged segments become visible without a commit.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the documents of expired rows are removed.
@@ -84,7 +84,7 @@ struct Indexer {
     parts: VecDeque<(i32, KeyRange)>,
     /// True if the build must begin with an empty index.
     is_fresh: bool,
-    /// Position of the changes that were taken, and of the build.
+    /// Position of the changes that were claimed, and of the build.
     position: RowPosition,
     /// Number of changes and rows since the last commit.
     count: usize,
@@ -149,7 +149,7 @@ impl Indexer {
     /// Follows the changes until the queue is closed or the index fails.
     fn follow(&mut self) -> Result<(), Failure> {
         if self.is_fresh {
-            // Waits for a move of a part that began without this index, so that the build sees the part in its new
+            // Waits for a move of a part that began without this index, so that the build reads the part in its new
             // tier.
             self.rows.wait_ending();
             self.index.clear()?;
@@ -188,7 +188,7 @@ impl Indexer {
                 self.commit()?;
             }
         }
-        // Later changes are in the journal, and are taken after the next start. A flush no longer waits for a closed
+        // Later changes are in the journal, and are claimed after the next start. A flush no longer waits for a closed
         // index, so all changes that are in the queue now must be committed.
         while self.take()? > 0 {}
         if self.count > 0 {
@@ -199,9 +199,9 @@ impl Indexer {
 
     /// Takes changes from the queue and indexes their rows. Returns the number of changes.
     fn take(&mut self) -> Result<usize, Failure> {
-        let taken = self.rows.take_changes(self.state.id, TAKEN_MAX);
+        let claimed = self.rows.claim_changes(self.state.id, CLAIMED_MAX);
         let mut keys = HashSet::new();
-        for change in &taken.changes {
+        for change in &claimed.changes {
             match change {
                 SearchChange::Row(key) => drop(keys.insert(key.clone())),
                 // Rows of the range that were written again later have separate changes.
@@ -219,9 +219,9 @@ impl Indexer {
             }
         }
         self.index_rows(keys)?;
-        self.position.end = self.position.end.max(taken.end.0);
-        self.add_count(taken.changes.len());
-        Ok(taken.changes.len())
+        self.position.end = self.position.end.max(claimed.end.0);
+        self.add_count(claimed.changes.len());
+        Ok(claimed.changes.len())
     }
 
     fn add_count(&mut self, more: usize) {

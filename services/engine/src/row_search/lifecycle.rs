@@ -69,7 +69,7 @@ struct RunningIndex {
 }
 
 impl Drop for RunningIndex {
-    /// Ends the indexer. It commits the changes that it has taken.
+    /// Ends the indexer. It commits the changes that it has claimed.
     fn drop(&mut self) {
         self.rows.close_search(self.state.id);
         self.thread.join();
@@ -219,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Ends all indexers. Each commits the changes that it has taken.
+    /// Ends all indexers. Each commits the changes that it has claimed.
     pub(crate) fn close_searches(&self) {
         let indexes = {
             let mut running = self.row_searches.0.lock();

@@ -67,11 +67,11 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         queries.cold_read_bytes as f64,
     )?;
     figures.gauge("watches", "Open watches", app.watches.running() as f64)?;
-    let (taken, shared) = app.watching.steps.numbers();
+    let (read, shared) = app.watching.steps.numbers();
     figures.counter(
         "watch_steps",
         "Watch updates that were read from the journal and encoded",
-        taken as f64,
+        read as f64,
     )?;
     figures.counter(
         "watch_steps_shared",
@@ -83,11 +83,11 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Open watches of feeds and inboxes, and requests that wait for messages",
         app.feed_watches.running() as f64,
     )?;
-    let (taken, shared) = app.feed_watching.steps.numbers();
+    let (read, shared) = app.feed_watching.steps.numbers();
     figures.counter(
         "feed_watch_steps",
         "Pages of messages that were read for watches of feeds",
-        taken as f64,
+        read as f64,
     )?;
     figures.counter(
         "feed_watch_steps_shared",

@@ -100,11 +100,11 @@ impl OpenGroup {
         self.rows.reserve(more.min(rows_left));
     }
 
-    /// Sets the name of the next row. `place` is the index of the name in this group; it is assigned on first use.
+    /// Sets the name of the next row. `index` is the index of the name in this group; it is assigned on first use.
     #[inline]
-    pub(super) fn name_row(&mut self, name: &str, place: &mut u32) {
-        if *place == NONE {
-            *place = self.names.len() as u32;
+    pub(super) fn name_row(&mut self, name: &str, index: &mut u32) {
+        if *index == NONE {
+            *index = self.names.len() as u32;
             self.names.push(name.into());
             // While there is one name, it applies to all rows.
             if self.names.len() == 2 {
@@ -112,7 +112,7 @@ impl OpenGroup {
             }
         }
         if self.names.len() > 1 {
-            self.name_of_row.push(*place);
+            self.name_of_row.push(*index);
         }
     }
 

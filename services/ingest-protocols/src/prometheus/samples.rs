@@ -46,7 +46,7 @@ const EXCERPT_BYTES: usize = 100;
 #[derive(Debug)]
 struct Name {
     text: Box<str>,
-    places: [u32; SHAPES],
+    indices: [u32; SHAPES],
 }
 
 /// Handle of a resolved series, to which samples can be written.
@@ -191,8 +191,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let last = self.names.get(self.last_name as usize);
         if last.is_none_or(|last| last.text.as_bytes() != metric) {
             let hash = self.hasher.hash_one(metric);
-            let known = self.by_name.find(hash, |place| {
-                self.names[*place as usize].text.as_bytes() == metric
+            let known = self.by_name.find(hash, |index| {
+                self.names[*index as usize].text.as_bytes() == metric
             });
             self.last_name = match known {
                 Some(known) => *known,
@@ -217,11 +217,11 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let index = self.names.len() as u32;
         self.names.push(Name {
             text: text.into(),
-            places: [NONE; SHAPES],
+            indices: [NONE; SHAPES],
         });
         let (names, hasher) = (&self.names, &self.hasher);
-        self.by_name.insert_unique(hash, index, |place| {
-            hasher.hash_one(names[*place as usize].text.as_bytes())
+        self.by_name.insert_unique(hash, index, |index| {
+            hasher.hash_one(names[*index as usize].text.as_bytes())
         });
         Ok(index)
     }
@@ -370,8 +370,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         if group.rows.timelines.len() == group.rows.timelines.capacity() {
             group.make_room(self.items_expected, rows_left);
         }
-        let Name { text, places } = &mut self.names[series.name as usize];
-        group.name_row(text, &mut places[shape as usize]);
+        let Name { text, indices } = &mut self.names[series.name as usize];
+        group.name_row(text, &mut indices[shape as usize]);
         let rows = &mut group.rows;
         rows.timelines.push(series.timeline);
         rows.timestamps.push(nanos);

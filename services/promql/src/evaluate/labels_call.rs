@@ -114,6 +114,6 @@ pub(super) fn with_label(labels: &Labels, name: &str, value: &str) -> Labels {
         return Labels::from_sorted(others());
     }
     let before = others().take_while(|(at, _)| *at < name);
-    let behind = others().skip_while(|(at, _)| *at < name);
-    Labels::from_sorted(before.chain(std::iter::once((name, value))).chain(behind))
+    let after = others().skip_while(|(at, _)| *at < name);
+    Labels::from_sorted(before.chain(std::iter::once((name, value))).chain(after))
 }

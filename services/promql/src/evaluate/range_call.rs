@@ -119,7 +119,7 @@ impl Scope<'_> {
             reference: subquery.reference,
             width: subquery.width,
             before: subquery.width,
-            behind: 0,
+            after: 0,
             extent: crate::range::Extent::Plain,
             is_counted: true,
         };

@@ -287,7 +287,7 @@ impl Scope<'_> {
                 reference,
                 width: 0,
                 before: lookback,
-                behind: lookback,
+                after: lookback,
                 extent: Extent::Plain,
                 is_counted: true,
             };

@@ -21,7 +21,7 @@ use crate::source::{Samples, Select};
 /// tens of milliseconds if each window is sorted. Wide windows at many steps of one series can take minutes.
 const UNCHECKED_MAX: usize = 1 << 20;
 
-/// Window of a step: the samples in `(t - before, t + behind]`, in milliseconds. `t` is the step's timestamp
+/// Window of a step: the samples in `(t - before, t + after]`, in milliseconds. `t` is the step's timestamp
 /// after the time shift.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
@@ -31,7 +31,7 @@ pub(super) struct Spec {
     /// Distance from the shifted timestamp back to the start of the window (exclusive).
     pub(super) before: i64,
     /// Distance from the shifted timestamp forward to the end of the window (inclusive).
-    pub(super) behind: i64,
+    pub(super) after: i64,
     pub(super) extent: Extent,
     /// True if the samples of each window count as processed.
     pub(super) is_counted: bool,
@@ -41,7 +41,7 @@ impl Spec {
     /// Creates the windows of a range selector. `anchored` extends the windows by the lookback at the
     /// start, `smoothed` at both ends.
     pub(super) fn of(range: &RangeSelector<'_>, lookback: i64) -> Self {
-        let (extent, before, behind) = match range.selector.bounds {
+        let (extent, before, after) = match range.selector.bounds {
             Bounds::Plain => (Extent::Plain, 0, 0),
             Bounds::Anchored => (Extent::Anchored, lookback, 0),
             Bounds::Smoothed => (Extent::Smoothed, lookback, lookback),
@@ -50,7 +50,7 @@ impl Spec {
             reference: range.selector.reference,
             width: range.width,
             before: range.width.saturating_add(before),
-            behind,
+            after,
             extent,
             is_counted: true,
         }
@@ -61,7 +61,7 @@ impl Spec {
         Select {
             matchers,
             start: self.reference.at(grid.start).saturating_sub(self.before - 1),
-            end: self.reference.at(grid.last()).saturating_add(self.behind),
+            end: self.reference.at(grid.last()).saturating_add(self.after),
             over_time: None,
             with_starts: false,
         }
@@ -217,7 +217,7 @@ impl Scope<'_> {
         for step in 0..self.grid.steps {
             let time = self.grid.time(step);
             let end = spec.reference.at(time);
-            let (after, until) = (end.saturating_sub(spec.before), end.saturating_add(spec.behind));
+            let (after, until) = (end.saturating_sub(spec.before), end.saturating_add(spec.after));
             floats.advance(slice.times, after, until);
             histograms.advance(slice.histogram_times, after, until);
             let count = floats.end - floats.first + sizes[histograms.end] - sizes[histograms.first];

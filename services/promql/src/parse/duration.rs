@@ -48,12 +48,10 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     let (mut rest, mut sum, mut next_unit) = (text, 0_u64, 0);
     while !rest.is_empty() {
         let digits = rest.find(|at: char| !at.is_ascii_digit()).ok_or_else(invalid)?;
-        let (number, behind) = rest.split_at(digits);
+        let (number, after) = rest.split_at(digits);
         let count: u64 = number.parse().map_err(|_| invalid())?;
-        let letters = behind
-            .find(|at: char| at.is_ascii_digit())
-            .unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(letters);
+        let letters = after.find(|at: char| at.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
         let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) else {
             let (unit, text) = (quote(unit), quote(text));
             return Err(DurationError(format!("unknown unit {unit} in duration {text}")));
@@ -64,7 +62,7 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
         next_unit = index + 1;
         let added = count.checked_mul(UNITS[index].1).filter(|added| *added <= MAX);
         sum += added.ok_or_else(out_of_range)?;
-        rest = behind;
+        rest = after;
     }
     if sum > MAX {
         Err(out_of_range())

@@ -1,8 +1,8 @@
 //! Time windows of requests: conversion of a width, a time zone and an offset to a window, and the window that contains
 //! a time.
 //!
-//! Aggregates of points know the range of their windows in advance. Aggregates of rows determine the window of each
-//! time when they read the time, and keep the windows that they have determined.
+//! For aggregates of points, the range of the windows is given in advance. Aggregates of rows determine the window of
+//! each time when they read the time, and keep the windows that they have determined.
 
 use std::collections::BTreeMap;
 

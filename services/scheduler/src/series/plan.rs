@@ -31,20 +31,20 @@ use crate::maintenance::{Amount, PlanSettings, Planned, Slot, Urgency, sort};
 use crate::schedule;
 
 /// Returns all pending work, most urgent first. Work that waits for its schedule is at the end.
-pub fn plan(facts: &Facts, past: &History, settings: &PlanSettings) -> Vec<Planned> {
+pub fn plan(facts: &Facts, history: &History, settings: &PlanSettings) -> Vec<Planned> {
     let mut planned = Vec::new();
-    let mut taken = Claimed::new(facts, &facts.tables);
+    let mut claimed = Claimed::new(facts, &facts.tables);
     for table in &facts.tables {
-        expire::plan(facts, table, past, settings, &mut taken, &mut planned);
-        migrate::plan(facts, table, past, &mut taken, &mut planned);
-        archive::plan(facts, table, past, &mut taken, &mut planned);
-        fold::plan(facts, table, &mut taken, &mut planned);
-        purge::plan(facts, table, past, &mut taken, &mut planned);
-        catalog::plan(facts, table, past, &mut planned);
-        archive::plan_gc(facts, table, past, &mut planned);
+        expire::plan(facts, table, history, settings, &mut claimed, &mut planned);
+        migrate::plan(facts, table, history, &mut claimed, &mut planned);
+        archive::plan(facts, table, history, &mut claimed, &mut planned);
+        fold::plan(facts, table, &mut claimed, &mut planned);
+        purge::plan(facts, table, history, &mut claimed, &mut planned);
+        catalog::plan(facts, table, history, &mut planned);
+        archive::plan_gc(facts, table, history, &mut planned);
         archive::plan_settings(facts, table, &mut planned);
     }
-    fold::plan_crowded(facts, &mut taken, &mut planned);
+    fold::plan_crowded(facts, &mut claimed, &mut planned);
     seal::plan(facts, &mut planned);
     sort(&mut planned, facts.now());
     planned
@@ -113,8 +113,8 @@ impl From<Window> for Slot {
 
 /// Returns the time from which jobs of a kind may start by the schedule of a table if they are ready at `ready`; see
 /// [`schedule::begins`]. `None` if the schedule is invalid or has no further time.
-fn begins(facts: &Facts, table: &TableFacts, past: &History, kind: JobKind, ready: i64) -> Option<i64> {
-    let served = past.served.get(&(table.id, kind)).copied();
+fn begins(facts: &Facts, table: &TableFacts, history: &History, kind: JobKind, ready: i64) -> Option<i64> {
+    let served = history.served.get(&(table.id, kind)).copied();
     let since = [served, Some(table.created), Some(table.policy_changed)];
     schedule::begins(table.schedule(kind), since, facts.now(), ready)
 }

@@ -56,7 +56,7 @@ impl Scheduler {
         };
         let (facts, unsealed) = series.work.facts_and_unsealed(id, &boundaries)?;
         let table = find_table(&facts, table)?;
-        let past = History {
+        let history = History {
             served: shared.state.lock().journal.served(),
             deletes_since: series.deletes_since(&facts),
         };
@@ -65,7 +65,7 @@ impl Scheduler {
             table,
             policy,
             &UnsealedBefore::new(unsealed),
-            &past,
+            &history,
             &shared.plan_settings(),
         ))
     }

@@ -17,8 +17,8 @@ pub trait SeriesWork: Send + Sync + 'static {
     /// Returns the facts of all series tables now.
     fn facts(&self) -> Facts;
 
-    /// Returns the facts and, as of the same moment, the unsealed points of a table before each of the timestamps that
-    /// `before` returns.
+    /// Returns the facts, and for each timestamp that `before` returns, the counts of the unsealed points of a table
+    /// that are older. Facts and counts are of the same moment.
     ///
     /// # Errors
     ///
@@ -29,14 +29,14 @@ pub trait SeriesWork: Send + Sync + 'static {
         before: &dyn Fn(&Facts) -> [i64; 4],
     ) -> Result<(Facts, [Unsealed; 4]), WorkError>;
 
-    /// Rewrites segments. Calls `pace` regularly, which throttles or ends the rewrite. A rewrite that ends early
+    /// Rewrites segments. Calls `throttle` regularly, which throttles or ends the rewrite. A rewrite that ends early
     /// leaves everything unchanged.
     ///
     /// # Errors
     ///
-    /// Returns [`WorkError::GivenUp`] if `pace` ends the rewrite, [`WorkError::Overtaken`] if its inputs have
+    /// Returns [`WorkError::GivenUp`] if `throttle` ends the rewrite, [`WorkError::Overtaken`] if its inputs have
     /// changed, and [`WorkError::Failed`] otherwise.
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError>;
+    fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten, WorkError>;
 
     /// Replaces cold segments by the files that hold their points already.
     ///
@@ -112,8 +112,8 @@ impl SeriesWork for Engine {
         Ok((Facts::from(&survey), unsealed))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
-        Ok(self.store().rewrite(rewrite, pace)?)
+    fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
+        Ok(self.store().rewrite(rewrite, throttle)?)
     }
 
     fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {

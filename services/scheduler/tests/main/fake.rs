@@ -176,13 +176,13 @@ impl FakeWork {
         if let RewriteCause::Restore(until) = rewrite.cause {
             (output.stays_until, output.is_copied) = (Some(until), true);
         }
-        let place = SegmentRef {
+        let location = SegmentRef {
             segment: output.id,
             group: GroupId(1),
             tier: output.tier.kept_in(),
         };
         let made = Segment::new(
-            place,
+            location,
             rewrite.table,
             output.window,
             output.written,
@@ -246,7 +246,7 @@ impl SeriesWork for FakeWork {
         Ok((self.facts(), [Unsealed::default(); 4]))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
+    fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
         self.next_failure()?;
         let mut cost = RewriteCost::default();
         for step in 1..=STEPS {
@@ -258,7 +258,7 @@ impl SeriesWork for FakeWork {
             if let Some(call) = self.on_step.lock().as_mut() {
                 call(step);
             }
-            if pace.step(&cost).is_break() {
+            if throttle.step(&cost).is_break() {
                 return Err(WorkError::GivenUp);
             }
         }

@@ -75,8 +75,8 @@ impl SeriesWork for StoreWork {
         Ok((Facts::from(&survey), unsealed))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
-        Ok(self.store.rewrite(rewrite, pace)?)
+    fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
+        Ok(self.store.rewrite(rewrite, throttle)?)
     }
 
     fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {
@@ -120,7 +120,7 @@ impl TimelineDirectory for NoNames {
         Ok(())
     }
 
-    fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
+    fn made_durable(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
 }

@@ -131,10 +131,10 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "memory.max",
         "Memory for all budgets and requests. The budgets below (heads twice, row buffers three times,\n\
-         pending points, bodies, caches) are set aside; requests share the rest. A request that finds no\n\
-         room fails with 503, or with 422 if it is too large even alone. Writes continue. Budgets that\n\
-         are not set are lowered to fit a small value. Not set: 60 % of the memory of the control group\n\
-         or machine.",
+         pending points, bodies, caches) are set aside; requests share the rest. A request for which no\n\
+         memory is free fails with 503; one that is larger than the whole share fails with 422. Writes\n\
+         continue. Budgets that are not set are lowered to fit a small value. Not set: 60 % of the memory of\n\
+         the control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),
@@ -213,8 +213,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "http.connections_max",
-        "Most open connections. At the limit an idle connection is closed for a new one. Lower it if the\n\
-         process may open few files.",
+        "Maximum number of open connections. At the limit an idle connection is closed for a new one. Lower\n\
+         it if the process may open few files.",
         |config| Slot::Count(&mut config.http.connections_max),
     )
     .within(1, 1_000_000),
@@ -232,13 +232,14 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 256),
     Key::new(
         "http.watches_max",
-        "Most open watches of tables (server-sent events).",
+        "Maximum number of open watches of tables (server-sent events).",
         |config| Slot::Count(&mut config.http.watches_max),
     )
     .within(0, 100_000),
     Key::new(
         "http.feed_watches_max",
-        "Most open watches of feeds and inboxes (server-sent events), and requests that wait for messages.",
+        "Maximum number of open watches of feeds and inboxes (server-sent events), and requests that wait for\n\
+         messages.",
         |config| Slot::Count(&mut config.http.feed_watches_max),
     )
     .within(0, 1_000_000),
@@ -340,7 +341,7 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 64),
     Key::new(
         "storage.open_files_max",
-        "Most files that the store keeps open, a third of them for the cold tier.",
+        "Maximum number of files that the store keeps open, a third of them for the cold tier.",
         |config| Slot::Count(&mut config.backend.open_files_max),
     )
     .within(64, 1_000_000),
@@ -359,34 +360,34 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.requests_max",
-        "Most remembered outcomes of such requests; the oldest are dropped first.",
+        "Maximum number of remembered outcomes of such requests; the oldest are dropped first.",
         |config| Slot::Count(&mut config.engine.store.log.requests_max),
     ),
     Key::new(
         "tables.count_max",
-        "Most tables; further ones are refused.",
+        "Maximum number of tables; further ones are refused.",
         |config| Slot::Count(&mut config.engine.tables.tables_max),
     )
     .within(1, 1_000_000),
     Key::new(
         "tables.indexes_max",
-        "Most secondary indexes of a wide table; further ones are refused. Each write of a row also writes\n\
-         the changed entries of all indexes.",
+        "Maximum number of secondary indexes of a wide table; further ones are refused. Each write of a row\n\
+         also writes the changed entries of all indexes.",
         |config| Slot::Count(&mut config.engine.tables.indexes_max),
     )
     .within(0, 64),
     Key::new(
         "tables.search_indexes_max",
-        "Most search indexes of a wide table; further ones are refused. Each takes a thread and 20 MB of\n\
-         memory.max.",
+        "Maximum number of search indexes of a wide table; further ones are refused. Each takes a thread and\n\
+         20 MB of memory.max.",
         |config| Slot::Count(&mut config.engine.tables.search_indexes_max),
     )
     .within(0, 64),
     Key::new(
         "tables.timelines_per_minute",
-        "Most new timelines of a table per minute; further ones are refused as retryable. The default is\n\
-         twice the number for 100,000 machines with 100 series each that all send for the first time. A\n\
-         table's policy can override it.",
+        "Maximum number of new timelines of a table per minute; further ones are refused as retryable. The\n\
+         default is twice the number for 100,000 machines with 100 series each that all send for the first\n\
+         time. A table's policy can override it.",
         |config| Slot::Count64(&mut config.engine.tables.timelines_per_minute),
     )
     .within(1, u64::MAX),
@@ -420,8 +421,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 64),
     Key::new(
         "query.cold_waiting_max",
-        "Most waiting queries of cold points and requests for rows in cold or archived parts; further ones\n\
-         are refused as overload.",
+        "Maximum number of waiting queries of cold points and requests for rows in cold or archived parts;\n\
+         further ones are refused as overload.",
         |config| Slot::Count(&mut config.http.query.cold_waiting_max),
     )
     .within(0, 256),
@@ -440,7 +441,7 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 168 * HOUR_MILLIS),
     Key::new(
         "prometheus.samples_max",
-        "Most samples that a PromQL query may hold at once.",
+        "Maximum number of samples that a PromQL query may hold at once.",
         |config| Slot::Count(&mut config.http.prometheus.samples_max),
     )
     .within(1, u64::MAX),

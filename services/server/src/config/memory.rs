@@ -149,8 +149,10 @@ impl Resolved {
             };
             let share = (max / part).max(*key.range.start());
             match (key.slot)(&mut self.config) {
-                Slot::Bytes(place) => *place = (*place).min(usize::try_from(share).unwrap_or(usize::MAX)),
-                Slot::Bytes64(place) => *place = (*place).min(share),
+                Slot::Bytes(setting) => {
+                    *setting = (*setting).min(usize::try_from(share).unwrap_or(usize::MAX))
+                }
+                Slot::Bytes64(setting) => *setting = (*setting).min(share),
                 _ => {}
             }
         }

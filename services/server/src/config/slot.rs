@@ -75,48 +75,48 @@ impl Slot<'_> {
     /// Parses `text` into the value. On error, the value is unchanged, and the message describes the problem.
     pub(crate) fn read(self, text: &str, range: Range) -> Result<(), String> {
         match self {
-            Self::Address(place) => {
-                *place = text.parse().map_err(|_| {
+            Self::Address(setting) => {
+                *setting = text.parse().map_err(|_| {
                     format!("{text:?} is not an address with a port, such as 127.0.0.1:8490 or [::1]:8490")
                 })?;
             }
             Self::Path(_) if text.is_empty() => return Err("the path is empty".to_owned()),
-            Self::Path(place) => *place = PathBuf::from(text),
-            Self::OptionalPath(place) => *place = (!text.is_empty()).then(|| PathBuf::from(text)),
-            Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
-            Self::Hosts(place) => *place = read_hosts(text)?,
-            Self::Networks(place) => *place = read_networks(text)?,
-            Self::Names(place) => *place = read_names(text)?,
-            Self::Targets(place) => *place = read_targets(text)?,
-            Self::TranslationStrategy(place) => *place = text.parse()?,
-            Self::DeltaTemporality(place) => *place = text.parse()?,
-            Self::Switch(place) => {
-                *place = text
+            Self::Path(setting) => *setting = PathBuf::from(text),
+            Self::OptionalPath(setting) => *setting = (!text.is_empty()).then(|| PathBuf::from(text)),
+            Self::OptionalText(setting) => *setting = (!text.is_empty()).then(|| text.to_owned()),
+            Self::Hosts(setting) => *setting = read_hosts(text)?,
+            Self::Networks(setting) => *setting = read_networks(text)?,
+            Self::Names(setting) => *setting = read_names(text)?,
+            Self::Targets(setting) => *setting = read_targets(text)?,
+            Self::TranslationStrategy(setting) => *setting = text.parse()?,
+            Self::DeltaTemporality(setting) => *setting = text.parse()?,
+            Self::Switch(setting) => {
+                *setting = text
                     .parse()
                     .map_err(|_| format!("{text:?} is neither true nor false"))?;
             }
-            Self::Bytes(place) => *place = whole(read_bytes(text, &range)?)?,
-            Self::Bytes64(place) => *place = read_bytes(text, &range)?,
-            Self::Count(place) => *place = whole(read_count(text, &range)?)?,
-            Self::Count64(place) => *place = read_count(text, &range)?,
-            Self::OptionalCount(place) if text.is_empty() => *place = None,
-            Self::OptionalCount(place) => *place = Some(whole(read_count(text, &range)?)?),
-            Self::OptionalBytes64(place) if text.is_empty() => *place = None,
-            Self::OptionalBytes64(place) => *place = Some(read_bytes(text, &range)?),
-            Self::Duration(place) => *place = Duration::from_nanos(read_nanos(text, &range)?),
-            Self::Secret(place) => *place = Some(Secret::new(text)?),
-            Self::LogFormat(place) => {
-                *place = match text {
+            Self::Bytes(setting) => *setting = whole(read_bytes(text, &range)?)?,
+            Self::Bytes64(setting) => *setting = read_bytes(text, &range)?,
+            Self::Count(setting) => *setting = whole(read_count(text, &range)?)?,
+            Self::Count64(setting) => *setting = read_count(text, &range)?,
+            Self::OptionalCount(setting) if text.is_empty() => *setting = None,
+            Self::OptionalCount(setting) => *setting = Some(whole(read_count(text, &range)?)?),
+            Self::OptionalBytes64(setting) if text.is_empty() => *setting = None,
+            Self::OptionalBytes64(setting) => *setting = Some(read_bytes(text, &range)?),
+            Self::Duration(setting) => *setting = Duration::from_nanos(read_nanos(text, &range)?),
+            Self::Secret(setting) => *setting = Some(Secret::new(text)?),
+            Self::LogFormat(setting) => {
+                *setting = match text {
                     "text" => LogFormat::Text,
                     "json" => LogFormat::Json,
                     _ => return Err(format!("{text:?} is neither text nor json")),
                 };
             }
-            Self::LogFilter(place) => {
+            Self::LogFilter(setting) => {
                 EnvFilter::builder()
                     .parse(text)
                     .map_err(|error| format!("{text:?} is not a valid log filter: {error}"))?;
-                text.clone_into(place);
+                text.clone_into(setting);
             }
         }
         Ok(())
@@ -126,40 +126,40 @@ impl Slot<'_> {
     pub(crate) fn show(self) -> Option<String> {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         Some(match self {
-            Self::Address(place) => quoted(&place.to_string()),
-            Self::Path(place) => quoted(&place.to_string_lossy()),
-            Self::OptionalPath(place) => quoted(&place.as_ref()?.to_string_lossy()),
-            Self::OptionalText(place) => quoted(place.as_ref()?),
-            Self::Hosts(place) if place.is_empty() => return None,
-            Self::Hosts(place) => quoted(&place.join(", ")),
-            Self::Names(place) if place.is_empty() => return None,
-            Self::Names(place) => quoted(&place.join(", ")),
-            Self::Networks(place) if place.is_empty() => return None,
-            Self::Networks(place) => {
-                let shown: Vec<_> = place.iter().map(Network::to_string).collect();
+            Self::Address(setting) => quoted(&setting.to_string()),
+            Self::Path(setting) => quoted(&setting.to_string_lossy()),
+            Self::OptionalPath(setting) => quoted(&setting.as_ref()?.to_string_lossy()),
+            Self::OptionalText(setting) => quoted(setting.as_ref()?),
+            Self::Hosts(setting) if setting.is_empty() => return None,
+            Self::Hosts(setting) => quoted(&setting.join(", ")),
+            Self::Names(setting) if setting.is_empty() => return None,
+            Self::Names(setting) => quoted(&setting.join(", ")),
+            Self::Networks(setting) if setting.is_empty() => return None,
+            Self::Networks(setting) => {
+                let shown: Vec<_> = setting.iter().map(Network::to_string).collect();
                 quoted(&shown.join(", "))
             }
-            Self::Targets(place) if place.is_empty() => return None,
-            Self::Targets(place) => {
-                let shown: Vec<_> = place.iter().map(TargetPrefix::to_string).collect();
+            Self::Targets(setting) if setting.is_empty() => return None,
+            Self::Targets(setting) => {
+                let shown: Vec<_> = setting.iter().map(TargetPrefix::to_string).collect();
                 quoted(&shown.join(", "))
             }
-            Self::Switch(place) => place.to_string(),
-            Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
-            Self::Bytes64(place) => quoted(&format_bytes(*place)),
-            Self::Count(place) => place.to_string(),
-            Self::Count64(place) => place.to_string(),
-            Self::OptionalCount(place) => place.as_ref()?.to_string(),
-            Self::OptionalBytes64(place) => quoted(&format_bytes(*place.as_ref()?)),
-            Self::Duration(place) => quoted(&format_duration(
-                i64::try_from(place.as_nanos()).unwrap_or(i64::MAX),
+            Self::Switch(setting) => setting.to_string(),
+            Self::Bytes(setting) => quoted(&format_bytes(*setting as u64)),
+            Self::Bytes64(setting) => quoted(&format_bytes(*setting)),
+            Self::Count(setting) => setting.to_string(),
+            Self::Count64(setting) => setting.to_string(),
+            Self::OptionalCount(setting) => setting.as_ref()?.to_string(),
+            Self::OptionalBytes64(setting) => quoted(&format_bytes(*setting.as_ref()?)),
+            Self::Duration(setting) => quoted(&format_duration(
+                i64::try_from(setting.as_nanos()).unwrap_or(i64::MAX),
             )),
-            Self::Secret(place) => quoted(&format!("{:?}", place.as_ref()?)),
+            Self::Secret(setting) => quoted(&format!("{:?}", setting.as_ref()?)),
             Self::LogFormat(LogFormat::Text) => quoted("text"),
             Self::LogFormat(LogFormat::Json) => quoted("json"),
-            Self::LogFilter(place) => quoted(place),
-            Self::TranslationStrategy(place) => quoted(&place.to_string()),
-            Self::DeltaTemporality(place) => quoted(&place.to_string()),
+            Self::LogFilter(setting) => quoted(setting),
+            Self::TranslationStrategy(setting) => quoted(&setting.to_string()),
+            Self::DeltaTemporality(setting) => quoted(&setting.to_string()),
         })
     }
 

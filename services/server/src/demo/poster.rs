@@ -17,13 +17,13 @@ pub(crate) struct Poster {
 }
 
 /// Longest time for a response.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Poster {
     /// Creates a client of the server at `base`, such as `http://127.0.0.1:8490`.
     pub(crate) fn new(base: String, token: Option<Secret>) -> Self {
         let agent = Agent::config_builder()
-            .timeout_global(Some(ANSWER_TIMEOUT))
+            .timeout_global(Some(RESPONSE_TIMEOUT))
             .http_status_as_error(false)
             .build()
             .new_agent();

@@ -421,5 +421,5 @@ fn members_read_inboxes_and_conversations() {
     let members = feed(&lab, "members", &[LOBBY]);
     assert!(members.contains("ann") && !members.contains("bea"), "{members}");
     let refused = lab.run(&["feed", "cursor", "chat", "bea", LOBBY, &pushed]);
-    assert!(refused.err.contains("is no member"), "{refused:?}");
+    assert!(refused.err.contains("is not a member"), "{refused:?}");
 }

@@ -87,8 +87,8 @@ impl<'p> Cursor<'p> {
 
     /// Skips the next tokens if they are these words. Returns true if they were skipped.
     pub(super) fn words(&mut self, words: &[&str]) -> bool {
-        let is_next = words.iter().enumerate().all(|(place, word)| {
-            matches!(&self.parser.peek_nth_token_ref(place).token, Token::Word(next)
+        let is_next = words.iter().enumerate().all(|(position, word)| {
+            matches!(&self.parser.peek_nth_token_ref(position).token, Token::Word(next)
                 if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
         });
         if is_next {
@@ -215,16 +215,16 @@ fn to_error(error: &ParserError, at: Position) -> SqlError {
             };
         }
     };
-    let Some((message, place)) = text.rsplit_once(" at Line: ") else {
+    let Some((message, position)) = text.rsplit_once(" at Line: ") else {
         return SqlError::invalid(at, lower_first(text));
     };
-    let place = place.split_once(", Column: ").and_then(|(line, column)| {
+    let position = position.split_once(", Column: ").and_then(|(line, column)| {
         Some(Position {
             line: line.parse().ok()?,
             column: column.parse().ok()?,
         })
     });
-    SqlError::invalid(place.unwrap_or(at), lower_first(message))
+    SqlError::invalid(position.unwrap_or(at), lower_first(message))
 }
 
 /// Adapts a parser message to the wording of the other messages.

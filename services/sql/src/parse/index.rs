@@ -36,8 +36,8 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
             order: part.order,
         });
     }
-    for place in computed {
-        key[place].name = computed_name(&written[place], &key, &taken);
+    for position in computed {
+        key[position].name = computed_name(&written[position], &key, &taken);
     }
     let mut covers = IndexCover::default();
     if cursor.word("INCLUDE") {

@@ -187,11 +187,11 @@ impl KeyPart {
         };
         let mut columns = Vec::new();
         let mut delimiter = ',';
-        for (place, argument) in self.arguments.iter().enumerate() {
+        for (position, argument) in self.arguments.iter().enumerate() {
             let (name, pad) = match argument {
                 Argument::Column(name) => (name, None),
                 Argument::Padded(name, digits) => (name, Some(u8::try_from(*digits).unwrap_or(u8::MAX))),
-                Argument::Text(text) if place + 1 == self.arguments.len() && text.chars().count() == 1 => {
+                Argument::Text(text) if position + 1 == self.arguments.len() && text.chars().count() == 1 => {
                     delimiter = text.chars().next().unwrap_or(',');
                     continue;
                 }

@@ -155,8 +155,8 @@ fn to_spec(
     let mut computed = Vec::new();
     for part in parts {
         let mut declared = |name: &Name| {
-            let place = columns.iter().position(|(column, _)| column.text == name.text);
-            let Some(place) = place else {
+            let position = columns.iter().position(|(column, _)| column.text == name.text);
+            let Some(position) = position else {
                 let reason = match taken.contains(&name.text) {
                     true => "is in the primary key twice",
                     false => "of the primary key is not declared; declare it with its type",
@@ -166,7 +166,7 @@ fn to_spec(
                     format!("column {:?} {reason}", name.text),
                 ));
             };
-            let (name, column_type) = columns.remove(place);
+            let (name, column_type) = columns.remove(position);
             taken.push(name.text);
             Ok(column_type)
         };
@@ -180,8 +180,8 @@ fn to_spec(
             order: part.order,
         });
     }
-    for place in computed {
-        key[place].name = computed_name(&parts[place], &key, &taken);
+    for position in computed {
+        key[position].name = computed_name(&parts[position], &key, &taken);
     }
     if let Some(name) = required.iter().find(|name| !taken.contains(&name.text)) {
         return Err(SqlError::refused(

@@ -81,8 +81,8 @@ impl Access {
             let Predicate::Test(column, test) = condition else {
                 continue;
             };
-            if let Some(place) = logical.iter().position(|key| key.name == column.text) {
-                tests[place].add(number, column, test, logical[place].kind)?;
+            if let Some(position) = logical.iter().position(|key| key.name == column.text) {
+                tests[position].add(number, column, test, logical[position].kind)?;
             }
         }
         let mut access = Self {

@@ -208,10 +208,10 @@ fn describe(engine: &Engine, table: &Name) -> Result<Vec<String>> {
     let table = engine.table_of_rows(&table.text)?;
     let rows = table.settings();
     let key = key_columns(rows).into_iter().zip(1_u64..);
-    let key = key.map(|((name, column_type, order), place)| ShownColumn {
+    let key = key.map(|((name, column_type, order), position)| ShownColumn {
         column: name,
         column_type: type_name(column_type),
-        key: Some(place),
+        key: Some(position),
         order: Some(if order == KeyOrder::Descending {
             "DESC"
         } else {

@@ -212,22 +212,22 @@ impl WritePlan {
         let mut all = tideline_rows::write::write(engine, &self.table, rows, request, settings)?;
         for round in 1..ROUNDS_MAX {
             let stopped = all.rows.iter().filter(|row| row.status == RowStatus::NotApplied);
-            let places: Vec<usize> = stopped.map(|row| row.index as usize).collect();
-            if !self.is_independent || places.is_empty() {
+            let positions: Vec<usize> = stopped.map(|row| row.index as usize).collect();
+            if !self.is_independent || positions.is_empty() {
                 break;
             }
-            let rest: Vec<RowWrite> = places
+            let rest: Vec<RowWrite> = positions
                 .iter()
-                .filter_map(|place| rows.get(*place).cloned())
+                .filter_map(|position| rows.get(*position).cloned())
                 .collect();
             let settings = WriteSettings {
                 key: settings.key.as_ref().map(|key| format!("{key}#{round}")),
                 ..settings.clone()
             };
             let written = tideline_rows::write::write(engine, &self.table, &rest, request, &settings)?;
-            for (place, outcome) in places.into_iter().zip(written.rows) {
-                all.rows[place] = RowOutcome {
-                    index: place as u64,
+            for (position, outcome) in positions.into_iter().zip(written.rows) {
+                all.rows[position] = RowOutcome {
+                    index: position as u64,
                     ..outcome
                 };
             }

@@ -46,7 +46,7 @@ pub struct SegmentReader {
     files: HashMap<u32, OpenReader>,
     memory: Arc<ReadMemory>,
     /// Share of `memory` used by the open files of this reader, in bytes.
-    taken: u64,
+    memory_bytes: u64,
     reads: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct SegmentReader {
 struct OpenReader {
     reader: FileReader,
     /// Approximate memory usage, in bytes.
-    taken: u64,
+    memory_bytes: u64,
     /// Number of the last read that used the file.
     used: u64,
 }
@@ -63,7 +63,7 @@ struct OpenReader {
 #[derive(Debug)]
 pub struct ReadMemory {
     bytes_max: u64,
-    taken: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl ReadMemory {
@@ -72,17 +72,17 @@ impl ReadMemory {
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
-            taken: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
         }
     }
 
     /// Returns the approximate memory usage in bytes.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn is_over(&self) -> bool {
-        self.taken() > self.bytes_max
+        self.bytes() > self.bytes_max
     }
 }
 
@@ -114,7 +114,7 @@ impl SegmentReader {
             keeps: true,
             files: HashMap::new(),
             memory: Arc::new(ReadMemory::new(MEMORY_MAX)),
-            taken: 0,
+            memory_bytes: 0,
             reads: 0,
         }
     }
@@ -175,7 +175,7 @@ impl SegmentReader {
                 };
                 vacant.insert(OpenReader {
                     reader: FileReader::new(target, &file.key, open, names, fields, share, cache)?,
-                    taken: 0,
+                    memory_bytes: 0,
                     used: 0,
                 })
             }
@@ -191,10 +191,10 @@ impl SegmentReader {
         let Some(open) = self.files.get_mut(&file) else {
             return;
         };
-        let before = std::mem::replace(&mut open.taken, open.reader.memory());
-        self.taken = self.taken - before + open.taken;
-        self.memory.taken.fetch_add(open.taken, Ordering::Relaxed);
-        self.memory.taken.fetch_sub(before, Ordering::Relaxed);
+        let before = std::mem::replace(&mut open.memory_bytes, open.reader.memory());
+        self.memory_bytes = self.memory_bytes - before + open.memory_bytes;
+        self.memory.bytes.fetch_add(open.memory_bytes, Ordering::Relaxed);
+        self.memory.bytes.fetch_sub(before, Ordering::Relaxed);
         while self.memory.is_over() && self.files.len() > 1 {
             let oldest = self.files.iter().min_by_key(|(_, open)| open.used);
             let Some(oldest) = oldest.map(|(file, _)| *file) else {
@@ -203,22 +203,22 @@ impl SegmentReader {
             self.close(oldest);
         }
         // If other readers also use the shared memory, this reader closes its last file too.
-        if self.memory.is_over() && self.taken < self.memory.taken() {
+        if self.memory.is_over() && self.memory_bytes < self.memory.bytes() {
             self.close(file);
         }
     }
 
     fn close(&mut self, file: u32) {
         if let Some(open) = self.files.remove(&file) {
-            self.taken -= open.taken;
-            self.memory.taken.fetch_sub(open.taken, Ordering::Relaxed);
+            self.memory_bytes -= open.memory_bytes;
+            self.memory.bytes.fetch_sub(open.memory_bytes, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for SegmentReader {
     fn drop(&mut self) {
-        self.memory.taken.fetch_sub(self.taken, Ordering::Relaxed);
+        self.memory.bytes.fetch_sub(self.memory_bytes, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tideline_model::{TableName, TableSpec};
 
-use super::GroupPlace;
+use super::GroupLocation;
 use super::schema::RowColumn;
 use crate::copy::ArchiveFile;
 use crate::error::{ArchiveError, Result};
@@ -42,15 +42,15 @@ pub struct DescribedGroup {
     pub last: String,
     /// Location of the group.
     #[serde(flatten)]
-    pub place: GroupPlace,
+    pub location: GroupLocation,
 }
 
 impl DescribedGroup {
     /// Creates a group with the last key of its rows.
-    pub fn new(last: &[u8], place: GroupPlace) -> Self {
+    pub fn new(last: &[u8], location: GroupLocation) -> Self {
         Self {
             last: STANDARD.encode(last),
-            place,
+            location,
         }
     }
 

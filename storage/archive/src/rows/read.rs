@@ -15,7 +15,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::group::{GroupColumn, GroupValues, RowGroup};
 use super::schema::RowSchema;
-use super::{ColumnPlace, GroupPlace};
+use super::{ColumnLocation, GroupLocation};
 use crate::Archive;
 use crate::copy::ArchiveFile;
 use crate::error::{Result, guarded};
@@ -36,15 +36,15 @@ impl Archive {
         target: &str,
         file: &ArchiveFile,
         schema: &RowSchema,
-        place: &GroupPlace,
+        location: &GroupLocation,
     ) -> Result<RowGroup> {
         let target = self.target(target)?;
-        let range = place.start..place.start + u64::from(place.bytes);
+        let range = location.start..location.start + u64::from(location.bytes);
         let mut tries = 1;
         let bytes = loop {
             let got = target.get_ranges(&file.key, std::slice::from_ref(&range))?;
             let got = got.into_iter().next().unwrap_or_default();
-            if crc32fast::hash(&got) == place.checksum {
+            if crc32fast::hash(&got) == location.checksum {
                 break got;
             }
             if tries == TRIES {
@@ -57,19 +57,19 @@ impl Archive {
             tries += 1;
         };
         let damaged = |reason: String| target.damaged(&file.key, reason);
-        let decoded = guarded(|| decoded(&bytes, schema, place)).map_err(damaged)?;
+        let decoded = guarded(|| decoded(&bytes, schema, location)).map_err(damaged)?;
         decoded.map_err(|error| damaged(error.to_string()))
     }
 }
 
-fn decoded(bytes: &Bytes, schema: &RowSchema, place: &GroupPlace) -> ParquetResult<RowGroup> {
-    let rows = place.rows as usize;
-    if place.columns.len() != schema.columns().len() {
+fn decoded(bytes: &Bytes, schema: &RowSchema, location: &GroupLocation) -> ParquetResult<RowGroup> {
+    let rows = location.rows as usize;
+    if location.columns.len() != schema.columns().len() {
         return Err(ParquetError::General("it has other columns".to_owned()));
     }
     let mut group = RowGroup::new(schema);
     group.rows = rows;
-    for (number, (column, at)) in group.columns.iter_mut().zip(&place.columns).enumerate() {
+    for (number, (column, at)) in group.columns.iter_mut().zip(&location.columns).enumerate() {
         let chunk = chunk_of(schema, number, rows, at)?;
         let pages = SerializedPageReader::new(Arc::new(bytes.clone()), &chunk, rows, None)?;
         column.read(Box::new(pages), &chunk, rows)?;
@@ -82,7 +82,7 @@ fn chunk_of(
     schema: &RowSchema,
     number: usize,
     rows: usize,
-    at: &ColumnPlace,
+    at: &ColumnLocation,
 ) -> ParquetResult<ColumnChunkMetaData> {
     ColumnChunkMetaData::builder(schema.leaves().column(number))
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

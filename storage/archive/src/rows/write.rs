@@ -13,7 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use super::encode::ColumnEncoder;
 use super::group::RowGroup;
 use super::schema::RowSchema;
-use super::{ColumnPlace, GroupPlace, PartTarget};
+use super::{ColumnLocation, GroupLocation, PartTarget};
 use crate::copy::ArchiveFile;
 use crate::error::{ArchiveError, Result};
 use crate::file::sums::{NOTE_SUMS, Summed};
@@ -34,12 +34,12 @@ pub struct WrittenRows {
     /// Files in the order of their keys.
     pub files: Vec<ArchiveFile>,
     /// Locations of all groups, in the order in which they were added.
-    pub groups: Vec<GroupPlace>,
+    pub groups: Vec<GroupLocation>,
 }
 
 /// Writer of the files of one part.
 pub struct RowsWriter {
-    place: PartTarget,
+    part: PartTarget,
     target: Arc<Target>,
     schema: RowSchema,
     encoder: ColumnEncoder,
@@ -51,13 +51,13 @@ pub struct RowsWriter {
 struct OpenFile {
     writer: SerializedFileWriter<Summed<Vec<u8>>>,
     rows: u64,
-    groups: Vec<GroupPlace>,
+    groups: Vec<GroupLocation>,
 }
 
 impl RowsWriter {
-    pub(super) fn new(place: PartTarget, target: Arc<Target>, schema: RowSchema) -> Self {
+    pub(super) fn new(part: PartTarget, target: Arc<Target>, schema: RowSchema) -> Self {
         Self {
-            place,
+            part,
             target,
             schema,
             encoder: ColumnEncoder::new(),
@@ -98,7 +98,7 @@ impl RowsWriter {
                 .map_err(failed)?;
         }
         let metadata = row_group.close().map_err(failed)?;
-        open.groups.push(place_of(&metadata, rows)?);
+        open.groups.push(location_of(&metadata, rows)?);
         open.rows += rows as u64;
         let is_full = open.writer.bytes_written() >= FILE_BYTES_MAX;
         self.file = Some(open);
@@ -120,8 +120,8 @@ impl RowsWriter {
 
     fn open(&self) -> Result<OpenFile> {
         let notes = vec![
-            ("tideline.table".to_owned(), self.place.table.to_string()),
-            ("tideline.part".to_owned(), self.place.name.clone()),
+            ("tideline.table".to_owned(), self.part.table.to_string()),
+            ("tideline.part".to_owned(), self.part.name.clone()),
         ];
         let writer = SerializedFileWriter::new(
             Summed::new(Vec::with_capacity(FILE_BYTES_MAX + FILE_BYTES_SPARE)),
@@ -155,7 +155,7 @@ impl RowsWriter {
             group.file = number;
         }
         let name = |sha256: &str| {
-            let key = self.place.file_key(sha256);
+            let key = self.part.file_key(sha256);
             self.sent.note(&key);
             key
         };
@@ -174,7 +174,7 @@ impl RowsWriter {
 }
 
 /// Returns the location of a written group. File and checksum are added when the file is complete.
-fn place_of(metadata: &RowGroupMetaData, rows: usize) -> Result<GroupPlace> {
+fn location_of(metadata: &RowGroupMetaData, rows: usize) -> Result<GroupLocation> {
     let wrong = || ArchiveError::format("a group", "its columns are not where they should be");
     let offset = |at: i64| u64::try_from(at).map_err(|_| wrong());
     let (mut start, mut end) = (u64::MAX, 0);
@@ -189,13 +189,13 @@ fn place_of(metadata: &RowGroupMetaData, rows: usize) -> Result<GroupPlace> {
     let short = |bytes: u64| u32::try_from(bytes).map_err(|_| wrong());
     let within = |at: i64| short(offset(at)?.checked_sub(start).ok_or_else(wrong)?);
     let columns = metadata.columns().iter().map(|column| {
-        Ok(ColumnPlace {
+        Ok(ColumnLocation {
             dictionary: column.dictionary_page_offset().map(within).transpose()?,
             data: within(column.data_page_offset())?,
             bytes: short(offset(column.compressed_size())?)?,
         })
     });
-    Ok(GroupPlace {
+    Ok(GroupLocation {
         file: 0,
         rows: short(rows as u64)?,
         start,

@@ -77,7 +77,9 @@ impl Target {
             is_done
         };
         let key = format!("_check/{}", &sha256_hex(token.as_bytes())[..32]);
-        let content = Bytes::from(format!("a check of this place, to be removed: {token}"));
+        let content = Bytes::from(format!(
+            "test object of a check of this archive target; it can be removed: {token}"
+        ));
         step(CheckStep::List, self.list("_check/").map(drop));
         if step(CheckStep::Create, self.put_once(&key, &content, PutMode::Create)) {
             step(CheckStep::Read, self.reads(&key, &content));

@@ -116,7 +116,7 @@ pub(crate) fn in_directory(directory: &Path) -> String {
     format!("file://{}", files.display())
 }
 
-pub(crate) fn place(target: &str) -> SegmentTarget {
+pub(crate) fn segment_target(target: &str) -> SegmentTarget {
     SegmentTarget {
         origin: "feedc0de".into(),
         table: TableName::new("default").expect("valid"),
@@ -142,8 +142,10 @@ pub(crate) fn write(
     known: &Known,
     points: &Points,
 ) -> (Arc<ArchiveCopy>, Vec<(TimelineId, Extent)>) {
-    let place = place(target);
-    let mut writer = archive.writer(place.clone(), known, known).expect("it begins");
+    let segment_target = segment_target(target);
+    let mut writer = archive
+        .writer(segment_target.clone(), known, known)
+        .expect("it begins");
     let sent = writer.sent();
     for (id, runs) in points {
         for run in runs {
@@ -153,13 +155,15 @@ pub(crate) fn write(
     let mut written = writer.finish(&mut || true).expect("it is written and verified");
     let description = Description {
         format: tideline_archive::FORMAT,
-        table: place.table.clone(),
+        table: segment_target.table.clone(),
         spec: None,
         fields: Some(written.fields.clone()),
         segment: serde_json::json!({"id": 7}),
         archive: written.copy.clone(),
     };
-    written.copy.sidecar = archive.describe(&place, &description, &sent).expect("described");
+    written.copy.sidecar = archive
+        .describe(&segment_target, &description, &sent)
+        .expect("described");
     let extents = written.extents.collect::<Result<_, _>>().expect("they read back");
     (Arc::new(written.copy), extents)
 }

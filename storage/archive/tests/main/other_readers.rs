@@ -137,9 +137,9 @@ fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
     };
     let directory = tempfile::tempdir().expect("made");
     let (archive, schema) = (archive(directory.path()), crate::rows::schema());
-    let place = crate::rows::place(directory.path());
+    let part_target = crate::rows::part_target(directory.path());
     let mut writer = archive
-        .rows_writer(place.clone(), schema.clone())
+        .rows_writer(part_target.clone(), schema.clone())
         .expect("a writer");
     for from in [0, 5_000] {
         let mut group = RowGroup::new(&schema);
@@ -165,7 +165,7 @@ fn duckdb_and_pyarrow_read_rows_of_wide_tables() {
         writer.add(&group).expect("it is added");
     }
     let written = writer.finish().expect("they are written");
-    let root = place.target.strip_prefix("file://").expect("it begins so");
+    let root = part_target.target.strip_prefix("file://").expect("it begins so");
     let path = Path::new(root).join(&written.files[0].key);
     let printed = readers
         .run("python", &["-c", ROWS_SCRIPT, path.to_str().expect("a path")])

@@ -222,7 +222,7 @@ fn fields_by_choice_and_timelines_without_a_name() {
         .collect();
     assert_eq!(some.columns, wanted);
     let writer = archive
-        .writer(crate::kit::place("memory:///"), &known, &known)
+        .writer(crate::kit::segment_target("memory:///"), &known, &known)
         .expect("it begins");
     assert!(writer.is_empty());
 }
@@ -407,10 +407,10 @@ fn readers_of_many_files_keep_to_their_memory() {
                 .expect("it reads");
             assert_eq!(flat(&[run]), flat(&points[id]));
             // One file of each reader may exceed the limit.
-            assert!(memory.taken() < 1 << 20, "{} bytes", memory.taken());
+            assert!(memory.bytes() < 1 << 20, "{} bytes", memory.bytes());
         }
         drop(readers);
-        assert_eq!(memory.taken(), 0);
+        assert_eq!(memory.bytes(), 0);
     }
 }
 
@@ -446,8 +446,10 @@ fn tags_that_take_turns_need_no_file_for_each_turn() {
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
     let metadata = Forgetful(known);
-    let place = crate::kit::place(&in_directory(directory.path()));
-    let mut writer = archive.writer(place, &metadata, &metadata.0).expect("it begins");
+    let segment_target = crate::kit::segment_target(&in_directory(directory.path()));
+    let mut writer = archive
+        .writer(segment_target, &metadata, &metadata.0)
+        .expect("it begins");
     for id in &ids {
         let run = floats(0, NANOS_PER_SECOND, 1_000, 1, |row| row as f64);
         writer.add(*id, &run, crate::kit::sequences()).expect("added");
@@ -462,7 +464,7 @@ fn a_writer_that_is_stopped_ends_before_the_next_file() {
     let mut known = Known::default();
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
-    let place = crate::kit::place(&in_directory(directory.path()));
+    let segment_target = crate::kit::segment_target(&in_directory(directory.path()));
     let mut ids = Vec::new();
     for number in 0..3 {
         let measurement = format!("m{number}");
@@ -470,7 +472,9 @@ fn a_writer_that_is_stopped_ends_before_the_next_file() {
         ids.push(known.timeline(number, &measurement, &[("host", "a")]));
     }
     ids.sort_unstable();
-    let mut writer = archive.writer(place.clone(), &known, &known).expect("it begins");
+    let mut writer = archive
+        .writer(segment_target.clone(), &known, &known)
+        .expect("it begins");
     for id in &ids {
         let run = floats(0, NANOS_PER_SECOND, 9_000, 1, |row| row as f64);
         writer.add(*id, &run, crate::kit::sequences()).expect("added");
@@ -481,6 +485,6 @@ fn a_writer_that_is_stopped_ends_before_the_next_file() {
         files < 2
     });
     assert!(matches!(stopped, Err(ArchiveError::Stopped)));
-    let target = archive.target(&place.target).expect("known");
+    let target = archive.target(&segment_target.target).expect("known");
     assert_eq!(target.list("").expect("listed").len(), 1);
 }

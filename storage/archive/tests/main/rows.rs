@@ -48,7 +48,7 @@ pub(crate) fn schema() -> RowSchema {
     RowSchema::new(columns).expect("a schema")
 }
 
-pub(crate) fn place(directory: &Path) -> PartTarget {
+pub(crate) fn part_target(directory: &Path) -> PartTarget {
     PartTarget {
         origin: "0123456789abcdef".to_owned(),
         table: TableName::new("orders").expect("a name"),
@@ -157,9 +157,9 @@ fn random_groups_are_read_back_bit_for_bit() {
         let mut random = Random::new(seed);
         let directory = tempfile::tempdir().expect("made");
         let (archive, schema) = (archive(directory.path()), schema());
-        let place = place(directory.path());
+        let part_target = part_target(directory.path());
         let mut writer = archive
-            .rows_writer(place.clone(), schema.clone())
+            .rows_writer(part_target.clone(), schema.clone())
             .expect("a writer");
         let (mut groups, mut first) = (Vec::new(), 0);
         for _ in 0..1 + random.below(3) {
@@ -170,13 +170,13 @@ fn random_groups_are_read_back_bit_for_bit() {
         }
         let WrittenRows {
             files,
-            groups: places,
+            groups: locations,
         } = writer.finish().expect("they are written");
         assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), first as u64);
-        for (group, at) in groups.iter().zip(&places) {
+        for (group, at) in groups.iter().zip(&locations) {
             let file = &files[at.file as usize];
             let read = archive
-                .row_group(&place.target, file, &schema, at)
+                .row_group(&part_target.target, file, &schema, at)
                 .expect("it is read");
             for (number, of) in schema.columns().iter().enumerate() {
                 assert_same(
@@ -186,7 +186,7 @@ fn random_groups_are_read_back_bit_for_bit() {
                 );
             }
         }
-        let path = place.target.strip_prefix("file://").expect("a directory");
+        let path = part_target.target.strip_prefix("file://").expect("a directory");
         let file = std::fs::File::open(Path::new(path).join(&files[0].key)).expect("it exists");
         let footer = SerializedFileReader::new(file).expect("a footer");
         for (at, group) in groups.iter().enumerate() {

@@ -298,8 +298,8 @@ fn faults_of_the_server_lose_and_double_nothing() {
         .find(|path| path.exists())
         .expect("it is a file there");
     std::fs::write(stored, "something else").expect("written");
-    let place = crate::kit::place("s3");
-    let mut writer = archive.writer(place, &known, &known).expect("it begins");
+    let segment_target = crate::kit::segment_target("s3");
+    let mut writer = archive.writer(segment_target, &known, &known).expect("it begins");
     writer
         .add(id, &points[&id][0], crate::kit::sequences())
         .expect("added");

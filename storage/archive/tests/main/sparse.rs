@@ -7,7 +7,7 @@ use tideline_archive::{FoundSettings, SETTINGS_FORMAT, TableSettings};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{TableName, TableSpec, ValueType};
 
-use crate::kit::{Known, archive, flat, floats, in_directory, place, read, sequences};
+use crate::kit::{Known, archive, flat, floats, in_directory, read, segment_target, sequences};
 
 const DAY: i64 = NANOS_PER_DAY;
 const TEN_YEARS: usize = 3_653;
@@ -23,8 +23,10 @@ fn ten_years_of_few_points_are_one_file_and_few_runs() {
         ids.sort_unstable();
         let directory = tempfile::tempdir().expect("made");
         let archive = archive(directory.path());
-        let place = place(&in_directory(directory.path()));
-        let writer = archive.writer(place.clone(), &known, &known).expect("it begins");
+        let segment_target = segment_target(&in_directory(directory.path()));
+        let writer = archive
+            .writer(segment_target.clone(), &known, &known)
+            .expect("it begins");
         let last = step * (count as i64 - 1);
         let mut writer = writer.expecting(3 * count as u64, 0, last);
         let run = floats(0, step, count, 1, |row| row as f64 / 7.0);
@@ -52,7 +54,7 @@ fn neighbouring_days_of_small_measurements_share_files_and_days_with_many_rows_d
     let mut known = Known::default();
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
-    let place = place(&in_directory(directory.path()));
+    let segment_target = segment_target(&in_directory(directory.path()));
     let mut ids = Vec::new();
     for number in 0..20 {
         let measurement = format!("m{number}");
@@ -60,7 +62,7 @@ fn neighbouring_days_of_small_measurements_share_files_and_days_with_many_rows_d
         ids.push(known.timeline(number, &measurement, &[("host", "a")]));
     }
     ids.sort_unstable();
-    let mut writer = archive.writer(place, &known, &known).expect("it begins");
+    let mut writer = archive.writer(segment_target, &known, &known).expect("it begins");
     let sent = writer.sent();
     // A hundred days with a thousand rows each.
     let run = floats(0, DAY / 50, 5_000, 1, |row| row as f64);
@@ -144,14 +146,14 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
     let foreign = format!("default/_segments/cc-7-{}.json", "0123456789abcdef".repeat(2));
     std::fs::create_dir_all(files.join("default/_segments")).expect("made");
     std::fs::write(files.join(&foreign), "{}").expect("written");
-    let sweep = || {
+    let remove_orphans = || {
         archive
-            .sweep(&target, "default", "aa", i64::MAX, &|_| false)
-            .expect("swept")
+            .remove_orphans(&target, "default", "aa", i64::MAX, &|_| false)
+            .expect("removed")
     };
-    assert_eq!((sweep(), found().len()), (0, 2));
+    assert_eq!((remove_orphans(), found().len()), (0, 2));
     std::fs::remove_file(files.join(&foreign)).expect("removed");
-    assert_eq!((sweep(), found()), (1, newest[..1].to_vec()));
+    assert_eq!((remove_orphans(), found()), (1, newest[..1].to_vec()));
     // A truncated object is returned as an error.
     let [name] = names().try_into().expect("one is left");
     std::fs::write(&name, "{\"format\"").expect("written");

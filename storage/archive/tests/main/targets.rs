@@ -10,7 +10,7 @@ use tideline_archive::{Archive, ArchiveError, ArchiveSettings, CheckStep, DEFAUL
 use tideline_model::ValueType;
 use tideline_model::time::NANOS_PER_SECOND;
 
-use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, place, write};
+use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, segment_target, write};
 
 #[test]
 fn a_good_target_passes_every_check_and_keeps_nothing_of_it() {
@@ -90,7 +90,7 @@ fn options_are_read_from_a_file_and_their_values_are_not_repeated() {
     assert!(error.contains("line 1") && !error.contains("hidden"), "{error}");
 }
 
-/// Checks that `sweep` removes only objects of the given database that are not referenced and are old enough.
+/// Checks that `remove_orphans` removes only objects of the given database that are not referenced and are old enough.
 #[test]
 fn orphans_are_swept_and_nothing_else() {
     let mut known = Known::default();
@@ -103,14 +103,14 @@ fn orphans_are_swept_and_nothing_else() {
     let (copy, _) = write(&archive, &address, &known, &points);
     let is_named = |key: &str| copy.keys().any(|named| named == key);
     let unknown = |_: &str| false;
-    let sweep = |origin: &str, before: i64, is_named: &dyn Fn(&str) -> bool| {
+    let remove_orphans = |origin: &str, before: i64, is_named: &dyn Fn(&str) -> bool| {
         archive
-            .sweep(&address, "default", origin, before, is_named)
-            .expect("swept")
+            .remove_orphans(&address, "default", origin, before, is_named)
+            .expect("removed")
     };
-    assert_eq!(sweep("feedc0de", i64::MAX, &is_named), 0);
-    assert_eq!(sweep("0therone", i64::MAX, &unknown), 0);
-    assert_eq!(sweep("feedc0de", 0, &unknown), 0);
+    assert_eq!(remove_orphans("feedc0de", i64::MAX, &is_named), 0);
+    assert_eq!(remove_orphans("0therone", i64::MAX, &unknown), 0);
+    assert_eq!(remove_orphans("feedc0de", 0, &unknown), 0);
     assert_eq!(
         archive
             .target(&address)
@@ -120,7 +120,7 @@ fn orphans_are_swept_and_nothing_else() {
             .len(),
         3
     );
-    assert_eq!(sweep("feedc0de", i64::MAX, &unknown), 3);
+    assert_eq!(remove_orphans("feedc0de", i64::MAX, &unknown), 3);
     assert_eq!(
         archive
             .target(&address)
@@ -144,8 +144,8 @@ fn a_target_below_another_is_not_swept_with_it() {
     for below in ["default", "default/_shared", "default/_segments"] {
         let below = format!("{above}/{below}");
         let (copy, _) = write(&archive, &below, &known, &points);
-        let swept = archive.sweep(&above, "default", "feedc0de", i64::MAX, &|_| false);
-        assert_eq!(swept.expect("swept"), 0, "{below}");
+        let removed = archive.remove_orphans(&above, "default", "feedc0de", i64::MAX, &|_| false);
+        assert_eq!(removed.expect("removed"), 0, "{below}");
         assert!(archive.verify(&copy).expect("known").is_sound(), "{below}");
         assert_eq!(archive.described(&above).expect("listed").len(), 0, "{below}");
         archive.remove(&copy).expect("removed");
@@ -261,7 +261,7 @@ fn nothing_is_written_to_a_target_that_is_not_allowed_any_more() {
         "its files are still read"
     );
     let refused = strict
-        .writer(place(&address), &known, &known)
+        .writer(segment_target(&address), &known, &known)
         .map(drop)
         .expect_err("refused");
     assert!(matches!(refused, ArchiveError::NotAllowed { .. }), "{refused}");

@@ -116,8 +116,8 @@ impl KeyLayout {
         check_generated(&logical)?;
         let mut stored = Vec::with_capacity(columns.len());
         let mut next_logical = 0;
-        for (place, column) in (1..).zip(columns) {
-            let form = compile(column, place, &logical, next_logical)?;
+        for (position, column) in (1..).zip(columns) {
+            let form = compile(column, position, &logical, next_logical)?;
             next_logical += match &form {
                 Form::HashPrefix { .. } | Form::Bucket { .. } => 0,
                 Form::Value { .. } | Form::Reverse { .. } => 1,
@@ -262,11 +262,11 @@ fn check_generated(logical: &[LogicalKeyColumn]) -> Result<(), LayoutError> {
     }
 }
 
-/// Compiles the column at position `place`, counted from 1. `next_logical` is the number of the first logical column
-/// that no stored column before `place` holds.
+/// Compiles the column at `position`, counted from 1. `next_logical` is the number of the first logical column
+/// that no stored column before `position` holds.
 fn compile(
     column: &KeyColumnSpec,
-    place: usize,
+    position: usize,
     logical: &[LogicalKeyColumn],
     next_logical: usize,
 ) -> Result<Form, LayoutError> {
@@ -289,10 +289,10 @@ fn compile(
             }
         }
         KeySource::Bucket(bucket) => {
-            if place != 1 {
+            if position != 1 {
                 return Err(LayoutError::BucketNotFirst {
                     column: name(),
-                    place,
+                    position,
                 });
             }
             if !(BUCKETS_MIN..=BUCKETS_MAX).contains(&bucket.count) {

@@ -104,12 +104,12 @@ pub enum LayoutError {
         actual: u16,
     },
     /// A bucket is not the first stored column.
-    #[error("bucket `{column}` is key column {place}; a bucket spreads rows only as the first key column")]
+    #[error("bucket `{column}` is key column {position}; a bucket spreads rows only as the first key column")]
     BucketNotFirst {
         /// Name of the bucket.
         column: String,
         /// Position of the bucket among the stored columns, counted from 1.
-        place: usize,
+        position: usize,
     },
     /// The last stored column is a hash prefix or bucket.
     #[error(

@@ -113,7 +113,7 @@ impl Shared {
         let target = target.ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
         self.check_space()?;
         let begun = describe(SegmentTotals::default());
-        let place = SegmentTarget {
+        let segment_target = SegmentTarget {
             origin: format!("{:016x}", self.origin()?),
             table: table.name().clone(),
             segment: begun.id,
@@ -121,13 +121,13 @@ impl Shared {
         };
         let metadata = self.directory.metadata(rewrite.table);
         let metadata: &dyn TimelineMetadata = metadata.as_deref().map_or(&NoMetadata, |metadata| metadata);
-        let writer = archive.writer(place.clone(), metadata, table.schema())?;
+        let writer = archive.writer(segment_target.clone(), metadata, table.schema())?;
         let points = inputs.iter().map(|input| input.points).sum();
         let first = inputs.iter().map(|input| input.first).min().unwrap_or(0);
         let last = inputs.iter().map(|input| input.last).max().unwrap_or(0);
         let writer = writer.expecting(points, first, last);
         let sent = writer.sent();
-        let made = self.send_files(load, throttle, (archive, &table, &place), writer);
+        let made = self.send_files(load, throttle, (archive, &table, &segment_target), writer);
         let objects = ObjectsToRemove {
             target,
             keys: sent.newest_first(),
@@ -149,7 +149,7 @@ impl Shared {
         &self,
         load: &Load<'_>,
         throttle: &mut dyn Throttle,
-        (archive, table, place): (&Archive, &Table, &SegmentTarget),
+        (archive, table, segment_target): (&Archive, &Table, &SegmentTarget),
         writer: ArchiveWriter<'_>,
     ) -> Result<Loaded> {
         let sent = writer.sent();
@@ -189,7 +189,7 @@ impl Shared {
         let segment = (load.describe)(totals);
         let description = Description {
             format: tideline_archive::FORMAT,
-            table: place.table.clone(),
+            table: segment_target.table.clone(),
             spec: Some(TableSpec::clone(&table.spec())),
             fields: Some(written.fields),
             segment: serde_json::to_value(&segment).expect("plain structures always serialise"),
@@ -205,11 +205,11 @@ impl Shared {
                 Some(next.map(|(id, extent)| row(id, &extent, extents.summaries())))
             });
             load_buckets(self.backend.as_ref(), segment.reference(), bits, &mut rows)?;
-            files.sidecar = archive.description_name(place, &description);
+            files.sidecar = archive.description_name(segment_target, &description);
             self.load_lists(segment.in_buckets(bits), Some((files, now)))
         })?;
         around("arc", "describe", || -> Result<_> {
-            Ok(archive.describe(place, &description, &sent)?)
+            Ok(archive.describe(segment_target, &description, &sent)?)
         })?;
         Ok(Loaded {
             output: Some(segment),

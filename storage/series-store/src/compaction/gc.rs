@@ -73,7 +73,7 @@ impl Shared {
             ..NamedObjects::default()
         };
         for doubt in &*self.in_doubt.lock() {
-            names.writing.insert(doubt.place.segment);
+            names.writing.insert(doubt.location.segment);
         }
         // The state is read before the lists below, because segments move from the manifest to these lists.
         let state = self.state.read().clone();
@@ -85,11 +85,11 @@ impl Shared {
                 names.take(&copy);
             }
         }
-        for (place, files) in self
+        for (location, files) in self
             .retired
-            .waiting(|gone| Some((gone.place, gone.files.clone()?)))
+            .waiting(|gone| Some((gone.location, gone.files.clone()?)))
         {
-            let copy = self.read_files(place, &files)?;
+            let copy = self.read_files(location, &files)?;
             names.take(&copy);
         }
         if let Some(others) = self.other_objects.get() {
@@ -189,7 +189,10 @@ impl GarbageCollection<'_> {
     /// Removes unreferenced objects of one table and one database.
     fn table(&mut self, target: &str, table: &str, origin: &str) {
         let is_named = |key: &str| self.names.hold(key);
-        match self.archive.sweep(target, table, origin, self.before, &is_named) {
+        match self
+            .archive
+            .remove_orphans(target, table, origin, self.before, &is_named)
+        {
             Ok(removed) => self.removed += removed,
             Err(error) => self.fail(error),
         }

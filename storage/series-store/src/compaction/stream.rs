@@ -21,7 +21,7 @@ use crate::error::{Result, StoreError};
 use crate::manifest::SegmentTotals;
 use crate::merge::concat;
 use crate::scan::archived::{Allowance, FilesReader, release};
-use crate::scan::chunk_piece;
+use crate::scan::chunk_fragment;
 use crate::scan::cursor::Walk;
 use crate::scan::fragment::{Buffer, Fragment, FragmentData, Wanted, overlap_groups};
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
@@ -127,8 +127,8 @@ impl<'a> Stream<'a> {
     }
 
     /// Streams the entire output into the buckets of a new segment.
-    pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef, bits: u8) -> Result<()> {
-        let loaded = load_buckets(backend, place, bits, self);
+    pub(super) fn load(&mut self, backend: &dyn Backend, location: SegmentRef, bits: u8) -> Result<()> {
+        let loaded = load_buckets(backend, location, bits, self);
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(loaded?),
@@ -292,7 +292,7 @@ impl Found {
             columns: chunk.columns().len(),
             bytes: bytes.len() as u64,
             sequences: chunk.sequences(),
-            fragment: chunk_piece(bytes.clone(), rank, tier, deletes_from)?,
+            fragment: chunk_fragment(bytes.clone(), rank, tier, deletes_from)?,
         })
     }
 

@@ -75,10 +75,10 @@ impl BatchedSeeks {
     fn fetch(&mut self, backend: &dyn Backend, range: TimeRange) -> Result<()> {
         let requests = self.timelines.iter().flat_map(|id| {
             let keys = chunks_of(*id, range);
-            self.segments.iter().map(move |place| {
-                let bucket = chunk_bucket(*id, place.bucket_bits);
+            self.segments.iter().map(move |location| {
+                let bucket = chunk_bucket(*id, location.bucket_bits);
                 ScanRange {
-                    partition: Partition::segment(place.segment, bucket),
+                    partition: Partition::segment(location.segment, bucket),
                     keys: keys.clone(),
                 }
             })

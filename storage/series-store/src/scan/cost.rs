@@ -53,7 +53,7 @@ impl ReadCost {
     }
 
     /// Counts a fragment that is used.
-    pub(super) fn count_piece(&mut self, fragment: &Fragment) {
+    pub(super) fn count_fragment(&mut self, fragment: &Fragment) {
         let tier = &mut self.tiers[fragment.tier as usize];
         tier.chunks += 1;
         tier.bytes += fragment.bytes();

@@ -36,7 +36,7 @@ pub(super) enum SegmentCursor {
 /// Page-by-page iterator over the chunks of a segment.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    place: SegmentRef,
+    location: SegmentRef,
     /// Current bucket and all later buckets.
     buckets: RangeInclusive<u16>,
     /// Key range, the same in each bucket.
@@ -106,7 +106,7 @@ impl Walk {
         let keys = chunks_between(first, last);
         let bits = segment.bucket_bits;
         Self {
-            place: segment.reference(),
+            location: segment.reference(),
             buckets: chunk_bucket(first, bits)..=chunk_bucket(last, bits),
             next: Some(keys.clone()),
             keys,
@@ -167,7 +167,7 @@ impl Walk {
             let Some(keys) = self.next.take() else {
                 return Ok(None);
             };
-            let partition = Partition::segment(self.place, *self.buckets.start());
+            let partition = Partition::segment(self.location, *self.buckets.start());
             let page = backend.scan(partition, &keys, Direction::Ascending, self.page)?;
             self.rows = page.rows.into_iter();
             self.next = page.next;

@@ -44,7 +44,7 @@ pub(super) struct OverlapGroupReader {
     /// Summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
     /// True for each fragment of the overlap group from which rows or summaries were read.
-    taken: Vec<bool>,
+    was_read: Vec<bool>,
     pub(super) cost: ReadCost,
 }
 
@@ -189,8 +189,8 @@ impl OverlapGroupReader {
     }
 
     fn begin(&mut self, fragments: usize) {
-        self.taken.clear();
-        self.taken.resize(fragments, false);
+        self.was_read.clear();
+        self.was_read.resize(fragments, false);
     }
 
     /// Passes the rows of a time range of the overlap group to `visit`.
@@ -202,12 +202,15 @@ impl OverlapGroupReader {
         visit: VisitRun<'_>,
     ) -> Result<ControlFlow<()>> {
         let Self {
-            buffer, taken, cost, ..
+            buffer,
+            was_read,
+            cost,
+            ..
         } = self;
         let damaged = |cause| StoreError::chunk(id, cause);
         let mut count = |at: usize, run: &Run| {
-            if !std::mem::replace(&mut taken[at], true) {
-                cost.count_piece(&fragments[at]);
+            if !std::mem::replace(&mut was_read[at], true) {
+                cost.count_fragment(&fragments[at]);
             }
             cost.count_rows(fragments[at].tier, run);
         };
@@ -259,8 +262,8 @@ impl OverlapGroupReader {
     /// Counts the buckets of a fragment whose summaries replace rows.
     fn count_summaries(&mut self, fragments: &[Fragment], at: usize) {
         for points in self.push_down.summarized() {
-            if !std::mem::replace(&mut self.taken[at], true) {
-                self.cost.count_piece(&fragments[at]);
+            if !std::mem::replace(&mut self.was_read[at], true) {
+                self.cost.count_fragment(&fragments[at]);
             }
             self.cost.count_summary(fragments[at].tier, points);
         }

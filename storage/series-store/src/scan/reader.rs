@@ -129,7 +129,7 @@ impl<'a> ScanReader<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`timeline`](Self::timeline).
+    /// The errors of [`timeline`](Self::timeline).
     pub fn timeline_summarized(
         &mut self,
         id: TimelineId,
@@ -149,7 +149,7 @@ impl<'a> ScanReader<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`timeline`](Self::timeline).
+    /// The errors of [`timeline`](Self::timeline).
     pub fn newest(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
         let mut row = LatestRow::new();
         self.timeline(id, &mut |run| {
@@ -277,7 +277,7 @@ impl<'a> ScanReader<'a> {
                     Some(files) => files
                         .fragment(&bytes, rank, deletes_from)
                         .map(|(fragment, _)| fragment),
-                    None => chunk_piece(bytes, rank, tier, deletes_from)
+                    None => chunk_fragment(bytes, rank, tier, deletes_from)
                         .map_err(|cause| StoreError::chunk(id, cause)),
                 };
                 match fragment {
@@ -350,7 +350,7 @@ impl ReadFiles for Vec<Source> {
 }
 
 /// Returns a chunk of a segment as a fragment.
-pub(crate) fn chunk_piece(
+pub(crate) fn chunk_fragment(
     bytes: Bytes,
     rank: u64,
     tier: Tier,

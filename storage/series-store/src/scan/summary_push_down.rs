@@ -1,12 +1,12 @@
 //! Summary push-down: buckets of chunks whose summaries replace rows, and the rows that remain to be read.
 //!
 //! A summary is exact for a query if all rows of its bucket are in the result, in one window, and no other write or
-//! delete changes their values. It can replace the rows if
+//! delete changes their values. It can replace the rows of a field if all of these conditions are met:
 //!
 //! 1. the first and last timestamp of the bucket are in the range, and in one window of the grid,
 //! 2. no other fragment overlaps this time span, because it could overwrite a row,
 //! 3. no delete that is pending for the fragment overlaps this time span,
-//! 4. and, field by field, the summary is known: only numbers have summaries, and a NaN makes a summary unknown.
+//! 4. the summary of the field is known: only numbers have summaries, and a NaN makes a summary unknown.
 //!
 //! All other data is read row by row: all fields between these buckets, and within the buckets the fields whose
 //! summaries are not known.
@@ -18,7 +18,7 @@ use super::fragment::{Fragment, Wanted};
 
 /// Maximum number of fragments in an overlap group that is read from summaries. For more fragments, checking the
 /// overlaps costs more than the summaries save.
-const PIECES_MAX: usize = 64;
+const FRAGMENTS_MAX: usize = 64;
 
 /// Windows of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +70,11 @@ impl Grid {
         match self {
             Self::Whole => true,
             Self::Windows { width, offset } => {
-                let place = first
+                let offset_in_window = first
                     .checked_sub(offset)
                     .and_then(|time| time.checked_rem_euclid(width));
-                let end = place.zip(last.checked_sub(first));
-                end.and_then(|(place, length)| place.checked_add(length))
+                let end = offset_in_window.zip(last.checked_sub(first));
+                end.and_then(|(offset_in_window, length)| offset_in_window.checked_add(length))
                     .is_some_and(|end| end < width)
             }
         }
@@ -99,7 +99,7 @@ impl SummaryPushDown {
         grid: Grid,
     ) -> bool {
         self.at_hand = self.spans.len();
-        if fragments.len() > PIECES_MAX {
+        if fragments.len() > FRAGMENTS_MAX {
             return false;
         }
         for (number, bucket) in buckets.iter().enumerate() {

@@ -16,7 +16,7 @@ use tideline_model::{
 
 use super::fragment::{ArchivedRows, Fragment, FragmentData, Wanted};
 use super::overlap_group::{OverlapGroupReader, Part, ReadFiles};
-use super::reader::chunk_piece;
+use super::reader::chunk_fragment;
 use super::summary_push_down::Grid;
 use crate::deletes::Deletes;
 use crate::error::Result;
@@ -126,7 +126,7 @@ fn chunk(run: &Run, rank: u64, tier: Tier) -> Fragment {
     let mut bytes = Vec::new();
     let encoded = ChunkEncoder::default().encode(run, sequences, &options, &mut bytes);
     encoded.expect("a well-formed run");
-    chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
+    chunk_fragment(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
 }
 
 /// Runs that simulate rows in files, by the rank of their fragments, and the number of reads.
@@ -199,7 +199,7 @@ fn some_in_files(fragments: &[Fragment], dice: &mut Dice) -> (Vec<Fragment>, Far
 }
 
 /// Returns a long cold fragment, and up to three other fragments that may overlap it.
-fn random_pieces(dice: &mut Dice) -> Vec<Fragment> {
+fn random_fragments(dice: &mut Dice) -> Vec<Fragment> {
     let mut fragments = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
     for rank in 2..2 + dice.below(4) {
         let first = dice.below(SPAN as u64 + 1_000) as i64 - 500;
@@ -404,7 +404,7 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
     for seed in tideline_testkit::seeds("summaries", 400) {
         println!("seed {seed}");
         let mut dice = Dice(seed);
-        let fragments = random_pieces(&mut dice);
+        let fragments = random_fragments(&mut dice);
         let deletes = random_deletes(&mut dice);
         let masks = deletes.of(TableId(1)).map_or(&[][..], |table| table.masks(ID));
         for _ in 0..6 {
@@ -458,7 +458,7 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
 }
 
 #[test]
-fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
+fn whole_buckets_of_a_fragment_that_is_alone_need_no_row() {
     let mut run = Run {
         timestamps: (0..1_000).map(|row| row * 5).collect(),
         columns: Vec::new(),

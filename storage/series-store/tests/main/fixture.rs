@@ -130,7 +130,7 @@ impl TimelineDirectory for Names {
             .retain(|id| !ids.contains(id));
     }
 
-    fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
+    fn made_durable(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn metadata(&self, _table: TableId) -> Option<Arc<dyn TimelineMetadata>> {
         Some(Arc::new(Half))

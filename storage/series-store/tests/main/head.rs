@@ -30,7 +30,7 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
     for from in (0..timelines).step_by(BATCH as usize) {
         let ids: Vec<TimelineId> = (from..timelines.min(from + BATCH)).map(timeline).collect();
         let rows = ids.len();
-        let announced = |id: &TimelineId| NewTimeline {
+        let introduced = |id: &TimelineId| NewTimeline {
             id: *id,
             ordinal: Ordinal(0),
             identity: id.0.to_vec(),
@@ -48,7 +48,7 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
             .expect("a shape");
         let delta = Delta {
             table: table.id(),
-            new_timelines: ids.iter().filter(|_| second == 0).map(announced).collect(),
+            new_timelines: ids.iter().filter(|_| second == 0).map(introduced).collect(),
             timelines: ids,
             groups: vec![group],
             ..Delta::default()

@@ -231,14 +231,14 @@ fn groups_of(described: &RowsDescription, rules: &TableRules) -> std::result::Re
         if !is_after || rules.part_of(&last) != Ok(described.number) {
             return Err("the row groups are not in order, or belong to another part".to_owned());
         }
-        let place = &group.place;
-        let end = place.start.saturating_add(u64::from(place.bytes));
-        let file = described.files.get(place.file as usize);
+        let location = &group.location;
+        let end = location.start.saturating_add(u64::from(location.bytes));
+        let file = described.files.get(location.file as usize);
         if file.is_none_or(|file| end > file.bytes) {
             return Err("a row group is outside of its file".to_owned());
         }
-        rows += u64::from(place.rows);
-        let value = serde_json::to_vec(place).map_err(|error| unwritable(&error).to_string())?;
+        rows += u64::from(location.rows);
+        let value = serde_json::to_vec(location).map_err(|error| unwritable(&error).to_string())?;
         groups.push(RowChange {
             key: last.into(),
             value: Some(Bytes::from(value)),

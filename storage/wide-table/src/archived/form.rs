@@ -241,7 +241,7 @@ impl<'f> GroupBuilder<'f> {
         let mut found = found.into_iter().peekable();
         for at in 0..form.declared.len() {
             let column = &mut self.group.columns[form.first + at];
-            match found.next_if(|(place, _)| *place == at) {
+            match found.next_if(|(declared, _)| *declared == at) {
                 Some((_, version)) => push_value(column, &version.value),
                 None => column.push_absent(),
             }

@@ -95,7 +95,7 @@ impl WideStore {
             table,
             tier: Tier::Cold,
         };
-        let place = PartTarget {
+        let target = PartTarget {
             origin: part.origin.clone(),
             table: part.names.0.clone(),
             name: part.names.1.clone(),
@@ -104,7 +104,14 @@ impl WideStore {
         };
         let mut progress = MoveProgress::default();
         let mut sent = SentObjects::default();
-        let written = self.write_files(&archive, part, (&from, &place), &mut sent, &mut progress, proceed);
+        let written = self.write_files(
+            &archive,
+            part,
+            (&from, &target),
+            &mut sent,
+            &mut progress,
+            proceed,
+        );
         let end = match written {
             Ok(Some(written)) => self
                 .put_archived(to, &written)
@@ -184,7 +191,7 @@ impl WideStore {
         &self,
         archive: &Archive,
         part: &PartToArchive<'_>,
-        (from, place): (&Part, &PartTarget),
+        (from, target): (&Part, &PartTarget),
         sent: &mut SentObjects,
         progress: &mut MoveProgress,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
@@ -195,7 +202,7 @@ impl WideStore {
         let wide = wide.ok_or_else(|| settings("they have no key".to_owned()))?;
         let layout = KeyLayout::new(&wide.key, true).map_err(|error| settings(error.to_string()))?;
         let form = RowForm::new(wide, &layout)?;
-        let mut writer = archive.rows_writer(place.clone(), form.schema.clone())?;
+        let mut writer = archive.rows_writer(target.clone(), form.schema.clone())?;
         *sent = writer.sent();
         let mut lasts: Vec<Bytes> = Vec::new();
         let mut builder = GroupBuilder::new(&form, &layout);
@@ -216,7 +223,7 @@ impl WideStore {
             writer.add(builder.group())?;
         }
         let written = around("wide_archive", "files", || Ok::<_, WideError>(writer.finish()?))?;
-        self.describe(archive, part, (from, place), (&form, written, lasts), sent)
+        self.describe(archive, part, (from, target), (&form, written, lasts), sent)
             .map(Some)
     }
 
@@ -226,7 +233,7 @@ impl WideStore {
         &self,
         archive: &Archive,
         part: &PartToArchive<'_>,
-        (from, place): (&Part, &PartTarget),
+        (from, target): (&Part, &PartTarget),
         (form, written, lasts): (&RowForm, WrittenRows, Vec<Bytes>),
         sent: &SentObjects,
     ) -> Result<Written> {
@@ -241,14 +248,14 @@ impl WideStore {
             columns: form.schema.columns().to_vec(),
             files: written.files.clone(),
             groups: groups
-                .map(|(last, place)| DescribedGroup::new(last, place.clone()))
+                .map(|(last, location)| DescribedGroup::new(last, location.clone()))
                 .collect(),
         };
         let key = around("wide_archive", "describe", || {
-            Ok::<_, WideError>(archive.describe_rows(place, &description, sent)?)
+            Ok::<_, WideError>(archive.describe_rows(target, &description, sent)?)
         })?;
-        let groups = std::iter::zip(lasts, written.groups).map(|(last, place)| {
-            let value = serde_json::to_vec(&place).map_err(|error| unwritable(&error))?;
+        let groups = std::iter::zip(lasts, written.groups).map(|(last, location)| {
+            let value = serde_json::to_vec(&location).map_err(|error| unwritable(&error))?;
             Ok(RowChange {
                 key: last,
                 value: Some(value.into()),
@@ -257,7 +264,7 @@ impl WideStore {
         Ok(Written {
             groups: groups.collect::<Result<_>>()?,
             files: ArchivedFiles {
-                target: place.target.clone(),
+                target: target.target.clone(),
                 description: key,
                 files: written.files,
                 columns: form.schema.columns().to_vec(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{KeyRange, SequenceNumber, TableId};
-use tideline_wide_table::{QueueState, SearchChange, SearchStart, TakenChanges};
+use tideline_wide_table::{ClaimedChanges, QueueState, SearchChange, SearchStart};
 
 use super::database::*;
 
@@ -52,8 +52,8 @@ impl Queue {
         self.database.write(&[put(&encoded(key), 1, &[("a", 1)])]);
     }
 
-    fn take(&self) -> TakenChanges {
-        self.database.store.take_changes(INDEX, usize::MAX)
+    fn take(&self) -> ClaimedChanges {
+        self.database.store.claim_changes(INDEX, usize::MAX)
     }
 
     fn confirm(&self, end: SequenceNumber) {
@@ -136,7 +136,7 @@ fn changes_are_taken_in_the_order_of_the_journal() {
     };
     queue.database.delete_rows(range.clone());
     queue.put("x");
-    let first = queue.database.store.take_changes(INDEX, 1);
+    let first = queue.database.store.claim_changes(INDEX, 1);
     assert_eq!(first.changes, rows(&["x"]));
     let backlog = queue.database.store.search_backlog(INDEX).expect("it is open");
     assert_eq!(backlog.changes, 3, "taken changes count until they are confirmed");

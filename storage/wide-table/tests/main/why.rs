@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{KeyRange, ManualClock, TableSpec, Timestamp};
-use tideline_wide_table::why::{EntryTrace, HidingRule, KeyTrace, LayerPlace};
+use tideline_wide_table::why::{EntryTrace, HidingRule, KeyTrace, LayerLocation};
 use tideline_wide_table::{Action, Column, RowWrite, Settings, Update};
 
 use super::database::*;
@@ -25,17 +25,17 @@ fn clock() -> ManualClock {
 }
 
 /// Returns the time, the location and the hiding rule of each version of a column, newest first.
-fn versions(trace: &KeyTrace, column: &'static str) -> Vec<(i64, LayerPlace, Option<HidingRule>)> {
+fn versions(trace: &KeyTrace, column: &'static str) -> Vec<(i64, LayerLocation, Option<HidingRule>)> {
     let of_column = trace
         .versions
         .iter()
         .filter(|traced| traced.column == named(column));
     of_column
         .map(|traced| {
-            let place = trace.layers[traced.layer].place;
+            let location = trace.layers[traced.layer].location;
             (
                 traced.version.time,
-                place,
+                location,
                 traced.hidden.map(|hidden| hidden.rule),
             )
         })
@@ -64,7 +64,7 @@ fn a_write_with_an_old_clock_is_hidden_by_a_version_of_the_future() {
     let key = encoded("a");
     database.write_one(set(&key, START + 60 * MINUTE, "a", 1));
     database.write_one(set(&key, START, "a", 2));
-    let buffer = LayerPlace::Buffer(0);
+    let buffer = LayerLocation::Buffer(0);
     let expected = [
         (START + 60 * MINUTE, buffer, None),
         (START, buffer, Some(HidingRule::MaxVersions)),
@@ -92,8 +92,8 @@ fn every_kind_of_write_hides_by_its_rule() {
     database.write_one(set(&key, START + 2, "a", 4));
     database.write_one(cleared(&key, START + 3, "b"));
     let trace = database.trace(key.as_bytes());
-    let buffer = LayerPlace::Buffer(0);
-    let part = trace.layers.last().expect("a layer").place;
+    let buffer = LayerLocation::Buffer(0);
+    let part = trace.layers.last().expect("a layer").location;
     assert_ne!(part, buffer);
     assert_eq!(
         versions(&trace, "a"),
@@ -149,8 +149,8 @@ fn packed_rows_are_hidden_by_single_rows_and_markers() {
     database.flush();
     let (changed, deleted) = (&keys[50], &keys[150]);
     assert_eq!(
-        database.trace(changed.as_bytes()).layers[0].place,
-        LayerPlace::Packed
+        database.trace(changed.as_bytes()).layers[0].location,
+        LayerLocation::Packed
     );
     database.write_one(set(changed, START + 1, "a", 2));
     database.write_one(write_of(deleted, START + 1, Action::Delete));
@@ -158,12 +158,12 @@ fn packed_rows_are_hidden_by_single_rows_and_markers() {
     // test accepts both results.
     database.flush();
     let trace = database.trace(changed.as_bytes());
-    let places: Vec<LayerPlace> = trace.layers.iter().map(|layer| layer.place).collect();
-    if places == [LayerPlace::Single, LayerPlace::Packed] {
+    let locations: Vec<LayerLocation> = trace.layers.iter().map(|layer| layer.location).collect();
+    if locations == [LayerLocation::Single, LayerLocation::Packed] {
         let hidden = trace.layers[1].changes[0].hidden.expect("it is hidden");
         assert_eq!((hidden.rule, hidden.by), (HidingRule::NewerCopy, Some(0)));
     } else {
-        assert_eq!(places, [LayerPlace::Packed], "the block was packed again");
+        assert_eq!(locations, [LayerLocation::Packed], "the block was packed again");
     }
     let trace = database.trace(deleted.as_bytes());
     if let [marker, packed] = trace.layers.as_slice() {
@@ -234,7 +234,7 @@ fn the_fragments_of_a_large_row_are_counted() {
     assert_eq!(trace.layers.len(), 1);
     assert_eq!(
         trace.layers[0].fragments > 0,
-        trace.layers[0].place == LayerPlace::Single
+        trace.layers[0].location == LayerLocation::Single
     );
     assert_eq!(trace.versions.len(), columns.len());
     database.row(key.as_bytes());

@@ -16,7 +16,7 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Points, timelines, tags and attributes are those of the time when the files were written; deletes
-that had not reached the files are not applied. Missing tables are created with their former
+that were not yet applied to the files have no effect. Missing tables are created with their former
 settings. The files stay where they are. Repeating the command continues with the rest. Parts of wide tables
 are attached where the table has no rows of the same time; indexes of the table are built anew.
 

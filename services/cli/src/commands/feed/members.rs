@@ -160,7 +160,7 @@ pub(super) fn leave(arguments: &MemberArguments) -> Result<()> {
     client.delete(&feed.path(&client, &format!("/members/{}", encoded(user))))?;
     match feed.is_json() {
         true => output::print(&json!({"left": user}).to_string()),
-        false => output::print(&format!("{user} is no member of {}", feed.feed)),
+        false => output::print(&format!("{user} is not a member of {}", feed.feed)),
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct SendArguments {
     #[arg(help_heading = "Lines", long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["values", "id", "sender", "sequence", "to", "except", "mentions"])]
     file: Option<PathBuf>,
-    /// Give each message without an id one of this text and its line number, such as history-17
+    /// Start of the ids of messages without an id; their line number follows, as in history-17
     #[arg(help_heading = "Lines", long, value_name = "TEXT", requires = "file")]
     ids: Option<String>,
     /// Time for which a request is retried while the server is busy or unreachable

@@ -31,10 +31,10 @@ Examples:
   tideline rows export orders customer=acme --format csv > acme.csv
   tideline rows export orders --where 'total>5' --columns total,note --out large.csv
 
-All columns are exported: those that are not declared are in the column `*` as JSON, or in the lines of
-ndjson with their types. A run that was interrupted continues with the same arguments; its state is in
-FILE.export and FILE.partial, which are deleted at the end. Only the newest value of each column is
-exported. Rows that are written meanwhile may be in the file or not.";
+Columns that are not declared are exported in the column `*` as JSON, or in the lines of ndjson with their
+types. An interrupted run is continued by a run with the same arguments; its state is in FILE.export and
+FILE.partial, which are deleted at the end. Only the newest value of each column is exported. Rows that are
+written during the export may be in the file or not.";
 
 /// Maximum number of rows of a page.
 const PAGE_ROWS: u64 = 10_000;

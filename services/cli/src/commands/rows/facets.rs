@@ -16,7 +16,7 @@ Examples:
   tideline rows facets orders 'total>5' --by state --by placed:1d --metric items:sum,max,p95
   tideline rows facets tracks --by '{\"column\": \"place\", \"grid\": 0.5}' --order value --limit 100
 
-All columns must be in the search index: those of --metric as number or time.";
+All columns must be in the search index, those of --metric as number or time.";
 
 /// Arguments of `rows facets`.
 #[derive(Debug, Args)]

@@ -42,7 +42,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Column of a row.
 #[derive(Debug, Args)]
-struct ValuePlace {
+struct ValueAddress {
     #[command(flatten)]
     table: RowsTable,
     /// Name of the column
@@ -56,7 +56,7 @@ struct ValuePlace {
 #[derive(Debug, Args)]
 pub(crate) struct PutValueArguments {
     #[command(flatten)]
-    place: ValuePlace,
+    address: ValueAddress,
     /// File with the value [default: standard input]
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub(crate) struct PutValueArguments {
 #[derive(Debug, Args)]
 pub(crate) struct GetValueArguments {
     #[command(flatten)]
-    place: ValuePlace,
+    address: ValueAddress,
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub(crate) struct GetValueArguments {
     range: Option<String>,
 }
 
-impl ValuePlace {
+impl ValueAddress {
     /// Returns the client, and the path of the value with the key as the first parameter.
     fn path(&self) -> Result<(Client, String)> {
         let client = self.table.client()?;
@@ -106,7 +106,7 @@ impl ValuePlace {
 
 /// Writes a value from a file or from standard input.
 pub(super) fn put(arguments: &PutValueArguments) -> Result<()> {
-    let (client, mut path) = arguments.place.path()?;
+    let (client, mut path) = arguments.address.path()?;
     if arguments.if_absent {
         path.push_str("&if_absent=true");
     }
@@ -133,7 +133,7 @@ pub(super) fn put(arguments: &PutValueArguments) -> Result<()> {
         }
         None => client.put_stream(&path, content_type, None, &mut io::stdin().lock())?,
     };
-    if arguments.place.table.connection.json {
+    if arguments.address.table.connection.json {
         return output::print(&text);
     }
     let written = client.parse(&text)?;
@@ -146,7 +146,7 @@ pub(super) fn put(arguments: &PutValueArguments) -> Result<()> {
 
 /// Reads a value to a file or to standard output.
 pub(super) fn get(arguments: &GetValueArguments) -> Result<()> {
-    let (client, path) = arguments.place.path()?;
+    let (client, path) = arguments.address.path()?;
     let Some(out) = &arguments.out else {
         let range = arguments.range.as_ref().map(|range| format!("bytes={range}"));
         let mut response = client.get_value(&path, range.as_deref(), None)?;
@@ -170,7 +170,7 @@ pub(super) fn get(arguments: &GetValueArguments) -> Result<()> {
     file.sync_all().map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     std::fs::rename(&partial, out).map_err(failed)?;
-    match arguments.place.table.connection.json {
+    match arguments.address.table.connection.json {
         true => output::print(&json!({"bytes": bytes, "checksum": response.checksum}).to_string()),
         false => output::print(&format!(
             "{} bytes written to {}",

@@ -116,21 +116,21 @@ fn explained(why: &Value) -> String {
     let mut layers =
         Grid::new(["layer", "place", "write", "time", "columns", "bytes", "hidden by"]).wrapping();
     for (number, layer) in list(&why["layers"]).enumerate() {
-        let place = match layer["generation"].as_u64() {
+        let location = match layer["generation"].as_u64() {
             Some(generation) => format!("buffer {generation}"),
             None => cell(&layer["place"]),
         };
         if layer["deletes_range"] == true {
             layers.row(vec![
                 number.to_string(),
-                place.clone(),
+                location.clone(),
                 "delete of a range".into(),
             ]);
         }
         for change in list(&layer["changes"]) {
             layers.row(vec![
                 number.to_string(),
-                place.clone(),
+                location.clone(),
                 cell(&change["effect"]),
                 cell(&change["time"]),
                 cell(&change["columns"]),

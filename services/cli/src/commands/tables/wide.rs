@@ -34,7 +34,7 @@ pub(crate) struct WideArguments {
     /// may be repeated
     #[arg(help_heading = "Rows", long = "group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// Like --group, with columns that are compressed further; may be repeated
+    /// Like --group, with columns that are compressed more strongly; may be repeated
     #[arg(help_heading = "Rows", long = "dense-group", value_name = "GROUP")]
     dense_groups: Vec<String>,
     /// Number of versions that are kept per column of a wide table

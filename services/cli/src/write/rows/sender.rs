@@ -44,7 +44,8 @@ struct Report {
     /// Index in the batch, reason and key of each row that was not written. The key is empty if the server did not
     /// return it.
     rejected: Vec<(usize, String, String)>,
-    /// Number of further rows that were not written. They are after the last one in the list.
+    /// Number of rows that were not written and are not in `rejected`, because the server limits its list. They follow
+    /// the last row of `rejected` in the batch.
     omitted: u64,
 }
 
@@ -185,9 +186,9 @@ impl RowSender<'_> {
             });
         }
         let last = report.rejected.last().and_then(|(index, ..)| starts.get(*index));
-        let behind = last.map_or(&[][..], |(_, end)| &bytes[*end..]);
+        let rest = last.map_or(&[][..], |(_, end)| &bytes[*end..]);
         if !rows.is_empty() || report.omitted > 0 {
-            self.rejects.add(&batch.path, &rows, report.omitted, behind)?;
+            self.rejects.add(&batch.path, &rows, report.omitted, rest)?;
         }
         let rejected = report.rejected.len() as u64 + report.omitted;
         // The next run must send rejected rows again if they are recorded nowhere, so their batch is not acknowledged.

@@ -69,8 +69,8 @@ impl EventText {
             ("end", deleted.range.end, i64::MAX),
         ];
         let said = ends.into_iter().filter(|(_, at, open)| at != open);
-        for (place, (name, at, _)) in said.enumerate() {
-            let _ = write!(out, "{}\"{name}\":", if place > 0 { "," } else { "" });
+        for (index, (name, at, _)) in said.enumerate() {
+            let _ = write!(out, "{}\"{name}\":", if index > 0 { "," } else { "" });
             put_json_time(at, self.times, out);
         }
         out.extend_from_slice(b"}}\n\n");

@@ -24,8 +24,9 @@ use super::writes::Inputs;
 use super::{Claimed, of_table, work, writes};
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for at least a day.
-const SWEEP_EVERY: i64 = NANOS_PER_DAY;
+/// Interval between searches for files that no segment refers to, in nanoseconds. Such files are kept for at least a
+/// day.
+const ORPHANS_EVERY: i64 = NANOS_PER_DAY;
 /// Denominator of a share: late points that reach this share of the archived points are archived at once. A window is
 /// then rewritten at most this many times while its points double.
 pub const LATE_PARTS: u64 = 8;
@@ -38,31 +39,31 @@ const EVICTED_AT_ONCE: usize = 64;
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &History,
-    taken: &mut Claimed,
+    history: &History,
+    claimed: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(policy) = &table.policy.archive else {
         return;
     };
-    let evicted = evicted(facts, table, taken);
+    let evicted = evicted(facts, table, claimed);
     let is_evicted = |segment: &&SegmentFacts| evicted.iter().any(|other| other.id == segment.id);
-    let mut moving = moving(facts, table, taken);
+    let mut moving = moving(facts, table, claimed);
     // Eviction turns these segments into archived ones; later moves of their windows are planned after the eviction.
     moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
-    plan_eviction(facts, table, &evicted, taken, planned);
-    moving.extend(cutting(facts, table, taken));
+    plan_eviction(facts, table, &evicted, claimed, planned);
+    moving.extend(cutting(facts, table, claimed));
     let moved = Move {
         kind: JobKind::Archive,
         tier: Tier::Archive,
         age: policy.after,
         name: "segments",
     };
-    moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
+    moved.plan(facts, table, history, moving.into_iter(), (claimed, planned));
 }
 
 /// Returns the cuts of cold segments in multi-day windows of which only some days are old enough.
-fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
+fn cutting<'a>(facts: &Facts, table: &'a TableFacts, claimed: &Claimed) -> Vec<Moving<'a>> {
     let base = facts.window_nanos;
     let Some(before) = before(facts, table) else {
         return Vec::new();
@@ -72,7 +73,7 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Mov
     for segment in &table.segments {
         let window = segment.cold_window();
         let is_cut = segment.tier == Tier::Cold && segment.first < at && window.range(base).end > at;
-        if is_cut && !segment.is_copied && !segment.is_held(now) && !taken.holds(segment) {
+        if is_cut && !segment.is_copied && !segment.is_held(now) && !claimed.holds(segment) {
             groups.entry(window).or_default().push(segment);
         }
     }
@@ -90,10 +91,10 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Mov
 
 /// Returns the cold segments that have a copy in files and whose time in the cold tier is over: oldest first, at most
 /// [`EVICTED_AT_ONCE`].
-fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<&'a SegmentFacts> {
+fn evicted<'a>(facts: &Facts, table: &'a TableFacts, claimed: &Claimed) -> Vec<&'a SegmentFacts> {
     let is_over = |segment: &&SegmentFacts| {
         let stays = cold_until(facts, table, segment.cold_window()).is_some_and(|until| until > facts.now());
-        segment.is_copied && !stays && !segment.is_held(facts.now()) && !taken.holds(segment)
+        segment.is_copied && !stays && !segment.is_held(facts.now()) && !claimed.holds(segment)
     };
     let mut over: Vec<&SegmentFacts> = table.segments.iter().filter(is_over).collect();
     over.sort_unstable_by_key(|segment| (segment.first, segment.id));
@@ -105,7 +106,7 @@ fn plan_eviction(
     facts: &Facts,
     table: &TableFacts,
     evicted: &[&SegmentFacts],
-    taken: &mut Claimed,
+    claimed: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(first) = evicted.first() else { return };
@@ -126,7 +127,7 @@ fn plan_eviction(
             facts.window_nanos,
         )
     };
-    taken.take(&work);
+    claimed.take(&work);
     planned.push(work);
 }
 
@@ -139,9 +140,9 @@ fn cold_until(facts: &Facts, table: &TableFacts, window: Window) -> Option<i64> 
 }
 
 /// Returns the moves into files, including those that wait, oldest window first.
-fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
+fn moving<'a>(facts: &Facts, table: &'a TableFacts, claimed: &Claimed) -> Vec<Moving<'a>> {
     let mut moving = Vec::new();
-    for (window, segments) in old_enough(facts, table, taken) {
+    for (window, segments) in old_enough(facts, table, claimed) {
         let stays = cold_until(facts, table, window).is_some_and(|until| until > facts.now());
         let runs = writes::runs(segments, &table.segments).into_iter();
         let is_new = |run: &Inputs<'_>| run.segments.iter().any(|segment| !is_there(segment));
@@ -199,16 +200,16 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
 /// Returns the segments whose points move to the archive under the policy, including hot segments that are old enough
 /// for migration and archive. Late points that wait are omitted. A segment that is cut counts only with the estimated
 /// part that moves.
-pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Claimed) -> Vec<SegmentFacts> {
-    let moving = moving(facts, table, taken);
+pub(super) fn leaving(facts: &Facts, table: &TableFacts, claimed: &Claimed) -> Vec<SegmentFacts> {
+    let moving = moving(facts, table, claimed);
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
     let cold = moving
         .flat_map(|moving| moving.inputs.segments)
         .filter(|segment| !is_there(segment));
     let at = before(facts, table).map_or(i64::MIN, |before| cold_boundary(before, facts.window_nanos));
     let is_old =
-        |segment: &&SegmentFacts| segment.tier == Tier::Hot && !taken.holds(segment) && segment.first < at;
-    let cut = cutting(facts, table, taken);
+        |segment: &&SegmentFacts| segment.tier == Tier::Hot && !claimed.holds(segment) && segment.first < at;
+    let cut = cutting(facts, table, claimed);
     let cut = cut.into_iter().flat_map(|moving| moving.inputs.segments);
     let cut = cut.chain(table.segments.iter().filter(is_old));
     let part = |segment: &SegmentFacts| match segment.cold_window().range(facts.window_nanos).end <= at {
@@ -273,7 +274,7 @@ fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
 fn old_enough<'a>(
     facts: &Facts,
     table: &'a TableFacts,
-    taken: &Claimed,
+    claimed: &Claimed,
 ) -> Vec<(Window, Vec<&'a SegmentFacts>)> {
     let Some(before) = before(facts, table) else {
         return Vec::new();
@@ -287,7 +288,7 @@ fn old_enough<'a>(
     let mut segments: Vec<&SegmentFacts> = table
         .segments
         .iter()
-        .filter(|segment| is_old(segment) && !segment.is_held(facts.now()) && !taken.holds(segment))
+        .filter(|segment| is_old(segment) && !segment.is_held(facts.now()) && !claimed.holds(segment))
         .collect();
     // Wider windows first: of two overlapping windows, one contains the other.
     segments.sort_unstable_by_key(|segment| {
@@ -324,16 +325,16 @@ pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec
 }
 
 /// Plans a regular search for files that no segment refers to.
-pub(super) fn plan_gc(facts: &Facts, table: &TableFacts, past: &History, planned: &mut Vec<Planned>) {
+pub(super) fn plan_gc(facts: &Facts, table: &TableFacts, history: &History, planned: &mut Vec<Planned>) {
     let is_archived = |segment: &SegmentFacts| segment.tier == Tier::Archive;
     if table.policy.archive.is_none() && !table.segments.iter().any(is_archived) {
         return;
     }
     let now = facts.now();
-    let served = past.served.get(&(table.id, JobKind::SweepArchive)).copied();
+    let served = history.served.get(&(table.id, JobKind::SweepArchive)).copied();
     let at = served
         .filter(|at| *at <= now)
-        .map_or(now, |at| at.saturating_add(SWEEP_EVERY));
+        .map_or(now, |at| at.saturating_add(ORPHANS_EVERY));
     planned.push(Planned {
         tier: Tier::Archive,
         at: Some(at),

@@ -11,14 +11,15 @@ use crate::maintenance::Planned;
 /// second, and timelines without points do no harm meanwhile.
 pub const CATALOG_EVERY: i64 = 600 * NANOS_PER_SECOND;
 
-pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &History, planned: &mut Vec<Planned>) {
+pub(super) fn plan(facts: &Facts, table: &TableFacts, history: &History, planned: &mut Vec<Planned>) {
     let now = facts.now();
-    let served = past.served.get(&(table.id, JobKind::CleanCatalog)).copied();
+    let served = history.served.get(&(table.id, JobKind::CleanCatalog)).copied();
     let ready = served
         .filter(|at| *at <= now)
         .map_or(now, |at| at.saturating_add(CATALOG_EVERY));
     // Silence is measured by the clock, so no clean-up starts while the clock is in doubt.
-    let at = begins(facts, table, past, JobKind::CleanCatalog, ready).filter(|_| facts.clock.doubt.is_none());
+    let at =
+        begins(facts, table, history, JobKind::CleanCatalog, ready).filter(|_| facts.clock.doubt.is_none());
     planned.push(Planned {
         at,
         ..of_table(

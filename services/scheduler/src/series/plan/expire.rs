@@ -17,9 +17,9 @@ use crate::maintenance::{PlanSettings, Planned, Urgency};
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &History,
+    history: &History,
     settings: &PlanSettings,
-    taken: &mut Claimed,
+    claimed: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(before) = freed_before(facts, table, settings) else {
@@ -37,7 +37,7 @@ pub(super) fn plan(
             format_duration(age),
             format_duration(settings.purge_delay)
         ),
-        at: begins(facts, table, past, JobKind::Expire, facts.now()),
+        at: begins(facts, table, history, JobKind::Expire, facts.now()),
         urgency: Urgency::Free,
         ..work(
             JobKind::Expire,
@@ -47,7 +47,7 @@ pub(super) fn plan(
             facts.window_nanos,
         )
     };
-    taken.take(&work);
+    claimed.take(&work);
     planned.push(work);
 }
 

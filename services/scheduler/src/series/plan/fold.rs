@@ -11,7 +11,7 @@
 //!
 //! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
 //! further segments are merged wherever that costs least: late data within a window, or eight neighbouring windows into
-//! one. Old windows thus become wide while young ones stay narrow. Hot segments that migrate soon are counted, but not
+//! one. Old windows thus become wide while recent ones stay narrow. Hot segments that migrate soon are counted, but not
 //! merged.
 
 use std::collections::BTreeSet;
@@ -82,10 +82,10 @@ const fn shape(tier: Tier) -> Shape {
 }
 
 /// Plans folds of the stacks of a table that are too high.
-pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Claimed, planned: &mut Vec<Planned>) {
+pub(super) fn plan(facts: &Facts, table: &TableFacts, claimed: &mut Claimed, planned: &mut Vec<Planned>) {
     // Archived segments are not folded; they are merged with later points when those are archived.
     for tier in Tier::KEPT {
-        let members = members(facts, table, tier, taken);
+        let members = members(facts, table, tier, claimed);
         let mut windows: Vec<Window> = members.iter().map(|segment| fold_window(segment)).collect();
         windows.sort_unstable();
         windows.dedup();
@@ -93,14 +93,14 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Claimed, plann
             let stack = members
                 .iter()
                 .filter(|segment| fold_window(segment).holds(window));
-            let stack: Vec<_> = stack.filter(|segment| !taken.holds(segment)).copied().collect();
+            let stack: Vec<_> = stack.filter(|segment| !claimed.holds(segment)).copied().collect();
             let shape = shape(tier);
             if stack.len() <= shape.height {
                 continue;
             }
             let is_deep = stack.len() > shape.height_max;
             let growth = if is_deep { 1 } else { shape.growth };
-            let Some((inputs, _)) = cheapest(stack.clone(), table, &members, growth, taken) else {
+            let Some((inputs, _)) = cheapest(stack.clone(), table, &members, growth, claimed) else {
                 continue;
             };
             let reason = format!(
@@ -109,14 +109,14 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Claimed, plann
                 shape.height + 1
             );
             let work = fold(facts, table, &inputs, reason, Urgency::Reads);
-            taken.take(&work);
+            claimed.take(&work);
             planned.push(work);
         }
     }
 }
 
 /// Plans merges where they cost least, while the store holds too many segments.
-pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec<Planned>) {
+pub(super) fn plan_crowded(facts: &Facts, claimed: &mut Claimed, planned: &mut Vec<Planned>) {
     let lasts = |table: &TableFacts, segment: &SegmentFacts| {
         segment.tier != Tier::Hot || !migrates_within(facts, table, segment, JOIN_HOT_LEFT)
     };
@@ -158,10 +158,10 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
     let mut candidates = Vec::new();
     for table in &facts.tables {
         for tier in Tier::KEPT {
-            candidates.extend(joinable(facts, table, tier, taken));
+            candidates.extend(joinable(facts, table, tier, claimed));
         }
     }
-    // Among about equal costs, the oldest segments are merged first, because late data mostly belongs to young
+    // Among about equal costs, the oldest segments are merged first, because late data mostly belongs to recent
     // windows.
     let cheapest = candidates
         .iter()
@@ -185,7 +185,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
             .inputs
             .segments
             .iter()
-            .any(|segment| taken.holds(segment))
+            .any(|segment| claimed.holds(segment))
         {
             continue;
         }
@@ -198,7 +198,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec
             Urgency::Crowded,
         );
         left = left.saturating_sub(saved(&work));
-        taken.take(&work);
+        claimed.take(&work);
         planned.push(work);
     }
 }
@@ -213,8 +213,8 @@ struct Candidate<'a> {
 
 /// Returns the cheapest possible fold within each window of a tier, and within each wider window that neighbours may
 /// form.
-fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed) -> Vec<Candidate<'a>> {
-    let mut members = members(facts, table, tier, taken);
+fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, claimed: &Claimed) -> Vec<Candidate<'a>> {
+    let mut members = members(facts, table, tier, claimed);
     members.retain(|segment| tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT));
     let own: HashSet<Window> = members.iter().map(|segment| fold_window(segment)).collect();
     let wider = own
@@ -238,7 +238,7 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claime
         if like.len() < 2 {
             return None;
         }
-        let (inputs, cost) = cheapest(like, table, &inside, JOIN_GROWTH, taken)?;
+        let (inputs, cost) = cheapest(like, table, &inside, JOIN_GROWTH, claimed)?;
         Some(Candidate { table, inputs, cost })
     };
     targets.iter().filter_map(within).collect()
@@ -276,7 +276,7 @@ fn cheapest<'a>(
     table: &'a TableFacts,
     members: &[&SegmentFacts],
     growth: u64,
-    taken: &Claimed,
+    claimed: &Claimed,
 ) -> Option<(Inputs<'a>, u64)> {
     writes::sort(&mut stack);
     let mut runs = Vec::new();
@@ -295,7 +295,7 @@ fn cheapest<'a>(
     let is_member = |segment: &SegmentFacts| members.iter().any(|member| member.id == segment.id);
     runs.into_iter().take(RUNS_TRIED_MAX).find_map(|(cost, run)| {
         let inputs = Inputs::from_slice(&stack[run])?;
-        let inputs = inputs.closed(&table.segments, |other| is_member(other) && !taken.holds(other))?;
+        let inputs = inputs.closed(&table.segments, |other| is_member(other) && !claimed.holds(other))?;
         grows(&inputs, growth).then_some((inputs, cost))
     })
 }
@@ -306,7 +306,7 @@ fn grows(inputs: &Inputs<'_>, growth: u64) -> bool {
 }
 
 /// Returns the segments of a tier that may be folded.
-fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed) -> Vec<&'a SegmentFacts> {
+fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, claimed: &Claimed) -> Vec<&'a SegmentFacts> {
     let soon = table.policy.hot_ttl.unwrap_or_default() / MIGRATES_SOON_PARTS;
     let stays = |segment: &SegmentFacts| tier == Tier::Cold || !migrates_within(facts, table, segment, soon);
     // Segments that are already written into files need not be rewritten by a fold.
@@ -315,7 +315,7 @@ fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed
         .iter()
         .filter(|segment| segment.tier == tier && !segment.is_copied);
     members
-        .filter(|segment| !taken.holds(segment) && stays(segment))
+        .filter(|segment| !claimed.holds(segment) && stays(segment))
         .collect()
 }
 

@@ -21,11 +21,11 @@ use crate::maintenance::{Mode, Planned};
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &History,
-    taken: &mut Claimed,
+    history: &History,
+    claimed: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
-    let groups = old_enough(facts, table, taken);
+    let groups = old_enough(facts, table, claimed);
     if groups.is_empty() {
         return;
     }
@@ -46,7 +46,7 @@ pub(super) fn plan(
             mode,
         })
     });
-    moved.plan(facts, table, past, moving, (taken, planned));
+    moved.plan(facts, table, history, moving, (claimed, planned));
 }
 
 /// Hot segments of one cold window.
@@ -66,14 +66,14 @@ impl Group<'_> {
 }
 
 /// Returns the hot segments with points of days older than `hot_ttl`, by cold window, oldest first.
-pub(super) fn old_enough<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Group<'a>> {
+pub(super) fn old_enough<'a>(facts: &Facts, table: &'a TableFacts, claimed: &Claimed) -> Vec<Group<'a>> {
     let base = facts.window_nanos;
     let Some(before) = table.cold_before(facts) else {
         return Vec::new();
     };
     let mut groups: HashMap<Window, Vec<&SegmentFacts>> = HashMap::new();
     for segment in &table.segments {
-        if segment.tier == Tier::Hot && segment.first < before && !taken.holds(segment) {
+        if segment.tier == Tier::Hot && segment.first < before && !claimed.holds(segment) {
             groups.entry(segment.cold_window()).or_default().push(segment);
         }
     }

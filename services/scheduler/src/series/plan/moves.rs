@@ -46,9 +46,9 @@ impl Move {
         &self,
         facts: &Facts,
         table: &TableFacts,
-        past: &History,
+        history: &History,
         moving: impl Iterator<Item = Moving<'a>>,
-        (taken, planned): (&mut Claimed, &mut Vec<Planned>),
+        (claimed, planned): (&mut Claimed, &mut Vec<Planned>),
     ) {
         let age = format_duration(self.age);
         for Moving {
@@ -59,7 +59,7 @@ impl Move {
         } in moving
         {
             let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
-            let at = begins(facts, table, past, self.kind, ready);
+            let at = begins(facts, table, history, self.kind, ready);
             let why = waits.map_or_else(String::new, |waits| format!("; {}", waits.why));
             let (count, name) = (inputs.segments.len(), self.name);
             let reason = match mode {
@@ -77,7 +77,7 @@ impl Move {
                 ..work(self.kind, table, &inputs.segments, window, facts.window_nanos)
             };
             if at.is_some_and(|at| at <= facts.now().saturating_add(SOON)) {
-                taken.take(&work);
+                claimed.take(&work);
             }
             planned.push(work);
         }

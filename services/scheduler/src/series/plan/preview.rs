@@ -142,7 +142,7 @@ pub struct Archives {
     pub at: Option<i64>,
 }
 
-/// Largest number of windows in a list of a preview. The amounts of the preview include all windows.
+/// Maximum number of windows in a list of a preview. The amounts of the preview include all windows.
 pub const WINDOWS_MAX: usize = 1_000;
 
 /// Previews the policy of a table now, or the effect of setting `policy` now.
@@ -151,7 +151,7 @@ pub fn preview(
     table: &TableFacts,
     policy: Option<Policy>,
     unsealed: &UnsealedBefore,
-    past: &History,
+    history: &History,
     settings: &PlanSettings,
 ) -> Preview {
     let now = facts.now();
@@ -172,7 +172,7 @@ pub fn preview(
         .iter()
         .filter(|segment| !table.is_visible(segment, now))
         .collect();
-    let migrates_at = ready.and_then(|ready| begins(facts, &table, past, JobKind::Migrate, ready));
+    let migrates_at = ready.and_then(|ready| begins(facts, &table, history, JobKind::Migrate, ready));
     let segments_moving: Vec<SegmentFacts> = moving
         .iter()
         .flat_map(|group| {
@@ -192,12 +192,12 @@ pub fn preview(
             .take(WINDOWS_MAX)
             .collect(),
         migrates_at,
-        archives: archives(facts, &table, &unsealed.archives, past, migrates_at),
+        archives: archives(facts, &table, &unsealed.archives, history, migrates_at),
         visible_from: (visible_from > i64::MIN).then_some(visible_from),
         hides: with(hides(hidden, visible_from), &unsealed.hides),
         drops: with(Amount::of(dropped.iter().copied()), &unsealed.drops),
         dropping: windows(facts, dropped.iter().copied(), |segment| segment.window),
-        drops_at: drops_at(facts, &table, (&dropped, &unsealed.drops), past, settings),
+        drops_at: drops_at(facts, &table, (&dropped, &unsealed.drops), history, settings),
         expiry_paused: paused(facts, settings),
         unsealed: UnsealedPoints {
             migrates: unsealed.migrates.points,
@@ -223,7 +223,7 @@ fn archives(
     facts: &Facts,
     table: &TableFacts,
     unsealed: &Unsealed,
-    past: &History,
+    history: &History,
     migrates_at: Option<i64>,
 ) -> Option<Archives> {
     table.policy.archive.as_ref()?;
@@ -233,7 +233,7 @@ fn archives(
     Some(Archives {
         at: ready
             .filter(|_| !moving.is_empty())
-            .and_then(|ready| begins(facts, table, past, JobKind::Archive, ready)),
+            .and_then(|ready| begins(facts, table, history, JobKind::Archive, ready)),
         windows: windows(facts, &moving, SegmentFacts::cold_window),
         amount: with(Amount::of(&moving), unsealed),
     })
@@ -266,7 +266,7 @@ fn drops_at(
     facts: &Facts,
     table: &TableFacts,
     (dropped, unsealed): (&[&SegmentFacts], &Unsealed),
-    past: &History,
+    history: &History,
     settings: &PlanSettings,
 ) -> Option<i64> {
     let sealed = dropped.iter().map(|segment| segment.last);
@@ -280,6 +280,6 @@ fn drops_at(
     let ready = kept_until.max(facts.now());
     let is_paused = freed_before(facts, table, settings).is_none() && paused(facts, settings).is_some();
     (!is_paused)
-        .then(|| begins(facts, table, past, JobKind::Expire, ready))
+        .then(|| begins(facts, table, history, JobKind::Expire, ready))
         .flatten()
 }

@@ -16,13 +16,14 @@ pub const PURGE_AFTER: i64 = 600 * NANOS_PER_SECOND;
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &History,
-    taken: &mut Claimed,
+    history: &History,
+    claimed: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let now = facts.now();
     let since = |segment: &SegmentFacts| {
-        past.deletes_since
+        history
+            .deletes_since
             .get(&segment.id)
             .copied()
             .unwrap_or(now)
@@ -31,7 +32,7 @@ pub(super) fn plan(
     let waiting = table
         .segments
         .iter()
-        .filter(|segment| segment.has_deletes && !taken.holds(segment));
+        .filter(|segment| segment.has_deletes && !claimed.holds(segment));
     let mut waiting: Vec<&SegmentFacts> = waiting.collect();
     waiting.sort_by_key(|segment| (since(segment), segment.first));
     for segment in waiting {
@@ -47,7 +48,7 @@ pub(super) fn plan(
                 facts.window_nanos,
             )
         };
-        taken.take(&work);
+        claimed.take(&work);
         planned.push(work);
     }
 }

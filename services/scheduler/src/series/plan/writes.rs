@@ -9,7 +9,7 @@ use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
 
 use super::facts::SegmentFacts;
 
-/// Largest number of inputs of one rewrite. Each costs a cursor and a page of memory.
+/// Maximum number of inputs of one rewrite. Each costs a cursor and a page of memory.
 pub(super) const INPUTS_MAX: usize = 256;
 
 /// Segments to merge, in write order.

@@ -181,14 +181,19 @@ fn a_move_into_files_waits_for_its_schedule() {
     let day = vec![segment(1, Tier::Cold, window(3, 0), 1, 100)];
     let facts = facts(START + 40 * DAY, vec![table(policy(schedule), day)]);
     // The scheduled time of this year was served before the day was old enough.
-    let mut past = History::default();
-    past.served.insert((facts.tables[0].id, JobKind::Archive), START);
-    let due = |past: &History| {
-        let all = plan(&facts, past, &SETTINGS);
+    let mut history = History::default();
+    history
+        .served
+        .insert((facts.tables[0].id, JobKind::Archive), START);
+    let due = |history: &History| {
+        let all = plan(&facts, history, &SETTINGS);
         let mut moves = all.iter().filter(|work| work.kind == JobKind::Archive);
         moves.next().map(|work| work.is_due(facts.now()))
     };
-    assert_eq!((due(&past), due(&History::default())), (Some(false), Some(true)));
+    assert_eq!(
+        (due(&history), due(&History::default())),
+        (Some(false), Some(true))
+    );
 }
 
 #[test]
@@ -200,10 +205,11 @@ fn deletes_in_files_are_purged_and_orphans_searched_once_a_day() {
     assert_eq!((inputs(&purges), purges[0].tier), (vec![vec![1]], Tier::Archive));
     let table = facts.tables[0].id;
     let due = |served: Option<i64>| {
-        let mut past = History::default();
-        past.served
+        let mut history = History::default();
+        history
+            .served
             .extend(served.map(|at| ((table, JobKind::SweepArchive), at)));
-        let all = plan(&facts, &past, &SETTINGS);
+        let all = plan(&facts, &history, &SETTINGS);
         let mut sweeps = all.iter().filter(|work| work.kind == JobKind::SweepArchive);
         sweeps.next().is_some_and(|work| work.is_due(facts.now()))
     };

@@ -12,8 +12,8 @@ use crate::series::plan::purge::PURGE_AFTER;
 use crate::series::plan::{Facts, History, SegmentFacts, UnsealedBefore, plan, preview};
 
 /// Returns the planned work of one kind.
-fn plans(kind: JobKind, facts: &Facts, past: &History) -> Vec<Planned> {
-    let all = plan(facts, past, &SETTINGS);
+fn plans(kind: JobKind, facts: &Facts, history: &History) -> Vec<Planned> {
+    let all = plan(facts, history, &SETTINGS);
     all.into_iter().filter(|work| work.kind == kind).collect()
 }
 
@@ -189,24 +189,27 @@ fn a_move_waits_for_its_schedule_and_a_missed_one_is_caught_up() {
     };
     let now = START + 8 * DAY + 5 * HOUR;
     let facts = of(policy, now, a_hot_day());
-    let mut past = History::default();
+    let mut history = History::default();
     assert!(
-        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &history)[0].is_due(now),
         "the table has never been served"
     );
-    past.served.insert((TableId(1), JobKind::Migrate), now - HOUR);
-    let waiting = plans(JobKind::Migrate, &facts, &past);
+    history.served.insert((TableId(1), JobKind::Migrate), now - HOUR);
+    let waiting = plans(JobKind::Migrate, &facts, &history);
     assert_eq!(waiting[0].at, Some(START + 9 * DAY + 3 * HOUR));
     assert!(!waiting[0].is_due(now));
-    past.served.insert((TableId(1), JobKind::Migrate), now - 3 * HOUR);
+    history
+        .served
+        .insert((TableId(1), JobKind::Migrate), now - 3 * HOUR);
     assert!(
-        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &history)[0].is_due(now),
         "this night was missed"
     );
-    past.served
+    history
+        .served
         .insert((TableId(1), JobKind::Migrate), now + 400 * DAY);
     assert!(
-        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &history)[0].is_due(now),
         "a clock that was wrong holds nothing up"
     );
 }
@@ -443,10 +446,10 @@ fn deletes_wait_a_little_and_the_oldest_go_first() {
     segments.iter_mut().for_each(|segment| segment.has_deletes = true);
     let now = START + 100 * DAY;
     let facts = of(Policy::default(), now, segments);
-    let mut past = History::default();
-    past.deletes_since.insert(SegmentId(1), now - 1);
-    past.deletes_since.insert(SegmentId(2), now - PURGE_AFTER);
-    let planned = plans(JobKind::Purge, &facts, &past);
+    let mut history = History::default();
+    history.deletes_since.insert(SegmentId(1), now - 1);
+    history.deletes_since.insert(SegmentId(2), now - PURGE_AFTER);
+    let planned = plans(JobKind::Purge, &facts, &history);
     assert_eq!(inputs(&planned), [[2], [1]]);
     assert!(planned[0].is_due(now) && !planned[1].is_due(now));
 }
@@ -469,10 +472,18 @@ fn what_migrates_much_later_is_purged_meanwhile() {
         ..Policy::default()
     };
     let now = START + 9 * DAY + 2 * HOUR;
-    let mut past = History::default();
-    past.served
+    let mut history = History::default();
+    history
+        .served
         .insert((TableId(1), JobKind::Migrate), START + 9 * DAY);
-    let purges = |now| plans(JobKind::Purge, &of(policy.clone(), now, segments.clone()), &past).len();
+    let purges = |now| {
+        plans(
+            JobKind::Purge,
+            &of(policy.clone(), now, segments.clone()),
+            &history,
+        )
+        .len()
+    };
     assert_eq!((purges(now - 1), purges(now)), (1, 0));
 }
 
@@ -491,15 +502,17 @@ fn segments_that_are_being_moved_are_left_alone() {
 fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
     let now = START + 100 * DAY;
     let mut facts = of(Policy::default(), now, Vec::new());
-    let mut past = History::default();
-    assert!(plans(JobKind::CleanCatalog, &facts, &past)[0].is_due(now));
-    past.served.insert((TableId(1), JobKind::CleanCatalog), now - 1);
+    let mut history = History::default();
+    assert!(plans(JobKind::CleanCatalog, &facts, &history)[0].is_due(now));
+    history
+        .served
+        .insert((TableId(1), JobKind::CleanCatalog), now - 1);
     assert_eq!(
-        plans(JobKind::CleanCatalog, &facts, &past)[0].at,
+        plans(JobKind::CleanCatalog, &facts, &history)[0].at,
         Some(now - 1 + CATALOG_EVERY)
     );
     facts.clock.doubt = Some(hour_of_doubt());
-    assert_eq!(plans(JobKind::CleanCatalog, &facts, &past)[0].at, None);
+    assert_eq!(plans(JobKind::CleanCatalog, &facts, &history)[0].at, None);
 }
 
 #[test]
@@ -523,9 +536,9 @@ fn urgent_work_is_in_front_and_waiting_work_at_the_end() {
     let mut segments = stack(&[100; 6]);
     segments.extend((10..19).map(|id| segment(id, Tier::Hot, window(0, (40 + id as i64) * DAY), id, 100)));
     segments.extend((20..26).map(|id| segment(id, Tier::Cold, window(3, 30 * DAY), id, 100)));
-    let mut past = History::default();
-    past.served.insert((TableId(1), JobKind::Migrate), now - DAY);
-    let order: Vec<JobKind> = plan(&of(policy, now, segments), &past, &SETTINGS)
+    let mut history = History::default();
+    history.served.insert((TableId(1), JobKind::Migrate), now - DAY);
+    let order: Vec<JobKind> = plan(&of(policy, now, segments), &history, &SETTINGS)
         .iter()
         .map(|work| work.kind)
         .collect();

@@ -19,7 +19,7 @@ const ROUNDS_MAX: usize = 200;
 
 pub(super) struct SimulatedStore {
     pub(super) facts: Facts,
-    pub(super) past: History,
+    pub(super) history: History,
     /// Encoded bytes of a point in the cold tier, in percent of its bytes in the hot tier.
     pub(super) cold_percent: u64,
     /// Bytes written by seals.
@@ -36,7 +36,7 @@ impl SimulatedStore {
     pub(super) fn new(now: i64, policy: Policy) -> Self {
         Self {
             facts: facts(now, vec![table(policy, Vec::new())]),
-            past: History::default(),
+            history: History::default(),
             cold_percent: 100,
             sealed: 0,
             rewritten: BTreeMap::new(),
@@ -93,7 +93,7 @@ impl SimulatedStore {
     /// Plans and performs work until no due work is left.
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            let planned = plan(&self.facts, &self.past, &SETTINGS);
+            let planned = plan(&self.facts, &self.history, &SETTINGS);
             self.check(&planned);
             let now = self.facts.now();
             let due = planned
