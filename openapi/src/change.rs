@@ -226,7 +226,7 @@ pub struct ReadChanges {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "records": [{
-        "cursor": "0-1a2b-1", "table": "orders", "kind": "row", "operation": "put",
+        "cursor": "0-1a2b-1", "table": "orders", "kind": "row", "op": "put",
         "key": {"id": "o-1"}, "columns": {"state": "paid"}, "time": "2026-11-27T08:00:00Z"
     }],
     "next": "0-1a2b-1", "has_more": false, "request_id": "018f-1"

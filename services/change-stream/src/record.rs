@@ -150,12 +150,12 @@ fn write_row(table: &WideTable, key: &[u8], mutation: &[u8], out: &mut Vec<u8>) 
         reason: format!("a journal entry: {reason}"),
     };
     let mutation = Mutation::decode(mutation).map_err(|error| damaged(&error))?;
-    let operation = match mutation.effect {
+    let op = match mutation.effect {
         Effect::Replace => "put",
         Effect::Update => "update",
         Effect::Delete => "delete",
     };
-    write_member("operation", &Value::from(operation), out);
+    write_member("op", &Value::from(op), out);
     let time = Timestamp::from_nanos_clamped(mutation.time).to_rfc3339();
     write_member("time", &Value::from(time), out);
     let is_feed = table.table().spec().model == TableModel::Feed;
@@ -188,7 +188,7 @@ fn write_row(table: &WideTable, key: &[u8], mutation: &[u8], out: &mut Vec<u8>) 
     let cleared = mutation.columns.iter().filter(|column| column.clears);
     let cleared: Vec<&str> = cleared.filter_map(|column| table.name_of(&column.name)).collect();
     if !cleared.is_empty() {
-        out.extend_from_slice(b",\"cleared\":[");
+        out.extend_from_slice(b",\"clear\":[");
         for (at, name) in cleared.iter().enumerate() {
             if at > 0 {
                 out.push(b',');

@@ -50,15 +50,14 @@ impl ChangeStreams {
             bytes -= unit.bytes;
             from = SequenceNumber(unit.last.0 + 1);
         }
-        if self.held().is_some_and(|held| held < from) {
-            let overruns = self.counters.overruns.fetch_add(1, Ordering::Relaxed);
-            if overruns == 0 || from > needed {
-                tracing::warn!(
-                    bytes_max,
-                    is_disk_low,
-                    "changes that a consumer group has not confirmed were freed"
-                );
-            }
+        let is_freeing = history.from.is_some_and(|kept| kept < from);
+        if is_freeing && self.held().is_some_and(|held| held < from) {
+            self.counters.overruns.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                bytes_max,
+                is_disk_low,
+                "changes that a consumer group has not confirmed are freed"
+            );
         }
         self.counters.kept_bytes.store(bytes, Ordering::Relaxed);
         match history.from {

@@ -4,6 +4,7 @@
 //! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,6 +58,9 @@ pub struct ChangeStreams {
     writing: Mutex<()>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
+    /// Sequences of the newest entries of the journal that hold only the state of streams. A checkpoint before them has no
+    /// change after it.
+    own_entries: Mutex<Range<SequenceNumber>>,
 }
 
 /// Counters since the start.
@@ -160,6 +164,7 @@ impl ChangeStreams {
             writing: Mutex::default(),
             state: RwLock::new(state),
             counters: Counters::default(),
+            own_entries: Mutex::new(SequenceNumber(0)..SequenceNumber(0)),
         };
         streams.keep()?;
         Ok(streams)
@@ -326,7 +331,7 @@ impl ChangeStreams {
             stored: stored.clone(),
         });
         group.stored = stored;
-        Ok(view_of_group(name, group, self.engine.changes_end()))
+        Ok(self.view_of_group(name, group))
     }
 
     /// Returns a consumer group.
@@ -335,9 +340,7 @@ impl ChangeStreams {
     ///
     /// [`ChangesError::NotFound`] if the stream or the group does not exist.
     pub fn group(&self, stream: &str, name: &str) -> Result<Group> {
-        self.with_group(stream, name, |group| {
-            view_of_group(name, group, self.engine.changes_end())
-        })
+        self.with_group(stream, name, |group| self.view_of_group(name, group))
     }
 
     /// Returns the consumer groups of a stream by name.
@@ -348,10 +351,9 @@ impl ChangeStreams {
     pub fn groups(&self, stream: &str) -> Result<Vec<Group>> {
         let state = self.state.read();
         let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
-        let end = self.engine.changes_end();
         let groups = found.groups.iter();
         Ok(groups
-            .map(|(name, group)| view_of_group(name, group, end))
+            .map(|(name, group)| self.view_of_group(name, group))
             .collect())
     }
 
@@ -413,7 +415,7 @@ impl ChangeStreams {
         if let Some(held) = group.and_then(|group| group.checkpoints.get_mut(usize::from(number))) {
             *held = checkpoint.clone();
         }
-        Ok(view_of_checkpoint(number, &checkpoint, self.engine.changes_end()))
+        Ok(self.view_of_checkpoint(number, &checkpoint))
     }
 
     /// Returns the figures of all streams.
@@ -424,7 +426,8 @@ impl ChangeStreams {
         let positions = groups()
             .flat_map(|group| &group.checkpoints)
             .map(StoredCheckpoint::position);
-        let lag = positions.map(|position| end.0.saturating_sub(position.sequence.0));
+        let behind = positions.filter(|position| self.is_behind(*position));
+        let lag = behind.map(|position| end.0.saturating_sub(position.sequence.0));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ChangeSummary {
             streams: state.len() as u64,
@@ -496,15 +499,54 @@ impl ChangeStreams {
         }
     }
 
+    /// Returns true if the journal has changes after a position.
+    fn is_behind(&self, position: Position) -> bool {
+        let end = self.engine.changes_end();
+        let own = self.own_entries.lock();
+        let is_own = own.end == end && position.sequence >= own.start;
+        position < Position::before(end) && !is_own
+    }
+
+    fn view_of_group(&self, name: &str, group: &GroupState) -> Group {
+        let checkpoints = (0..).zip(&group.checkpoints);
+        let checkpoints = checkpoints.map(|(number, checkpoint)| self.view_of_checkpoint(number, checkpoint));
+        Group {
+            name: name.to_owned(),
+            hold: group.stored.hold,
+            checkpoints: checkpoints.collect(),
+        }
+    }
+
+    fn view_of_checkpoint(&self, partition: u16, checkpoint: &StoredCheckpoint) -> Checkpoint {
+        Checkpoint {
+            partition,
+            cursor: checkpoint.cursor.clone(),
+            time: rfc3339(checkpoint.time),
+            behind: self.is_behind(checkpoint.position()),
+        }
+    }
+
     /// Stores rows. After an error, whose outcome can be unknown, the state is read again.
     fn put(&self, rows: Vec<StateRow>) -> Result<()> {
-        self.engine.put_state(OWNER, &rows).map_err(|error| {
-            match read_state(&self.engine) {
-                Ok(state) => *self.state.write() = state,
-                Err(error) => tracing::warn!(%error, "the state of change streams could not be read again"),
+        let before = self.engine.changes_end();
+        match self.engine.put_state(OWNER, &rows) {
+            Ok(None) => Ok(()),
+            Ok(Some(sequence)) => {
+                let mut own = self.own_entries.lock();
+                let follows = before == sequence && own.end == sequence;
+                *own = if follows { own.start } else { sequence }..SequenceNumber(sequence.0 + 1);
+                Ok(())
             }
-            ChangesError::from(error)
-        })
+            Err(error) => {
+                match read_state(&self.engine) {
+                    Ok(state) => *self.state.write() = state,
+                    Err(error) => {
+                        tracing::warn!(%error, "the state of change streams could not be read again")
+                    }
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 
@@ -589,26 +631,6 @@ fn group_rows(stream: &str, name: &str, group: &GroupState) -> Vec<StateRow> {
     let mut rows = vec![row::<()>(&["group", stream, name], None)];
     rows.extend((0..group.stored.partitions).map(|number| checkpoint_row(stream, name, number, None)));
     rows
-}
-
-fn view_of_group(name: &str, group: &GroupState, end: SequenceNumber) -> Group {
-    let checkpoints = (0..).zip(&group.checkpoints);
-    Group {
-        name: name.to_owned(),
-        hold: group.stored.hold,
-        checkpoints: checkpoints
-            .map(|(number, checkpoint)| view_of_checkpoint(number, checkpoint, end))
-            .collect(),
-    }
-}
-
-fn view_of_checkpoint(partition: u16, checkpoint: &StoredCheckpoint, end: SequenceNumber) -> Checkpoint {
-    Checkpoint {
-        partition,
-        cursor: checkpoint.cursor.clone(),
-        time: rfc3339(checkpoint.time),
-        behind: checkpoint.position() < Position::before(end),
-    }
 }
 
 fn rfc3339(nanos: i64) -> String {

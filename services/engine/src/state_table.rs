@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tideline_backend::Direction;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::{
-    ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec,
-    WideSpec,
+    ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, SequenceNumber, TableModel,
+    TableName, TableSpec, WideSpec,
 };
 use tideline_wide_table::{CellValue, Column};
 
@@ -90,13 +90,14 @@ impl Engine {
         Ok(rows)
     }
 
-    /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return.
+    /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return. Returns the sequence of
+    /// their journal entry; `None` without rows.
     ///
     /// # Errors
     ///
     /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] rows, [`EngineError::Invalid`] if a table of the
     /// user has the name of the state table, and the errors of [`write_rows`](Self::write_rows).
-    pub fn put_state(&self, owner: &str, rows: &[StateRow]) -> Result<()> {
+    pub fn put_state(&self, owner: &str, rows: &[StateRow]) -> Result<Option<SequenceNumber>> {
         if rows.len() > STATE_ROWS_MAX {
             return Err(EngineError::OverLimit {
                 what: "number of state rows",
@@ -137,8 +138,8 @@ impl Engine {
             is_whole: true,
             ..RowWriteOptions::default()
         };
-        self.write_rows(&table, &make, &options)?;
-        Ok(())
+        let (_, written) = self.write_rows(&table, &make, &options)?;
+        Ok(written.sequence)
     }
 
     /// Returns the state table; `None` before its first row.

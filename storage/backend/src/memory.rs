@@ -609,7 +609,8 @@ impl Backend for MemoryBackend {
         let units = history.entries.iter().map(|(sequence, value)| HistoryUnit {
             last: *sequence,
             bytes: value.len() as u64,
-            written: Timestamp::default(),
+            // Memory has no times, so no entry counts as old.
+            written: Timestamp::MAX,
         });
         Ok(History {
             from: Some(history.from),

@@ -322,10 +322,11 @@ impl Worker {
         }
         for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
             let applied = self.apply(&write, sequence);
+            if synced {
+                // Before the reply: a reader of changes must find what was acknowledged.
+                self.note_durable(SequenceNumber(sequence.0 + 1));
+            }
             write.answer(applied.map(|()| sequence));
-        }
-        if synced {
-            self.note_durable();
         }
         self.log.recent.wake();
     }
@@ -399,13 +400,13 @@ impl Worker {
             .map_err(|error| error.for_writer())?;
         self.sync_due = None;
         self.apply(write, last)?;
-        self.note_durable();
+        self.note_durable(to);
         Ok(to)
     }
 
-    /// Records that all applied entries are on stable storage.
-    fn note_durable(&self) {
-        self.log.durable_end.store(self.next.0, Ordering::Release);
+    /// Records that all entries before `end` are applied and on stable storage.
+    fn note_durable(&self, end: SequenceNumber) {
+        self.log.durable_end.store(end.0, Ordering::Release);
     }
 
     fn sync_if_due(&mut self) {
@@ -422,7 +423,7 @@ impl Worker {
         match self.log.backend.sync_journal(SHARD, self.log.epoch()) {
             Ok(()) => {
                 self.sync_due = None;
-                self.note_durable();
+                self.note_durable(self.next);
                 self.log.recent.wake();
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 
 mod ages;
 mod blobs;
+mod changes;
 mod client;
 mod columnar;
 mod deletes;

@@ -1,0 +1,600 @@
+//! Change streams over HTTP: the records of every kind of change, pages, partitions, consumer groups, gaps, and a copy of a
+//! table that follows its stream.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tideline_http::{ChangeSettings, HttpSettings};
+use tideline_testkit::{Random, seed};
+
+use crate::client::{Response, Server};
+
+fn put(server: &Server, path: &str, body: &Value) -> Response {
+    server.json("PUT", path, &body.to_string())
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Response {
+    server.json("POST", path, &body.to_string())
+}
+
+fn delete(server: &Server, path: &str) {
+    let response = server.json("DELETE", path, "");
+    assert_eq!(response.status, 204, "{}", response.text());
+}
+
+fn write_points(server: &Server, lines: &str) {
+    let response = server.post("/v1/tables/default/points", "text/plain", lines);
+    assert_eq!(response.status, 200, "{}", response.text());
+}
+
+/// Starts a server with a stream of everything.
+fn start_with(settings: HttpSettings) -> Server {
+    let server = Server::with(settings);
+    put(&server, "/v1/changes/all", &json!({})).expect(200);
+    create_orders(&server);
+    server
+}
+
+fn start() -> Server {
+    start_with(HttpSettings::default())
+}
+
+fn create_orders(server: &Server) {
+    let wide = json!({
+        "key": [{"name": "customer", "type": "string"}, {"name": "number", "type": "i64"}],
+        "columns": [{"name": "state", "type": "string"}, {"name": "total", "type": "decimal"}],
+    });
+    post(
+        server,
+        "/v1/tables",
+        &json!({"name": "orders", "model": "wide", "wide": wide}),
+    )
+    .expect(201);
+}
+
+fn write_rows(server: &Server, rows: &Value) {
+    post(server, "/v1/tables/orders/rows", &json!({"rows": rows})).expect(200);
+}
+
+fn write_order(server: &Server, customer: &str, number: i64, state: &str) {
+    let key = json!({"customer": customer, "number": number});
+    write_rows(
+        server,
+        &json!([{"op": "put", "key": key, "columns": {"state": state}}]),
+    );
+}
+
+/// Reads a stream or group to its end in pages. Returns all records, and the cursor after them.
+fn read_all(server: &Server, path: &str, query: &str, limit: usize) -> (Vec<Value>, String) {
+    let mut records = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let after = cursor
+            .map(|cursor| format!("&cursor={cursor}"))
+            .unwrap_or_default();
+        let page = server
+            .get(&format!("/v1/changes/{path}/records?limit={limit}{query}{after}"))
+            .expect(200);
+        let found = page["records"].as_array().expect("a list").clone();
+        assert!(found.len() <= limit, "{page}");
+        records.extend(found);
+        let next = page["next"].as_str().expect("a cursor").to_owned();
+        if page["has_more"] == false {
+            return (records, next);
+        }
+        cursor = Some(next);
+    }
+}
+
+fn kinds(records: &[Value]) -> Vec<&str> {
+    records
+        .iter()
+        .map(|record| record["kind"].as_str().expect("a kind"))
+        .collect()
+}
+
+/// Checks the status, the code and the message of an error.
+fn refused(response: &Response, status: u16, code: &str, said: &str) {
+    let body = response.expect(status);
+    assert_eq!(body["code"], code, "{body}");
+    let message = body["message"].as_str().expect("a message");
+    assert!(message.contains(said), "{message}");
+}
+
+fn write_everything(server: &Server) {
+    let points = "cpu,host=a usage=1.5,busy=true 1795700000000000000\ncpu,host=a usage=2 1795700001000000000";
+    write_points(server, points);
+    let found = post(server, "/v1/tables/default/timelines/search", &json!({})).expect(200);
+    let id = found["timelines"][0]["id"].as_str().expect("an id");
+    let attributes = json!({"team": "core"}).to_string();
+    server
+        .json(
+            "PATCH",
+            &format!("/v1/tables/default/timelines/{id}/attributes"),
+            &attributes,
+        )
+        .expect(200);
+    let search = json!({"where": {"tag": "host", "equals": "a"}});
+    put(server, "/v1/tables/default/searches/mine", &search).expect(200);
+    delete(server, "/v1/tables/default/searches/mine");
+    let old = json!({"timelines": {"ids": [id]}, "range": {"start": null, "end": "2026-11-26T13:33:21Z"}});
+    post(server, "/v1/tables/default/points/delete", &old).expect(200);
+
+    write_order(server, "acme", 1, "new");
+    let key = json!({"customer": "acme", "number": 1});
+    write_rows(
+        server,
+        &json!([{"op": "update", "key": key, "columns": {"total": "5.32"}, "clear": ["state"]}]),
+    );
+    write_rows(server, &json!([{"op": "delete", "key": key}]));
+    write_order(server, "acme", 2, "new");
+    post(
+        server,
+        "/v1/tables/orders/rows/delete",
+        &json!({"prefix": {"customer": "acme"}}),
+    )
+    .expect(200);
+
+    let chat =
+        json!({"name": "chat", "model": "feed", "feed": {"columns": [{"name": "text", "type": "string"}]}});
+    post(server, "/v1/tables", &chat).expect(201);
+    let messages = json!({"messages": [{"sender": "ann", "columns": {"text": "hello"}}]});
+    post(
+        server,
+        "/v1/tables/chat/feeds/room,name=lobby/messages",
+        &messages,
+    )
+    .expect(200);
+}
+
+#[test]
+fn every_kind_of_change_has_a_record() {
+    let server = start();
+    write_everything(&server);
+    let (records, end) = read_all(&server, "all", "", 1_000);
+    let expected = [
+        "timeline",
+        "points",
+        "points",
+        "timeline",
+        "search",
+        "search",
+        "points_deleted",
+        "row",
+        "row",
+        "row",
+        "row",
+        "rows_deleted",
+        "timeline",
+        "message",
+    ];
+    let found = kinds(&records);
+    // Both points have other fields, so they are in two groups.
+    assert_eq!(found, expected, "{records:#?}");
+    for record in &records {
+        assert!(
+            record["cursor"].is_string() && record["table"].is_string(),
+            "{record}"
+        );
+    }
+    let of = |kind: &str, at: usize| -> &Value {
+        records
+            .iter()
+            .filter(|record| record["kind"] == kind)
+            .nth(at)
+            .expect("a record")
+    };
+    assert_eq!(
+        of("timeline", 1)["timeline"]["attributes"],
+        json!({"team": "core"})
+    );
+    let series = &of("points", 0)["series"];
+    assert_eq!(series["tags"], json!({"host": "a"}));
+    assert_eq!(series["points"][0][0], "2026-11-26T13:33:20Z", "{series}");
+    assert_eq!(of("search", 0)["deleted"], true, "the state is that of the read");
+    assert_eq!(of("points_deleted", 0)["end"], "2026-11-26T13:33:21Z");
+    assert_eq!(of("points_deleted", 0)["removed"], false);
+    assert_eq!(
+        [
+            &of("row", 0)["op"],
+            &of("row", 0)["key"],
+            &of("row", 0)["columns"]
+        ],
+        [
+            &json!("put"),
+            &json!({"customer": "acme", "number": 1}),
+            &json!({"state": "new"})
+        ]
+    );
+    assert_eq!(
+        [
+            &of("row", 1)["op"],
+            &of("row", 1)["columns"],
+            &of("row", 1)["clear"]
+        ],
+        [&json!("update"), &json!({"total": "5.32"}), &json!(["state"])]
+    );
+    assert_eq!(of("row", 2)["op"], "delete");
+    assert_eq!(of("rows_deleted", 0)["start"]["key"], json!({"customer": "acme"}));
+    assert_eq!(of("message", 0)["message"]["columns"], json!({"text": "hello"}));
+    assert_eq!(of("message", 0)["message"]["sender"], "ann");
+
+    // Pages of any size give the same records, also from the journal that is kept after a flush.
+    for limit in [1, 3] {
+        assert_eq!(
+            read_all(&server, "all", "", limit),
+            (records.clone(), end.clone())
+        );
+    }
+    server.engine.seal().expect("flushed");
+    write_order(&server, "beta", 1, "new");
+    let (all, _) = read_all(&server, "all", "", 2);
+    assert_eq!(all[..records.len()], records);
+    assert_eq!(kinds(&all[records.len()..]), ["row"]);
+
+    // A stream that is created now begins now, and has only what it asks for.
+    put(
+        &server,
+        "/v1/changes/some",
+        &json!({"tables": ["ord*"], "kinds": ["row"]}),
+    )
+    .expect(200);
+    write_everything_again(&server);
+    let (some, _) = read_all(&server, "some", "", 1);
+    assert_eq!(kinds(&some), ["row"]);
+}
+
+fn write_everything_again(server: &Server) {
+    write_points(server, "cpu,host=b usage=1 1795700000000000000");
+    write_order(server, "gamma", 1, "new");
+}
+
+#[test]
+fn streams_groups_and_their_changes_survive_a_restart() {
+    let mut server = start();
+    write_everything(&server);
+    let group = json!({"partitions": 2, "hold": true, "from": "oldest"});
+    put(&server, "/v1/changes/all/groups/copy", &group).expect(200);
+    let (before, _) = read_all(&server, "all", "", 1_000);
+    let first = server
+        .get("/v1/changes/all/groups/copy/records?partition=1&limit=1")
+        .expect(200);
+    let confirmed = json!({"partition": 1, "cursor": first["next"]});
+    post(&server, "/v1/changes/all/groups/copy/checkpoints", &confirmed).expect(200);
+    let described = server.get("/v1/changes/all/groups/copy").expect(200);
+    server.engine.seal().expect("flushed");
+    server.wait_stopped();
+
+    let server = Server::on(Arc::clone(&server.disk), HttpSettings::default());
+    assert_eq!(read_all(&server, "all", "", 1_000).0, before);
+    let mut again = server.get("/v1/changes/all/groups/copy").expect(200);
+    again["request_id"] = described["request_id"].clone();
+    assert_eq!(again, described);
+    assert_eq!(again["checkpoints"][1]["cursor"], first["next"]);
+    write_order(&server, "acme", 7, "new");
+    let (all, _) = read_all(&server, "all", "", 1_000);
+    assert_eq!(
+        kinds(&all[before.len()..]),
+        ["row"],
+        "the numbers that a start skips are no gap"
+    );
+}
+
+#[test]
+fn partitions_share_the_changes_and_keep_the_order_of_each_key() {
+    let server = start();
+    for number in 0..40 {
+        write_order(&server, &format!("customer-{}", number % 8), number, "new");
+    }
+    let (all, _) = read_all(&server, "all", "", 1_000);
+    let mut by_customer: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut used = 0;
+    let mut count = 0;
+    for partition in 0..4 {
+        let (records, _) = read_all(&server, "all", &format!("&partition={partition}&partitions=4"), 3);
+        used += usize::from(!records.is_empty());
+        count += records.len();
+        for record in records {
+            let customer = record["key"]["customer"].as_str().expect("a customer").to_owned();
+            by_customer.entry(customer).or_default().push(record);
+        }
+    }
+    assert_eq!(count, all.len());
+    assert!(used > 1, "the keys spread");
+    for (customer, records) in by_customer {
+        let expected: Vec<&Value> = all
+            .iter()
+            .filter(|record| record["key"]["customer"] == *customer)
+            .collect();
+        assert_eq!(records.iter().collect::<Vec<_>>(), expected, "{customer}");
+    }
+}
+
+#[test]
+fn a_checkpoint_moves_back_only_on_request() {
+    let server = start();
+    put(&server, "/v1/changes/all/groups/copy", &json!({"from": "oldest"})).expect(200);
+    write_order(&server, "acme", 1, "new");
+    write_order(&server, "acme", 2, "new");
+    let group = "/v1/changes/all/groups/copy";
+    let first = server.get(&format!("{group}/records?limit=1")).expect(200);
+    let second = server.get(&format!("{group}/records")).expect(200);
+    assert_eq!(
+        second["records"].as_array().map(Vec::len),
+        Some(2),
+        "reading confirms nothing"
+    );
+    let checkpoints = format!("{group}/checkpoints");
+    let confirmed = post(&server, &checkpoints, &json!({"cursor": second["next"]})).expect(200);
+    assert_eq!(confirmed["behind"], false, "the checkpoint itself is no change");
+    let empty = server.get(&format!("{group}/records")).expect(200);
+    assert_eq!(empty["records"], json!([]));
+    let back = json!({"cursor": first["next"]});
+    refused(
+        &post(&server, &checkpoints, &back),
+        409,
+        "conflict",
+        "before the checkpoint",
+    );
+    let rewind = json!({"cursor": first["next"], "rewind": true});
+    post(&server, &checkpoints, &rewind).expect(200);
+    let again = server.get(&format!("{group}/records")).expect(200);
+    assert_eq!(again["records"][0]["key"]["number"], 2);
+    delete(&server, group);
+    refused(&server.get(group), 404, "not_found", "consumer group \"copy\"");
+    delete(&server, "/v1/changes/all");
+    refused(
+        &server.get("/v1/changes/all"),
+        404,
+        "not_found",
+        "change stream \"all\"",
+    );
+}
+
+#[test]
+fn freed_changes_are_an_explicit_gap() {
+    let settings = HttpSettings {
+        changes: ChangeSettings {
+            bytes_max: 1,
+            ..ChangeSettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    let mut server = start_with(settings.clone());
+    let group = json!({"from": "oldest", "hold": true});
+    put(&server, "/v1/changes/all/groups/slow", &group).expect(200);
+    let oldest = |server: &Server| server.get("/v1/changes/all").expect(200)["oldest"].clone();
+    let begin = oldest(&server);
+    for number in 0..3 {
+        write_order(&server, "acme", number, "new");
+    }
+    server.engine.seal().expect("flushed");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while oldest(&server) == begin {
+        assert!(
+            Instant::now() < deadline,
+            "the changes are freed beyond the limit"
+        );
+    }
+    let metrics = server.get("/metrics").text();
+    let overruns = metrics
+        .lines()
+        .find(|line| line.starts_with("tideline_change_overruns"));
+    assert_ne!(overruns, Some("tideline_change_overruns_total 0"));
+    server.wait_stopped();
+
+    let server = Server::on(Arc::clone(&server.disk), settings);
+    write_order(&server, "acme", 9, "late");
+    let (records, _) = read_all(&server, "all/groups/slow", "", 10);
+    assert_eq!(kinds(&records), ["gap", "row"], "{records:?}");
+    assert_eq!(
+        (&records[0]["from"], &records[0]["reason"]),
+        (&begin, &json!("freed"))
+    );
+    assert_eq!(records[1]["columns"]["state"], "late");
+}
+
+#[test]
+fn a_request_waits_for_a_first_change() {
+    let server = start();
+    let end = server.get("/v1/changes/all").expect(200)["end"]
+        .as_str()
+        .expect("a cursor")
+        .to_owned();
+    let path = format!("/v1/changes/all/records?cursor={end}");
+    let empty = server.get(&format!("{path}&wait=10ms")).expect(200);
+    assert_eq!(empty["records"], json!([]));
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| server.get(&format!("{path}&wait=20s")).expect(200));
+        write_order(&server, "acme", 1, "new");
+        let page = waiting.join().expect("no panic");
+        assert_eq!(page["records"][0]["key"]["number"], 1);
+    });
+}
+
+#[test]
+fn wrong_requests_are_refused() {
+    let server = start();
+    let cases = [
+        (
+            put(&server, "/v1/changes/a%20b", &json!({})),
+            400,
+            "invalid",
+            "letters, digits",
+        ),
+        (
+            put(&server, "/v1/changes/a", &json!({"kind": "row"})),
+            400,
+            "invalid",
+            "kind",
+        ),
+        (
+            put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 0})),
+            400,
+            "invalid",
+            "partition",
+        ),
+        (
+            put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 257})),
+            400,
+            "over_limit",
+            "256",
+        ),
+        (
+            put(&server, "/v1/changes/all/groups/g", &json!({"from": "later"})),
+            400,
+            "invalid",
+            "not a cursor",
+        ),
+        (
+            put(&server, "/v1/changes/none/groups/g", &json!({})),
+            404,
+            "not_found",
+            "none",
+        ),
+        (server.get("/v1/changes/none/records"), 404, "not_found", "none"),
+        (
+            server.get("/v1/changes/all/records?cursor=x"),
+            400,
+            "invalid",
+            "not a cursor",
+        ),
+        (
+            server.get("/v1/changes/all/records?cursor=0-ffffffff-0"),
+            400,
+            "invalid",
+            "after the newest change",
+        ),
+        (
+            server.get("/v1/changes/all/records?limit=0"),
+            400,
+            "invalid",
+            "at least 1",
+        ),
+        (
+            server.get("/v1/changes/all/records?limit=10001"),
+            400,
+            "over_limit",
+            "10000",
+        ),
+        (
+            server.get("/v1/changes/all/records?partition=4&partitions=4"),
+            400,
+            "invalid",
+            "partition 4",
+        ),
+        (
+            server.get("/v1/changes/all/records?wait=6m"),
+            400,
+            "invalid",
+            "5m",
+        ),
+    ];
+    for (response, status, code, said) in &cases {
+        refused(response, *status, code, said);
+    }
+    // The table with the state is not listed, and nobody reads or changes it.
+    put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 2})).expect(200);
+    refused(
+        &put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 3})),
+        409,
+        "conflict",
+        "cannot be changed",
+    );
+    let tables = server.get("/v1/tables").text();
+    assert!(!tables.contains("tideline-state"), "{tables}");
+    let state = "/v1/tables/tideline-state";
+    for response in [
+        post(
+            &server,
+            &format!("{state}/rows/scan"),
+            &json!({"allow_scan": true}),
+        ),
+        post(&server, &format!("{state}/rows"), &json!({"rows": []})),
+        server.json("DELETE", state, ""),
+        post(
+            &server,
+            "/v1/sql",
+            &json!({"statement": "SELECT * FROM \"tideline-state\""}),
+        ),
+    ] {
+        assert!(
+            [400, 403].contains(&response.status),
+            "{} {}",
+            response.status,
+            response.text()
+        );
+    }
+}
+
+/// A copy that begins with an export and follows the stream from a position before it has the same rows in the end.
+#[test]
+fn a_base_and_the_stream_after_its_position_rebuild_a_table() {
+    let seed = seed("a_base_and_the_stream_after_its_position_rebuild_a_table");
+    let mut random = Random::new(seed);
+    let server = start();
+    let copy = start();
+    let mut write = |server: &Server, count: usize| {
+        for _ in 0..count {
+            let key = json!({"customer": format!("c{}", random.below(4)), "number": random.below(6)});
+            let state = format!("s{}", random.below(100));
+            let row = match random.below(8) {
+                0 => json!({"op": "delete", "key": key}),
+                1 => json!({"op": "update", "key": key, "clear": ["state"]}),
+                2 => json!({"op": "update", "key": key, "columns": {"free": random.below(9)}}),
+                3 => json!({"op": "update", "key": key, "increment": {"count": 1}}),
+                _ => json!({"op": "put", "key": key, "columns": {"state": state, "total": "1.5"}}),
+            };
+            write_rows(server, &json!([row]));
+            if random.below(10) == 0 {
+                server.engine.seal().expect("flushed");
+            }
+        }
+    };
+    write(&server, 60);
+    let position = server.get("/v1/changes/all").expect(200)["end"]
+        .as_str()
+        .expect("a cursor")
+        .to_owned();
+    write(&server, 20);
+    let base = scan(&server);
+    for row in base["rows"].as_array().expect("rows") {
+        write_rows(
+            &copy,
+            &json!([{"op": "put", "key": row["key"], "columns": row["columns"]}]),
+        );
+    }
+    write(&server, 60);
+    let mut cursor = position;
+    loop {
+        let page = server
+            .get(&format!("/v1/changes/all/records?limit=7&cursor={cursor}"))
+            .expect(200);
+        for record in page["records"].as_array().expect("a list") {
+            let mut row = json!({"op": record["op"], "key": record["key"]});
+            if record["op"] != "delete" {
+                row["columns"] = record["columns"].clone();
+            }
+            if let Some(clear) = record.get("clear") {
+                row["clear"] = clear.clone();
+            }
+            write_rows(&copy, &json!([row]));
+        }
+        cursor = page["next"].as_str().expect("a cursor").to_owned();
+        if page["has_more"] == false {
+            break;
+        }
+    }
+    assert_eq!(scan(&copy)["rows"], scan(&server)["rows"], "seed {seed}");
+}
+
+fn scan(server: &Server) -> Value {
+    post(
+        server,
+        "/v1/tables/orders/rows/scan",
+        &json!({"allow_scan": true}),
+    )
+    .expect(200)
+}
