@@ -308,7 +308,7 @@ async fn write_small(
     let Some(commit) = commit else {
         return Ok(Some(outcomes));
     };
-    let position = commit.done().await.map_err(RowsError::from)?;
+    let position = commit.await.map_err(RowsError::from)?;
     Ok(position.map(|position| Outcomes {
         position: Some(position),
         ..outcomes
