@@ -63,7 +63,7 @@ use tier::{has_cold_keys, in_tier, is_cold_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
-const SMALL_BYTES: usize = 8 << 10;
+pub(crate) const SMALL_BYTES: usize = 8 << 10;
 
 /// Time between two checks whether a search index has caught up.
 const BACK_PRESSURE_STEP: Duration = Duration::from_millis(10);
