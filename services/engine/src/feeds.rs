@@ -110,8 +110,8 @@ pub(crate) struct FeedClaims {
 }
 
 /// Claim of a write on a feed and on its message ids. While it exists, the feed is not deleted, and other messages with
-/// these ids are refused. It must exist until the write is committed or has failed, also if nobody waits for the commit.
-/// It holds no lock, so it can be held while a task waits.
+/// these ids are refused. It must exist until the write is committed or has failed, also if the request that began it has
+/// ended. It holds no lock, so it can be held while a task waits.
 #[derive(Debug)]
 pub struct FeedClaim {
     claims: Arc<FeedClaims>,

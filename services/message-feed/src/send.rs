@@ -113,7 +113,7 @@ pub struct BegunSend {
 }
 
 /// Commit of messages. As a future, it returns what [`RowCommit`] returns. It holds the claim on the message ids and on
-/// the feed, so it must be polled to its end, also if nobody waits for the messages anymore.
+/// the feed, so it must be polled to its end, also if the request that began it has ended.
 #[derive(Debug)]
 pub struct SendCommit {
     commit: RowCommit,
