@@ -48,7 +48,7 @@ pub struct Engine {
     /// Idempotency keys of running requests.
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
     /// Feeds and message ids that running requests use.
-    pub(crate) feed_claims: FeedClaims,
+    pub(crate) feed_claims: Arc<FeedClaims>,
     /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
     /// Open search indexes over rows.
@@ -283,7 +283,7 @@ impl Engine {
             clock,
             settings,
             running_requests,
-            feed_claims: FeedClaims::default(),
+            feed_claims: Arc::default(),
             decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
             unbuilt: Mutex::default(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex};
 use tideline_backend::Direction;
 use tideline_chunk::Delta;
 use tideline_ingest_protocols::series_key;
@@ -101,9 +101,8 @@ struct Audiences {
 #[derive(Debug, Default)]
 pub(crate) struct FeedClaims {
     audiences: Mutex<Audiences>,
-    /// Held by writes of messages, so that a deletion can wait for those that began before it.
-    writing: RwLock<()>,
-    /// A version that each running write has taken when it began.
+    /// A version that each running write of messages has taken when it began. Deletions, changes of members and readers
+    /// of several ranges wait for the writes with lower versions than their own.
     begun: Mutex<BTreeSet<i64>>,
     /// Signals the end of a write.
     ended: Condvar,
@@ -112,26 +111,26 @@ pub(crate) struct FeedClaims {
 }
 
 /// Claim of a write on a feed and on its message ids. While it exists, the feed is not deleted, and other messages with
-/// these ids are refused.
+/// these ids are refused. It must exist until the write is committed or has failed, also if the request that began it has
+/// ended. It holds no lock, so it can be held while a task waits.
 #[derive(Debug)]
-pub struct FeedClaim<'e> {
-    engine: &'e Engine,
+pub struct FeedClaim {
+    claims: Arc<FeedClaims>,
     table: TableId,
     feed: TimelineId,
     message_ids: Vec<Box<str>>,
     /// Version below all sequence numbers of the write.
     begun: i64,
-    _writing: RwLockReadGuard<'e, ()>,
 }
 
-impl Drop for FeedClaim<'_> {
+impl Drop for FeedClaim {
     fn drop(&mut self) {
-        self.engine.feed_claims.begun.lock().remove(&self.begun);
-        self.engine.feed_claims.ended.notify_all();
+        self.claims.begun.lock().remove(&self.begun);
+        self.claims.ended.notify_all();
         if self.message_ids.is_empty() {
             return;
         }
-        let mut claimed = self.engine.feed_claims.message_ids.lock();
+        let mut claimed = self.claims.message_ids.lock();
         for id in self.message_ids.drain(..) {
             claimed.remove(&(self.table, self.feed, id));
         }
@@ -178,6 +177,15 @@ impl Engine {
                     .map(|ordinal| reader.id(ordinal))
                     .ok_or_else(|| missing(String::from_utf8_lossy(key).into_owned()))
             }
+        }
+    }
+
+    /// Returns the id of a feed that exists if it can be looked up without reading storage: by its id, or by a key that is
+    /// cached.
+    pub fn cached_feed(&self, table: &WideTable, name: &FeedName) -> Option<TimelineId> {
+        match name {
+            FeedName::Id(_) => self.feed(table, name).ok(),
+            FeedName::Key(key) => self.known_feed(table, key),
         }
     }
 
@@ -241,13 +249,9 @@ impl Engine {
         table: &WideTable,
         feed: TimelineId,
         message_ids: impl Iterator<Item = &'i str>,
-    ) -> Result<FeedClaim<'_>> {
+    ) -> Result<FeedClaim> {
         let claims = &self.feed_claims;
         let id = table.table().points.id();
-        let writing = claims.writing.read();
-        if claims.deleting.lock().contains(&(id, feed)) {
-            return Err(EngineError::FeedDeleting(feed.to_string()));
-        }
         let begun = {
             // The version is taken under the lock, so that no reader that holds it later misses the write.
             let mut running = claims.begun.lock();
@@ -256,13 +260,16 @@ impl Engine {
             begun
         };
         let mut claim = FeedClaim {
-            engine: self,
+            claims: Arc::clone(claims),
             table: id,
             feed,
             message_ids: Vec::new(),
             begun,
-            _writing: writing,
         };
+        // A deletion sets its mark before it takes its version. So it waits for this claim, or its mark is found here.
+        if claims.deleting.lock().contains(&(id, feed)) {
+            return Err(EngineError::FeedDeleting(feed.to_string()));
+        }
         for message_id in message_ids {
             let is_free = claims
                 .message_ids
@@ -314,6 +321,12 @@ impl Engine {
         ranges.map_err(|error| EngineError::Invalid(error.to_string()))
     }
 
+    /// Returns the audience of a feed if it is cached.
+    pub fn cached_audience(&self, table: &WideTable, feed: TimelineId) -> Option<Arc<Audience>> {
+        let audiences = self.feed_claims.audiences.lock();
+        audiences.by_feed.get(&(table.table().points.id(), feed)).cloned()
+    }
+
     /// Returns the audience of a feed; `read` reads it if it is not cached.
     ///
     /// # Errors
@@ -358,7 +371,7 @@ impl Engine {
             let known = audiences.by_feed.remove(&(table.table().points.id(), feed));
             audiences.members -= known.map_or(0, |known| known.members.len() + 1);
         }
-        drop(claims.writing.write());
+        self.wait_for_messages(self.next_version(), &|| false);
     }
 
     /// Returns the table of the users of a feed table.
@@ -441,7 +454,7 @@ impl Engine {
         }
         let _deletion = Deletion { claims, feed: marked };
         // Waits for the writes that began before the mark.
-        drop(claims.writing.write());
+        self.wait_for_messages(self.next_version(), &|| false);
         let messages = self.messages_of(table, feed, (Bound::Unbounded, Bound::Unbounded))?;
         match self.delete_rows(table, &messages.ranges, None, stop) {
             // A part of the table cannot be written. It does not matter if all messages of the feed are newer.

@@ -4,7 +4,9 @@
 //! returned in the order of the key columns after the bucket, as if there were no buckets.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use tideline_backend::{Direction, PageLimit};
 use tideline_key_codec::layout::{KeyLayout, Ranges};
 use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
+pub use tideline_wide_table::WideError;
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
     Condition as RowCondition, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress, Mutation,
@@ -20,7 +23,7 @@ pub use tideline_wide_table::{
     RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats,
     Written, take_cold_bytes,
 };
-use tideline_wide_table::{MakeRows, WideError, WriteOptions, current};
+use tideline_wide_table::{MakeRows, WriteOptions, current};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -88,20 +91,19 @@ pub struct BegunRows<'w> {
     pub commit: Option<RowCommit>,
 }
 
-/// Commit of rows.
+/// Commit of rows. As a future, it returns the sequence of the journal entry, with the requested durability. It returns
+/// `None` if the rows that the write depends on were changed meanwhile: nothing was written then, and the write must
+/// begin again. The errors are those of [`Engine::write_rows`]; after one of kind `Unavailable` the outcome is unknown. A
+/// dropped commit is not waited for, and may still take place.
 #[derive(Debug)]
 pub struct RowCommit(Submitted);
 
-impl RowCommit {
-    /// Waits for the commit. Returns the sequence of the journal entry, with the requested durability. Returns `None`
-    /// if the rows that the write depends on were changed meanwhile: nothing was written then, and the write must begin
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Engine::write_rows`]. After an error of kind `Unavailable` the outcome is unknown.
-    pub async fn done(self) -> Result<Option<SequenceNumber>> {
-        Ok(current(self.0.await)?)
+impl Future for RowCommit {
+    type Output = Result<Option<SequenceNumber>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let committed = Pin::new(&mut self.0).poll(context);
+        committed.map(|committed| Ok(current(committed)?))
     }
 }
 
@@ -202,40 +204,51 @@ impl Engine {
     }
 
     /// Begins one attempt of [`write_rows`](Self::write_rows), without waiting for the commit. Returns the rows, their
-    /// outcomes, and the commit that the outcomes depend on. The commit is `None` if nothing is written. Never waits
-    /// for other writes. Reads rows only if the table has indexes, or if a write depends on its row.
+    /// outcomes, and the commit that the outcomes depend on. The commit is `None` if nothing is written. Waits for no
+    /// commit of another write. Reads rows only if the table has indexes, or if a write depends on its row; a new row
+    /// with a generated id reads none. `options` has no idempotency key and requires no unchanged state.
     ///
     /// # Errors
     ///
-    /// The errors of [`write_rows`](Self::write_rows), except the errors of the commit, and [`EngineError::Invalid`] if
-    /// the key of the table has a generated column: its rows must be numbered and sent under a lock.
+    /// The errors of [`write_rows`](Self::write_rows), except the errors of the commit.
     pub fn begin_rows<'w>(
         &self,
         table: &WideTable,
         make: &MakeRows<'_, 'w, EngineError>,
-        durability: Option<Durability>,
+        options: &RowWriteOptions<'_, '_>,
     ) -> Result<BegunRows<'w>> {
+        debug_assert!(options.request.is_none() && options.unchanged.is_empty());
         self.check_writable()?;
-        if table.layout().generated().is_some() {
-            return Err(EngineError::Invalid(
-                "rows with generated ids are written by one call".to_owned(),
-            ));
-        }
+        let (rows, threads) = (&self.rows, self.store.threads());
+        let id = table.table().points().id();
         let options = WriteOptions {
-            durability: durability.unwrap_or(table.table().spec().durability),
+            durability: options.durability.unwrap_or(table.table().spec().durability),
+            is_whole: options.is_whole,
             ..WriteOptions::default()
         };
-        let writes = make(&mut || self.next_version())?;
+        let (writes, begun) = match table.layout().generated().is_some() {
+            true => rows.begin_generated(threads, id, make, &options, &|_, _| None)?,
+            false => {
+                let writes = make(&mut || self.next_version())?;
+                let begun = rows.begin(threads, id, &writes, &options, &|_| None)?;
+                (writes, begun)
+            }
+        };
         self.note_writes(table, &writes);
-        let id = table.table().points().id();
-        let begun = self
-            .rows
-            .begin(self.store.threads(), id, &writes, &options, &|_| None)?;
         Ok(BegunRows {
             writes,
             outcomes: begun.outcomes,
             commit: begun.submitted.map(RowCommit),
         })
+    }
+
+    /// Waits on the current thread for the commit of rows. Returns what the future [`RowCommit`] returns.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_rows`](Self::write_rows).
+    pub fn wait_for_rows(&self, commit: RowCommit) -> Result<Option<SequenceNumber>> {
+        Ok(current(self.store.threads().wait(commit.0))?)
     }
 
     fn note_writes(&self, table: &WideTable, writes: &[RowWrite<'_>]) {

@@ -15,7 +15,7 @@
 //! | `serve` | the binding of the router to `tideline_connections` |
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
-//! | `context`, `observe`, `audit`, `host`, `auth` | the layers around every request |
+//! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
 //! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of whole responses |
@@ -39,6 +39,7 @@ mod described;
 mod extract;
 mod failure;
 mod feed_watching;
+mod guard;
 mod host;
 mod ingest;
 mod live;

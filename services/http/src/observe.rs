@@ -4,14 +4,17 @@
 //! strings may contain sensitive data.
 
 use std::any::Any;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::body::HttpBody;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
+use tower::{Layer, Service};
 
 use crate::app::App;
 use crate::audit::{self, Changed};
@@ -23,112 +26,192 @@ use tideline_connections::{Client, Origin};
 /// Route label of requests that match no route.
 const UNMATCHED: &str = "unmatched";
 
-/// Runs a request within its context; logs and counts its response. The log contains the route template and,
-/// for changes, the path. It never contains the query string, which may hold a password, or the header
+/// Layer that runs requests within their context, and logs and counts their responses. The log contains the route
+/// template and, for changes, the path. It never contains the query string, which may hold a password, or the header
 /// `Authorization`.
-pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let method = method_label(request.method());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str).to_owned();
-    let sent = request.body().size_hint().exact();
-    let path = match audit::is_change(method, &route) {
-        true => request.uri().path().to_owned(),
-        false => String::new(),
-    };
-    let id = RequestId::of(request.headers(), &app.request_ids);
-    let origin = Origin::of(request.extensions());
-    let peer = origin.map(tracing::field::display);
-    let proxy = origin
-        .and_then(|origin| origin.proxy())
-        .map(tracing::field::display);
-    let context = RequestContext {
-        id: id.clone(),
-        dialect: Dialect::of_request(request.uri().path(), request.headers()),
-        client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
-    };
-    let running = app.metrics.requests_running.count();
-    let mut response = context.scope(next.run(request)).await;
-    drop(running);
-    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static(REQUEST_ID), id);
+///
+/// The service of the layer calls the inner one directly. A function as a layer (`axum::middleware::from_fn`) would clone
+/// and box all inner services for each request.
+#[derive(Clone)]
+pub(crate) struct ObserveLayer(pub(crate) App);
+
+/// Future of a service of this crate that handles requests.
+pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+/// Service of [`ObserveLayer`].
+#[derive(Clone)]
+pub(crate) struct Observe<S> {
+    app: App,
+    inner: S,
+}
+
+impl<S> Layer<S> for ObserveLayer {
+    type Service = Observe<S>;
+
+    fn layer(&self, inner: S) -> Observe<S> {
+        let app = self.0.clone();
+        Observe { app, inner }
     }
-    let status = response.status().as_u16();
-    let seconds = started.elapsed().as_secs_f64();
-    let ms = seconds * 1e3;
-    let bytes = response.body().size_hint().exact();
-    let id = id.as_str();
-    let path = match response.extensions().get::<Changed>() {
-        Some(Changed(what)) => what.clone(),
-        None => path,
-    };
-    match response.extensions().get::<FailureNote>() {
-        Some(FailureNote { code, message }) if status >= 500 => {
-            tracing::warn!(
-                method,
-                route,
-                status,
-                ms,
-                sent,
-                bytes,
-                request_id = id,
-                ?code,
-                message,
-                "request"
-            );
+}
+
+impl<S> Service<Request> for Observe<S>
+where
+    S: Service<Request, Error = Infallible, Response: IntoResponse, Future: Send + 'static>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let app = self.app.clone();
+        let observed = Observed::new(&app, &request);
+        let response = self.inner.call(request);
+        Box::pin(async move {
+            let running = app.metrics.requests_running.count();
+            let Ok(response) = observed.context.clone().scope(response).await;
+            drop(running);
+            Ok(observed.answered(&app, response.into_response()))
+        })
+    }
+}
+
+/// Request whose response is logged and counted.
+struct Observed {
+    context: RequestContext,
+    started: Instant,
+    method: &'static str,
+    route: String,
+    /// Path of a change; otherwise empty.
+    path: String,
+    origin: Option<Origin>,
+    /// Size of the request body in bytes, if the client has declared it.
+    sent: Option<u64>,
+}
+
+impl Observed {
+    fn new(app: &App, request: &Request) -> Self {
+        let started = Instant::now();
+        let method = method_label(request.method());
+        let route = request.extensions().get::<MatchedPath>();
+        let route = route.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
+        let origin = Origin::of(request.extensions());
+        Self {
+            context: RequestContext {
+                id: RequestId::of(request.headers(), &app.request_ids),
+                dialect: Dialect::of_request(request.uri().path(), request.headers()),
+                client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
+            },
+            started,
+            method,
+            path: match audit::is_change(method, &route) {
+                true => request.uri().path().to_owned(),
+                false => String::new(),
+            },
+            route,
+            origin,
+            sent: request.body().size_hint().exact(),
         }
-        Some(FailureNote { code, message }) => {
-            tracing::debug!(
-                method,
-                route,
-                status,
-                ms,
-                sent,
-                bytes,
-                peer,
-                proxy,
-                request_id = id,
-                ?code,
-                message,
-                "request"
-            );
-            if let Some(count) = app.refusals.count(status, *code, Instant::now()) {
-                tracing::info!(
-                    count,
+    }
+
+    /// Logs and counts the response, and adds the request id to its headers.
+    fn answered(self, app: &App, mut response: Response) -> Response {
+        let Self {
+            context: RequestContext { id, .. },
+            started,
+            method,
+            route,
+            path,
+            origin,
+            sent,
+        } = self;
+        let peer = origin.map(tracing::field::display);
+        let proxy = origin
+            .and_then(|origin| origin.proxy())
+            .map(tracing::field::display);
+        if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+            response
+                .headers_mut()
+                .insert(HeaderName::from_static(REQUEST_ID), id);
+        }
+        let status = response.status().as_u16();
+        let seconds = started.elapsed().as_secs_f64();
+        let ms = seconds * 1e3;
+        let bytes = response.body().size_hint().exact();
+        let id = id.as_str();
+        let path = match response.extensions().get::<Changed>() {
+            Some(Changed(what)) => what.clone(),
+            None => path,
+        };
+        match response.extensions().get::<FailureNote>() {
+            Some(FailureNote { code, message }) if status >= 500 => {
+                tracing::warn!(
                     method,
                     route,
                     status,
+                    ms,
+                    sent,
+                    bytes,
+                    request_id = id,
                     ?code,
                     message,
+                    "request"
+                );
+            }
+            Some(FailureNote { code, message }) => {
+                tracing::debug!(
+                    method,
+                    route,
+                    status,
+                    ms,
+                    sent,
+                    bytes,
                     peer,
                     proxy,
                     request_id = id,
-                    "refused"
+                    ?code,
+                    message,
+                    "request"
                 );
+                if let Some(count) = app.refusals.count(status, *code, Instant::now()) {
+                    tracing::info!(
+                        count,
+                        method,
+                        route,
+                        status,
+                        ?code,
+                        message,
+                        peer,
+                        proxy,
+                        request_id = id,
+                        "refused"
+                    );
+                }
             }
+            None if status < 400 && !path.is_empty() => {
+                let principal = if app.settings.token.is_some() {
+                    "token"
+                } else {
+                    "anonymous"
+                };
+                // The path identifies the table or job; it does not include the query string.
+                tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
+            }
+            None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
         }
-        None if status < 400 && !path.is_empty() => {
-            let principal = if app.settings.token.is_some() {
-                "token"
-            } else {
-                "anonymous"
-            };
-            // The path identifies the table or job; it does not include the query string.
-            tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
-        }
-        None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
+        app.metrics.answered(
+            RequestLabels {
+                method,
+                route,
+                status,
+            },
+            seconds,
+        );
+        response
     }
-    app.metrics.answered(
-        RequestLabels {
-            method,
-            route,
-            status,
-        },
-        seconds,
-    );
-    response
 }
 
 /// Returns the label of a method. Unknown methods share one label, so that clients cannot create labels.

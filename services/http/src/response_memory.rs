@@ -4,8 +4,6 @@
 //! Streamed responses are accounted in their queue ([`crate::stream`]).
 
 use axum::body::HttpBody;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
@@ -16,15 +14,9 @@ use tideline_connections::with_guard;
 /// total. On a machine with 2 GiB, this fits into the 40 % of the memory that the account does not cover.
 const FREE_BYTES: u64 = 64 << 10;
 
-/// Reserves the memory of a response of known length over 64 KiB until it is sent. Returns an error response
-/// if the memory account has no room.
-pub(crate) async fn reserve(State(app): State<App>, request: Request, next: Next) -> Response {
-    // Metrics must remain available to diagnose refusals.
-    let is_metrics = request.uri().path() == "/metrics";
-    let response = next.run(request).await;
-    if is_metrics {
-        return response;
-    }
+/// Reserves the memory of a response of known length over 64 KiB until it is sent. Returns an error response if the memory
+/// account has no room.
+pub(crate) fn reserve(app: &App, response: Response) -> Response {
     let Some(bytes) = response
         .body()
         .size_hint()

@@ -4,9 +4,7 @@
 //! The order of the layers matters: a request is observed first, then admitted, then handled.
 
 use axum::Router;
-use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::feed::WatchedMessages;
@@ -22,7 +20,9 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, described, host, observe, resources, response_memory};
+use crate::guard::GuardLayer;
+use crate::observe::ObserveLayer;
+use crate::{described, observe, resources};
 
 /// Smallest response that is compressed, in bytes. Streamed responses have no known length and are compressed
 /// at any size.
@@ -128,27 +128,12 @@ pub(crate) fn router(app: &App) -> Router {
                 header::X_CONTENT_TYPE_OPTIONS,
                 HeaderValue::from_static("nosniff"),
             ),
-            from_fn_with_state(app.clone(), observe::observe),
+            ObserveLayer(app.clone()),
             CatchPanicLayer::custom(observe::panicked),
             compression(),
-            from_fn_with_state(app.clone(), guard),
+            GuardLayer(app.clone()),
         ))
         .with_state(app.clone())
-}
-
-/// Runs a request if its host, token and origin are allowed, and reserves the memory of a large response. These steps
-/// share one layer, because each function layer costs several allocations per request.
-async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let admitted = host::admit(&request, &app.settings)
-        .and_then(|()| auth::require_token(&request, &app.settings))
-        .and_then(|()| auth::refuse_other_sites(&request));
-    match admitted {
-        Ok(()) => response_memory::reserve(State(app), request, next).await,
-        Err(failure) => {
-            app.bodies.discard(request).await;
-            failure.into_response()
-        }
-    }
 }
 
 /// Returns the layer that compresses responses for clients that accept it, at the fastest level. Small responses are

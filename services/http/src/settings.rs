@@ -55,7 +55,8 @@ pub struct HttpSettings {
     /// connection can be closed, a few more connections are accepted, only for health checks and metrics.
     /// Default 10,000.
     pub connections_max: usize,
-    /// Maximum number of concurrent writes, each on a thread. Default 32.
+    /// Maximum number of concurrent writes, each on a thread. Small writes do not count while they wait for their commit.
+    /// Default 32.
     pub writes_in_flight_max: usize,
     /// Maximum number of concurrent queries and searches, each on a thread. Queries of cold points and requests for
     /// rows in cold or archived parts have a separate limit. Default 16.

@@ -82,6 +82,15 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
     })
 }
 
+/// Returns the number of inboxes to which the messages of a feed are written, if it is cached; 0 if the table has no
+/// inboxes.
+pub(crate) fn cached_members(engine: &Engine, table: &WideTable, feed: TimelineId) -> Option<usize> {
+    match table.feed().inboxes {
+        None => Some(0),
+        Some(_) => Some(engine.cached_audience(table, feed)?.members.len()),
+    }
+}
+
 /// Reads the pulled ranges of a feed, with the row that holds them; `None` if they were never written.
 fn state_of(
     engine: &Engine,

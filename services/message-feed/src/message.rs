@@ -3,6 +3,7 @@
 //! Columns that only the server writes, such as the sender, are separate members of the JSON, so users cannot choose their
 //! names for columns of their own.
 
+use std::fmt::Display;
 use std::io::Write as _;
 
 use tideline_engine::key_codec::tuple::KeyValue;
@@ -43,7 +44,7 @@ pub(crate) fn columns_of(
     engine: &Engine,
     table: &WideTable,
     members: &Members,
-    place: &str,
+    place: impl Display + Copy,
 ) -> Result<Values> {
     let now = engine.now();
     let mut columns = Vec::with_capacity(members.0.len() + 3);
@@ -64,7 +65,7 @@ pub(crate) fn columns_of(
 }
 
 /// Refuses the name of a column that users cannot write.
-pub(crate) fn check_name(name: &str, place: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str, place: impl Display) -> Result<()> {
     if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
         return Err(RowsError::Invalid(format!(
             "{place}: a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
@@ -80,7 +81,7 @@ pub(crate) fn check_name(name: &str, place: &str) -> Result<()> {
 }
 
 /// Refuses an empty or long name.
-pub(crate) fn check_length(what: &str, name: &str, place: &str) -> Result<()> {
+pub(crate) fn check_length(what: &str, name: &str, place: impl Display) -> Result<()> {
     match (1..=NAME_BYTES_MAX).contains(&name.len()) {
         true => Ok(()),
         false => Err(RowsError::Invalid(format!(

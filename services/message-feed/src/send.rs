@@ -7,26 +7,30 @@
 //! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::ops::Bound;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
-use tideline_engine::feeds::{Audience, FeedName};
+use tideline_engine::feeds::{Audience, FeedClaim, FeedName};
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
     EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
 };
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
-    Action, CellValue, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
+    Action, CellValue, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowPath, RowWrite,
+    RowWriteOptions, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::feed::NewMessage;
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::audience;
+use crate::delivery::{audience, cached_members};
 use crate::message::{
     Values, check_length, columns_of, damaged, key_of, newest, reserved, time_of, to_columns,
 };
@@ -37,8 +41,13 @@ pub const MESSAGES_MAX: usize = 1_000;
 pub const NAMES_MAX: usize = 1_000;
 /// Maximum number of messages and inbox entries that one request writes.
 pub const ENTRIES_MAX: usize = 20_000;
+/// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a millisecond
+/// to encode.
+const ENTRIES_AT_ONCE_MAX: usize = 100;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
+/// Number of attempts of a request whose state is changed by others, before it is refused as contended.
+const COMMITS_MAX: u32 = 1_000;
 
 /// Settings of a write of messages.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,6 +69,16 @@ pub struct Sent {
     pub position: Option<SequenceNumber>,
 }
 
+impl Sent {
+    /// Returns the result with the sequence of its journal entry.
+    pub fn at(self, position: SequenceNumber) -> Self {
+        Self {
+            position: Some(position),
+            ..self
+        }
+    }
+}
+
 /// Sequence number of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentMessage {
@@ -72,16 +91,52 @@ pub struct SentMessage {
 }
 
 /// Parsed message.
-struct Draft {
+struct Draft<'m> {
     values: Values,
     /// Members whose inboxes show the message; `None` = all.
-    to: Option<Vec<String>>,
+    to: Option<&'m [String]>,
     /// Members whose inboxes do not show the message.
-    except: Vec<String>,
-    id: Option<String>,
+    except: &'m [String],
+    id: Option<&'m str>,
     /// Sequence number of the request, and the time of the message; `None` if the server assigns the number, which is then
     /// the time too.
     given: Option<(i64, Timestamp)>,
+}
+
+/// Messages whose write has begun.
+#[derive(Debug)]
+pub struct BegunSend {
+    /// Result if the commit succeeds, without its position.
+    pub sent: Sent,
+    /// The commit; `None` if nothing is written.
+    pub commit: Option<SendCommit>,
+}
+
+/// Commit of messages. As a future, it returns what [`RowCommit`] returns. It holds the claim on the message ids and on
+/// the feed, so it must be polled to its end, also if the request that began it has ended.
+#[derive(Debug)]
+pub struct SendCommit {
+    commit: RowCommit,
+    claim: FeedClaim,
+}
+
+impl SendCommit {
+    /// Waits on the current thread.
+    fn wait(self, engine: &Engine) -> Result<Option<SequenceNumber>> {
+        let Self { commit, claim } = self;
+        let committed = engine.wait_for_rows(commit);
+        drop(claim);
+        Ok(committed?)
+    }
+}
+
+impl Future for SendCommit {
+    type Output = Result<Option<SequenceNumber>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let committed = Pin::new(&mut self.commit).poll(context);
+        committed.map_err(RowsError::from)
+    }
 }
 
 /// Writes messages to a feed, and creates the feed if it does not exist: all messages, or none.
@@ -98,6 +153,34 @@ pub fn send(
     messages: &[NewMessage],
     terms: &WriteTerms<'_>,
 ) -> Result<Sent> {
+    for _ in 0..COMMITS_MAX {
+        let BegunSend { sent, commit } = begin(engine, table, feed, messages, terms)?;
+        let Some(commit) = commit else {
+            return Ok(sent);
+        };
+        if let Some(position) = commit.wait(engine)? {
+            return Ok(sent.at(position));
+        }
+    }
+    let contended = WideError::Contended {
+        attempts: COMMITS_MAX,
+    };
+    Err(EngineError::from(contended).into())
+}
+
+/// Begins one attempt of [`send`], without waiting for the commit of the messages. If the commit returns `None`, the
+/// attempt must be repeated.
+///
+/// # Errors
+///
+/// The errors of [`send`], except those of the commit.
+pub fn begin(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: &FeedName,
+    messages: &[NewMessage],
+    terms: &WriteTerms<'_>,
+) -> Result<BegunSend> {
     if messages.is_empty() {
         return Err(RowsError::Invalid(
             "messages is empty; send at least one".to_owned(),
@@ -112,13 +195,17 @@ pub fn send(
     }
     let drafts = messages.iter().enumerate();
     let drafts = drafts.map(|(number, message)| draft(engine, table, message, number, terms));
-    let drafts = drafts.collect::<Result<Vec<Draft>>>()?;
-    let ids = || drafts.iter().filter_map(|draft| draft.id.as_deref());
+    let drafts = drafts.collect::<Result<Vec<Draft<'_>>>>()?;
+    let ids = || drafts.iter().filter_map(|draft| draft.id);
     let mut feed_id = engine.feed_or_new(table, feed)?;
     for _ in 0..ATTEMPTS_MAX {
-        let _claim = engine.claim_feed(table, feed_id, ids())?;
+        let claim = engine.claim_feed(table, feed_id, ids())?;
         match engine.feed(table, &FeedName::Id(feed_id)) {
-            Ok(_) => return write(engine, table, feed_id, &drafts, terms),
+            Ok(_) => {
+                let (sent, commit) = begin_write(engine, table, feed_id, &drafts, terms)?;
+                let commit = commit.map(|commit| SendCommit { commit, claim });
+                return Ok(BegunSend { sent, commit });
+            }
             // It was deleted before the claim.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
@@ -128,23 +215,38 @@ pub fn send(
     Err(EngineError::FeedDeleting(feed_id.to_string()).into())
 }
 
+/// Returns true if [`begin`] reads nothing that is stored and waits for nothing for these messages. It then takes only
+/// the time to parse and encode them. If another request deletes the feed meanwhile, it waits nevertheless.
+pub fn reads_nothing(engine: &Engine, table: &WideTable, feed: &FeedName, messages: &[NewMessage]) -> bool {
+    // A message id is looked up in its index, and a given sequence number among the messages.
+    let is_plain = |message: &NewMessage| message.id.is_none() && message.sequence.is_none();
+    if !messages.iter().all(is_plain) {
+        return false;
+    }
+    let Some(feed) = engine.cached_feed(table, feed) else {
+        return false;
+    };
+    cached_members(engine, table, feed)
+        .is_some_and(|members| messages.len() * (1 + members) <= ENTRIES_AT_ONCE_MAX)
+}
+
 /// Parses a message.
-fn draft(
+fn draft<'m>(
     engine: &Engine,
     table: &WideTable,
-    message: &NewMessage,
+    message: &'m NewMessage,
     number: usize,
     terms: &WriteTerms<'_>,
-) -> Result<Draft> {
-    let place = format!("messages/{number}");
-    let mut values = columns_of(engine, table, &message.columns, &place)?;
+) -> Result<Draft<'m>> {
+    let place = format_args!("messages/{number}");
+    let mut values = columns_of(engine, table, &message.columns, place)?;
     let sender = message.sender.as_deref().or(terms.principal);
     for (what, column, text) in [
         ("the sender", SENDER, sender),
         ("the id", MESSAGE_ID, message.id.as_deref()),
     ] {
         if let Some(text) = text {
-            check_length(what, text, &place)?;
+            check_length(what, text, place)?;
             values.push(reserved(table, column, CellValue::String(text.to_owned().into())));
         }
     }
@@ -172,12 +274,12 @@ fn draft(
         }
         names
             .iter()
-            .try_for_each(|name| check_length(what, name, &place))?;
+            .try_for_each(|name| check_length(what, name, place))?;
         let json = serde_json::to_string(names).unwrap_or_default();
         values.push(reserved(table, column, CellValue::Json(json.into())));
     }
     let sequence = message.sequence.map(|sequence| sequence.0);
-    check_sequence(table, sequence, &place)?;
+    check_sequence(table, sequence, place)?;
     let given = sequence.map(|sequence| {
         let time = Timestamp::from_nanos_clamped(engine.next_version());
         values.push(reserved(table, TIME, CellValue::Timestamp(time)));
@@ -185,15 +287,15 @@ fn draft(
     });
     Ok(Draft {
         values,
-        to: message.to.clone(),
-        except: message.except.clone(),
-        id: message.id.clone(),
+        to: message.to.as_deref(),
+        except: &message.except,
+        id: message.id.as_deref(),
         given,
     })
 }
 
 /// Checks that a sequence number is given if, and only if, the table requires it.
-pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: &str) -> Result<()> {
+pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: impl Display) -> Result<()> {
     let name = table.table().name();
     match (table.feed().sequence, sequence) {
         (SequenceSource::Generated, Some(_)) => Err(RowsError::Invalid(format!(
@@ -251,30 +353,30 @@ pub(crate) fn new_row<'v>(
     })
 }
 
-/// Writes the messages whose ids the feed does not have yet.
-fn write(
+/// Begins the write of the messages whose ids the feed does not have yet. The commit is `None` if it has all of them.
+fn begin_write(
     engine: &Engine,
     table: &Arc<WideTable>,
     feed: TimelineId,
-    drafts: &[Draft],
+    drafts: &[Draft<'_>],
     terms: &WriteTerms<'_>,
-) -> Result<Sent> {
-    let known = drafts.iter().map(|draft| match &draft.id {
+) -> Result<(Sent, Option<RowCommit>)> {
+    let known = drafts.iter().map(|draft| match draft.id {
         Some(id) => sent_before(engine, table, feed, id),
         None => Ok(None),
     });
     let mut messages = known.collect::<Result<Vec<Option<SentMessage>>>>()?;
-    let new: Vec<(usize, &Draft)> = drafts
+    let new: Vec<(usize, &Draft<'_>)> = drafts
         .iter()
         .enumerate()
         .filter(|(number, _)| messages[*number].is_none())
         .collect();
-    let mut position = None;
+    let mut commit = None;
     if !new.is_empty() {
         let audience = audience(engine, table, feed)?;
         let readers: Vec<Vec<TimelineId>> = new
             .iter()
-            .map(|(_, draft)| readers(&audience, draft.to.as_deref(), &draft.except))
+            .map(|(_, draft)| readers(&audience, draft.to, draft.except))
             .collect();
         let entries = new.len() + readers.iter().map(Vec::len).sum::<usize>();
         if entries > ENTRIES_MAX {
@@ -284,7 +386,10 @@ fn write(
                 entries as u64,
             ));
         }
-        let source = inbox_entry(table, feed);
+        let source = match entries > new.len() {
+            true => inbox_entry(table, feed),
+            false => Values::new(),
+        };
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let mut rows = Vec::with_capacity(entries);
             for (_, draft) in &new {
@@ -303,27 +408,28 @@ fn write(
             is_whole: true,
             ..RowWriteOptions::default()
         };
-        let (writes, written) = engine.write_rows(table, &make, &options)?;
-        check_written(table, &written.rows, |row| match new.get(row) {
+        let begun = engine.begin_rows(table, &make, &options)?;
+        check_written(table, &begun.outcomes, |row| match new.get(row) {
             Some((number, _)) => format!("messages/{number}"),
             None => "an inbox entry".to_owned(),
         })?;
-        position = written.sequence;
-        for ((number, draft), write) in new.iter().zip(&writes) {
-            let (_, sequence) = key_of(table, &write.key)?;
-            let time = draft.given.map(|(_, time)| time);
+        commit = begun.commit;
+        for ((number, draft), write) in new.iter().zip(&begun.writes) {
+            let assigned = (write.time, Timestamp::from_nanos_clamped(write.time));
+            let (sequence, time) = draft.given.unwrap_or(assigned);
             messages[*number] = Some(SentMessage {
                 sequence,
-                time: Some(time.unwrap_or(Timestamp::from_nanos_clamped(write.time))),
+                time: Some(time),
                 is_repeated: false,
             });
         }
     }
-    Ok(Sent {
+    let sent = Sent {
         feed,
         messages: messages.into_iter().flatten().collect(),
-        position,
-    })
+        position: None,
+    };
+    Ok((sent, commit))
 }
 
 /// Returns the ids of the inboxes that show a message.

@@ -239,7 +239,7 @@ pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
 }
 
 /// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must
-/// execute: requests with an idempotency key or a transaction, and requests for tables with generated ids.
+/// execute: requests with an idempotency key or a transaction.
 ///
 /// # Errors
 ///
@@ -250,8 +250,7 @@ pub fn begin(
     rows: &[RowWrite],
     settings: &WriteSettings,
 ) -> Result<Option<Begun>> {
-    let is_numbered = table.layout().generated().is_some();
-    if settings.key.is_some() || settings.transaction.is_some() || is_numbered {
+    if settings.key.is_some() || settings.transaction.is_some() {
         return Ok(None);
     }
     check_counts(rows)?;
@@ -259,7 +258,11 @@ pub fn begin(
     let (writes, written, commit) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {
             let make = |next_id: &mut dyn FnMut() -> i64| writes_of(table, &drafts, next_id);
-            let begun = engine.begin_rows(table, &make, settings.durability)?;
+            let options = RowWriteOptions {
+                durability: settings.durability,
+                ..RowWriteOptions::default()
+            };
+            let begun = engine.begin_rows(table, &make, &options)?;
             (begun.writes, begun.outcomes, begun.commit)
         }
         false => (Vec::new(), Vec::new(), None),

@@ -230,15 +230,33 @@ impl WideStore {
         remember: &RememberRows<'_, 'w>,
     ) -> std::result::Result<(Vec<RowWrite<'w>>, Written), E> {
         until_current(|| {
-            // The lock is held until the entry is sent, not until it is committed.
-            let order = self.generated.lock();
-            let writes = make(&mut || self.next_version())?;
-            let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
-            let begun = self.begin(threads, table, &writes, options, &remember)?;
-            drop(order);
+            let (writes, begun) = self.begin_generated(threads, table, make, options, remember)?;
             let written = begun.wait(threads)?;
             Ok(written.map(|written| (writes, written)))
         })
+    }
+
+    /// Begins one attempt of [`write_generated`](Self::write_generated): numbers the rows and sends their entry to the
+    /// committer, without waiting for it. Waits at most for other writes with generated ids that are being numbered and
+    /// sent, not for their commits.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_generated`](Self::write_generated), except those of the commit.
+    pub fn begin_generated<'w, E: From<WideError>>(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        make: &MakeRows<'_, 'w, E>,
+        options: &WriteOptions,
+        remember: &RememberRows<'_, 'w>,
+    ) -> std::result::Result<(Vec<RowWrite<'w>>, Begun), E> {
+        // The lock is held until the entry is sent, so the order of the entries is that of the ids.
+        let _order = self.generated.lock();
+        let writes = make(&mut || self.next_version())?;
+        let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
+        let begun = self.begin(threads, table, &writes, options, &remember)?;
+        Ok((writes, begun))
     }
 
     /// Begins one attempt of [`write`](Self::write): evaluates the writes and sends their entry to the committer,

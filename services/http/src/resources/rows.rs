@@ -21,7 +21,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use tideline_connections::BodyError;
+use tideline_connections::{BodyError, Permit};
 use tideline_engine::model::SequenceNumber;
 use tideline_engine::row_search::BACK_PRESSURE_MAX;
 use tideline_engine::{Engine, WideTable};
@@ -63,7 +63,7 @@ use tier::{has_cold_keys, in_tier, is_cold_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
-const SMALL_BYTES: usize = 8 << 10;
+pub(crate) const SMALL_BYTES: usize = 8 << 10;
 
 /// Time between two checks whether a search index has caught up.
 const BACK_PRESSURE_STEP: Duration = Duration::from_millis(10);
@@ -233,14 +233,19 @@ async fn write(
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
     let body = body::decode(received).await?;
     let table = engine.wide_table(&table)?;
+    let mut permit = Some(permit);
     if is_small && settings.key.is_none() && query.refresh.is_none() {
         let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
         if unchanged.is_empty()
-            && let Some(outcomes) = write_small(&engine, &table, rows, &settings).await?
+            && let Some(outcomes) = write_small(&engine, &table, rows, &settings, &mut permit).await?
         {
             return Ok(report(outcomes, None, id, false));
         }
     }
+    let permit = match permit {
+        Some(permit) => permit,
+        None => app.writes.take(current_client()).await?,
+    };
     let written = blocking(move || {
         let _permit = permit;
         let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
@@ -289,11 +294,15 @@ fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
 /// Writes the rows of a small request, and waits for the commit without occupying a thread: switching threads would be
 /// most of the cost of a small write. Returns `None`, with nothing written, if the request must be executed in the
 /// usual way.
+///
+/// Gives the permit back before it waits, so that groups of the committer have more writes than there are permits. The
+/// committer limits the bytes of the writes that wait for it.
 async fn write_small(
     engine: &Arc<Engine>,
     table: &Arc<WideTable>,
     rows: Vec<RowWrite>,
     settings: &WriteSettings,
+    permit: &mut Option<Permit>,
 ) -> Result<Option<Outcomes>> {
     let begun = match reads_nothing(table, &rows) {
         true => begin(engine, table, &rows, settings)?,
@@ -308,7 +317,8 @@ async fn write_small(
     let Some(commit) = commit else {
         return Ok(Some(outcomes));
     };
-    let position = commit.done().await.map_err(RowsError::from)?;
+    *permit = None;
+    let position = commit.await.map_err(RowsError::from)?;
     Ok(position.map(|position| Outcomes {
         position: Some(position),
         ..outcomes

@@ -3,6 +3,10 @@
 //!
 //! The reads themselves are compared with a naive model by the tests of `tideline-message-feed`.
 
+use std::io::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::client::{Response, Server};
@@ -690,6 +694,79 @@ fn wrong_requests_for_messages_are_refused() {
         &json!({"add": {"like": 1}}),
     );
     refused(&count, 409, "condition_failed", "was recalled");
+}
+
+/// Sends a message with the id `one`. Returns its sequence number and whether it is repeated; `None` while another request
+/// sends it.
+fn send_once(server: &Server) -> Option<(String, bool)> {
+    let body = json!({"messages": [{"id": "one", "columns": {"text": "hello"}}]});
+    let sent = post(server, &format!("{LOBBY}/messages"), &body);
+    if sent.status == 409 {
+        let body = sent.expect(409);
+        assert_eq!(body["retryable"], true, "{body}");
+        return None;
+    }
+    let sent = sent.expect(200);
+    let message = &sent["messages"][0];
+    Some((text(&message["sequence"]), message["repeated"] == true))
+}
+
+#[test]
+fn equal_message_ids_that_are_sent_at_once_give_one_message() {
+    let server = start();
+    send_one(&server, &json!({"columns": {"text": "first"}}));
+    let sent: Vec<(String, bool)> = thread::scope(|scope| {
+        let senders: Vec<_> = (0..24).map(|_| scope.spawn(|| send_once(&server))).collect();
+        let sent = senders.into_iter().map(|sender| sender.join().expect("no panic"));
+        sent.flatten().collect()
+    });
+    let repeated = send_once(&server).expect("no request is running");
+    assert!(repeated.1);
+    assert!(
+        sent.iter().all(|(sequence, _)| *sequence == repeated.0),
+        "{sent:?}"
+    );
+    assert_eq!(sent.iter().filter(|(_, is_repeated)| !is_repeated).count(), 1);
+    let page = server.get(&format!("{LOBBY}/messages")).expect(200);
+    assert_eq!(members(&page, "sequence").len(), 2);
+}
+
+#[test]
+fn a_message_id_stays_claimed_when_the_client_leaves_before_the_commit() {
+    let server = start();
+    send_one(&server, &json!({"columns": {"text": "first"}}));
+    server.disk.delay_round_trips(Duration::from_millis(500));
+    let body = json!({"messages": [{"id": "one", "columns": {"text": "hello"}}]}).to_string();
+    let head = format!(
+        "POST {LOBBY}/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let (begun, deadline) = (
+        server.disk.round_trips(),
+        Instant::now() + Duration::from_secs(20),
+    );
+    let mut left = server.connect();
+    left.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+    while server.disk.round_trips() == begun {
+        assert!(Instant::now() < deadline, "the message is written in time");
+        thread::yield_now();
+    }
+    drop(left);
+    let mut refused = 0;
+    let (_, is_repeated) = loop {
+        match send_once(&server) {
+            Some(sent) => break sent,
+            None => refused += 1,
+        }
+        assert!(Instant::now() < deadline, "the claim is released in time");
+    };
+    assert!(refused > 0, "the id is claimed while the message is written");
+    assert!(is_repeated, "the message of the client that left was written");
+    server.disk.delay_round_trips(Duration::ZERO);
+    let page = server.get(&format!("{LOBBY}/messages")).expect(200);
+    assert_eq!(members(&page, "sequence").len(), 2);
+    // A deletion waits for all writes, so no claim is left.
+    assert_eq!(server.send("DELETE", LOBBY, &[], b"").status, 204);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of feeds: random changes and reads against a naive model, threads, and refused requests.
 
+mod begun;
 mod changes;
 mod database;
 mod inboxes;

@@ -220,7 +220,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 1_000_000),
     Key::new(
         "http.writes_in_flight_max",
-        "Writes that are decoded and committed concurrently, each on a thread.",
+        "Writes that are decoded and committed concurrently, each on a thread. Small writes do not count while\n\
+         they wait for their commit.",
         |config| Slot::Count(&mut config.http.writes_in_flight_max),
     )
     .within(1, 256),

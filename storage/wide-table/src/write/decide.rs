@@ -211,6 +211,9 @@ impl Deciding<'_> {
         if let Some(refused) = self.refused_part(&write.key, is_delete)? {
             return Ok((RowOutcome::Refused(refused), None));
         }
+        if let Some(decided) = self.decide_new(write)? {
+            return Ok(decided);
+        }
         let simple = self.simple(write);
         if let Some(mutation) = simple {
             let mut out = Vec::new();
@@ -285,6 +288,40 @@ impl Deciding<'_> {
             index_changes,
         };
         Ok((RowOutcome::Written(image), Some(decided)))
+    }
+
+    /// Evaluates a write of a new row: the row is the mutation, so it is encoded once and not copied. Returns `None` for
+    /// other writes, and for columns with several versions, of which the row may keep less.
+    fn decide_new(&mut self, write: &RowWrite<'_>) -> Result<Option<(RowOutcome, Option<DecidedRow>)>> {
+        let Action::Create(columns) = &write.action else {
+            return Ok(None);
+        };
+        let has_one_version = |column: &Column<'_>| column.versions.len() == 1;
+        if write.condition.is_some() || write.image != Image::None || !columns.iter().all(has_one_version) {
+            return Ok(None);
+        }
+        let Ok(mutation) = resolve_action(write, None) else {
+            return Ok(None);
+        };
+        let mut out = Vec::new();
+        codec::encode(&mutation, &mut out);
+        if let Some(refused) = over_limit(&mutation, write.key.len() + out.len()) {
+            return Ok(Some((RowOutcome::Refused(refused), None)));
+        }
+        let indexes = self.maintained(&write.key)?;
+        let index_changes = match changes_of(&indexes, &write.key, None, Some(&mutation), mutation.time) {
+            Ok(changes) => changes,
+            Err(reason) => return Ok(Some((RowOutcome::Refused(Refused::NotIndexable(reason)), None))),
+        };
+        let out = Bytes::from(out);
+        self.updates.remove(&write.key);
+        self.rows
+            .insert(write.key.clone(), Evaluated::Mutation(out.clone()));
+        let decided = DecidedRow {
+            mutation: out,
+            index_changes,
+        };
+        Ok(Some((RowOutcome::Written(None), Some(decided))))
     }
 
     /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a

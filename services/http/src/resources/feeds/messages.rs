@@ -1,26 +1,33 @@
 //! `/v1/tables/{table}/feeds/{feed}/messages`: sends, reads, counts, edits, recalls and deletes the messages of a feed.
 //!
-//! Writes run on blocking threads with a permit for writes; reads of old parts take turns with queries of cold points.
+//! Writes take a permit for writes. A small request with new messages runs on the thread that has read it, and waits for its
+//! commit without the permit; other writes run on blocking threads. Reads of old parts take turns with queries of cold
+//! points.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
 use serde::Deserialize;
+use tideline_connections::ReceivedBody;
 use tideline_engine::feeds::FeedName;
-use tideline_engine::model::Timestamp;
+use tideline_engine::model::{SequenceNumber, Timestamp};
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::read::{self as reading, ReadTerms};
-use tideline_message_feed::send::{WriteTerms, send as send_messages};
+use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
-    MessagePage, MessageQuery, MessageSent, MessagesCounted, MessagesSent, SendMessages, Sequence,
+    MessagePage, MessageQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage, SendMessages,
+    Sequence,
 };
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, plain};
 use tideline_rows::RowsError;
+use tokio::runtime::Handle;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -33,7 +40,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query, unreadable};
 use crate::failure::{Failure, Result};
 use crate::resources::query::describe;
-use crate::resources::rows::{answer, tier_of, wait_for_searches};
+use crate::resources::rows::{SMALL_BYTES, answer, tier_of, wait_for_searches};
 use crate::resources::{Failures, QueryFailures};
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -113,20 +120,21 @@ async fn send(
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
-    let sent = blocking(move || {
-        let _permit = permit;
-        let body = received.decode()?;
-        let SendMessages { messages } = plain::read(&body).map_err(unreadable)?;
-        let table = engine.feed_table(&table)?;
-        Ok(send_messages(
-            &engine,
-            &table,
-            &FeedName::parse(&feed),
-            &messages,
-            &query.terms(),
-        )?)
-    });
-    let sent = sent.await?;
+    let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
+    let read = move || Sending::read(engine, &table, &feed, query, received);
+    let sent = match is_small {
+        true => {
+            let sending = read()?;
+            let begun = match sending.reads_nothing() {
+                true => sending.begin()?,
+                false => blocking(move || sending.begin()).await?,
+            };
+            // The committer limits the bytes of the writes that wait for it.
+            drop(permit);
+            begun.sent().await?
+        }
+        false => blocking(move || read()?.begin()).await?.sent().await?,
+    };
     let messages = sent.messages.into_iter().map(|message| MessageSent {
         sequence: Sequence(message.sequence),
         time: message.time.map(Timestamp::to_rfc3339),
@@ -138,6 +146,113 @@ async fn send(
         position: sent.position.map(|position| position.0.to_string()),
         request_id: id.into(),
     }))
+}
+
+/// Request that sends messages.
+struct Sending {
+    engine: Arc<Engine>,
+    table: Arc<WideTable>,
+    feed: FeedName,
+    messages: Vec<NewMessage>,
+    query: WriteQuery,
+}
+
+/// Messages whose write has begun.
+struct BegunSending {
+    sending: Sending,
+    sent: Sent,
+    commit: Option<Committing>,
+}
+
+impl Sending {
+    /// Decodes and parses a request.
+    fn read(
+        engine: Arc<Engine>,
+        table: &str,
+        feed: &str,
+        query: WriteQuery,
+        body: ReceivedBody,
+    ) -> Result<Self> {
+        let body = body.decode()?;
+        let SendMessages { messages } = plain::read(&body).map_err(unreadable)?;
+        Ok(Self {
+            table: engine.feed_table(table)?,
+            engine,
+            feed: FeedName::parse(feed),
+            messages,
+            query,
+        })
+    }
+
+    fn reads_nothing(&self) -> bool {
+        send::reads_nothing(&self.engine, &self.table, &self.feed, &self.messages)
+    }
+
+    fn begin(self) -> Result<BegunSending> {
+        let terms = self.query.terms();
+        let begun = send::begin(&self.engine, &self.table, &self.feed, &self.messages, &terms)?;
+        Ok(BegunSending {
+            sending: self,
+            sent: begun.sent,
+            commit: begun.commit.map(|commit| Committing(Some(commit))),
+        })
+    }
+}
+
+impl BegunSending {
+    /// Waits for the commit without a thread: switching threads would be most of the cost of a small write.
+    async fn sent(self) -> Result<Sent> {
+        let Self {
+            sending,
+            sent,
+            commit,
+        } = self;
+        let Some(commit) = commit else {
+            return Ok(sent);
+        };
+        match commit.await? {
+            Some(position) => Ok(sent.at(position)),
+            // The state of the table has changed meanwhile.
+            None => {
+                let again = move || {
+                    let Sending {
+                        engine,
+                        table,
+                        feed,
+                        messages,
+                        query,
+                    } = sending;
+                    Ok(send::send(&engine, &table, &feed, &messages, &query.terms())?)
+                };
+                blocking(again).await
+            }
+        }
+    }
+}
+
+/// Commit of messages that is waited for to its end. If the client leaves before, a task waits instead: the message ids
+/// must stay claimed until they are in their index.
+struct Committing(Option<SendCommit>);
+
+impl Future for Committing {
+    type Output = Result<Option<SequenceNumber>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let commit = self.0.as_mut().expect("not polled after its end");
+        let committed = std::task::ready!(Pin::new(commit).poll(context));
+        self.0 = None;
+        Poll::Ready(Ok(committed?))
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if let Some(commit) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(commit);
+        }
+    }
 }
 
 /// Read messages
