@@ -244,3 +244,146 @@ pub struct ChangePage {
     /// Id of the request
     pub request_id: String,
 }
+
+/// Settings of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "url": "https://hooks.example.com/orders", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "from": "end"
+}))]
+pub struct WebhookSettings {
+    /// Address that gets the changes: `https`, on a host of `webhooks.hosts`
+    pub url: String,
+    /// Secret that signs each request: `whsec_` and 16 to 256 bytes in base64, or a text of 16 to 256 bytes. Never returned.
+    /// Default: the secret of the webhook stays; a new webhook needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Maximum number of records of a request, 1 to 1,000. Default 100.
+    #[serde(default = "default_batch")]
+    pub batch: usize,
+    /// True if changes that were not delivered are kept beyond the retention of the stream, as long as `changes.bytes_max`
+    /// suffices. Default false.
+    #[serde(default)]
+    pub hold: bool,
+    /// Where a new webhook begins: `end`, `oldest` or a cursor. Default `end`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub from: GroupStart,
+}
+
+const fn default_batch() -> usize {
+    100
+}
+
+/// State of the deliveries of a webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WebhookState {
+    /// Changes are delivered as they happen.
+    Active,
+    /// The last request failed and is repeated.
+    Retrying,
+    /// Nothing is delivered, because the list of failed deliveries is full: replay or discard them.
+    Stopped,
+    /// Nothing is delivered, because the operator does not allow the address any more, or has switched webhooks off.
+    Refused,
+}
+
+/// A webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "name": "orders", "url": "https://hooks.example.com", "batch": 100, "hold": false, "state": "active",
+    "cursor": "0-1a2b-0", "time": "2026-11-27T08:00:00Z", "failed": 0
+}))]
+pub struct Webhook {
+    /// Name of the webhook
+    pub name: String,
+    /// Scheme, host and port of the address; its path can hold a secret and is not returned
+    pub url: String,
+    /// Maximum number of records of a request
+    pub batch: usize,
+    /// True if changes that were not delivered are kept
+    pub hold: bool,
+    /// State of the deliveries
+    pub state: WebhookState,
+    /// Cursor of the next change that is delivered
+    pub cursor: String,
+    /// Time of the last change of the cursor
+    pub time: String,
+    /// Number of failed deliveries that are kept for a replay
+    pub failed: usize,
+    /// Error of the last request; none after a success
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A webhook in a response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WebhookDetail {
+    /// The webhook
+    #[serde(flatten)]
+    pub webhook: Webhook,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// All webhooks of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WebhookList {
+    /// Webhooks by name
+    pub webhooks: Vec<Webhook>,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// Delivery that was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "id": "0-1a2b-0_0-1a2c-0", "records": 2, "attempts": 9, "error": "the receiver answered with status 400",
+    "time": "2026-11-27T08:00:00Z"
+}))]
+pub struct FailedDelivery {
+    /// Id of the delivery, as in the header `webhook-id`
+    pub id: String,
+    /// Number of its records
+    pub records: usize,
+    /// Number of attempts
+    pub attempts: u32,
+    /// Error of the last attempt
+    pub error: String,
+    /// Time of the last attempt
+    pub time: String,
+}
+
+/// Failed deliveries of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailedDeliveries {
+    /// Deliveries, oldest first
+    pub failed: Vec<FailedDelivery>,
+    /// Id of the request
+    pub request_id: String,
+}
+
+/// Request to repeat failed deliveries, or to deliver changes again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"ids": ["0-1a2b-0_0-1a2c-0"]}))]
+pub struct ReplayWebhook {
+    /// Failed deliveries that are sent again, once each. Default: all, unless `cursor` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<String>>,
+    /// Cursor from which all changes are delivered again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// Result of a replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplayReport {
+    /// Number of deliveries that were accepted and removed from the list
+    pub delivered: usize,
+    /// Deliveries that failed again
+    pub failed: Vec<FailedDelivery>,
+    /// Id of the request
+    pub request_id: String,
+}

@@ -11,9 +11,13 @@
 //! | [`read`] | pages of records |
 //! | `record` | records as JSON |
 //! | `retention` | which part of the journal is kept |
+//! | `hooks` | webhooks and their state |
+//! | [`delivery`] | the tasks that send webhooks |
 //! | [`error`] | [`ChangesError`] |
 
+pub mod delivery;
 pub mod error;
+mod hooks;
 pub mod position;
 pub mod read;
 mod record;
@@ -24,3 +28,4 @@ pub use error::{ChangesError, Result};
 pub use position::{Partition, Position};
 pub use read::{Page, ReadLimits};
 pub use streams::{ChangeSettings, ChangeStreams, ChangeSummary};
+pub use tideline_webhooks::{Backoff, HostPattern, WebhookSettings};

@@ -76,22 +76,25 @@ impl ChangeStreams {
             return None;
         }
         let state = self.state.read();
-        let groups = state.iter().flat_map(|(stream, state)| {
+        let readers = state.iter().flat_map(|(stream, state)| {
             let held = state.groups.iter().filter(|(_, group)| group.stored.hold);
-            let positions = held.filter_map(|(name, group)| {
+            let groups = held.filter_map(|(name, group)| {
                 let oldest = group
                     .checkpoints
                     .iter()
                     .map(|checkpoint| checkpoint.position())
                     .min()?;
-                Some((oldest, stream, name))
+                Some((oldest, "consumer group", stream, name))
             });
-            positions.collect::<Vec<_>>()
+            let held = state.webhooks.iter().filter(|(_, webhook)| webhook.stored.hold);
+            let webhooks =
+                held.map(|(name, webhook)| (webhook.checkpoint.position(), "webhook", stream, name));
+            groups.chain(webhooks).collect::<Vec<_>>()
         });
-        let (_, stream, group) = groups.min()?;
+        let (_, what, stream, name) = readers.min()?;
         Some(format!(
-            "the consumer group {group:?} of the change stream {stream:?} holds {bytes} bytes of the journal; at \
-             {bytes_max} the oldest changes are freed and the group gets a gap"
+            "the {what} {name:?} of the change stream {stream:?} holds {bytes} bytes of the journal; at {bytes_max} the \
+             oldest changes are freed and it gets a gap"
         ))
     }
 
@@ -117,8 +120,16 @@ impl ChangeStreams {
     fn held(&self) -> Option<SequenceNumber> {
         let state = self.state.read();
         let groups = state.values().flat_map(|stream| stream.groups.values());
-        let holding = groups.filter(|group| group.stored.hold);
-        let positions = holding.flat_map(|group| &group.checkpoints);
-        positions.map(|checkpoint| checkpoint.position().sequence).min()
+        let groups = groups
+            .filter(|group| group.stored.hold)
+            .flat_map(|group| &group.checkpoints);
+        let webhooks = state.values().flat_map(|stream| stream.webhooks.values());
+        let webhooks = webhooks
+            .filter(|webhook| webhook.stored.hold)
+            .map(|webhook| &webhook.checkpoint);
+        groups
+            .chain(webhooks)
+            .map(|checkpoint| checkpoint.position().sequence)
+            .min()
     }
 }

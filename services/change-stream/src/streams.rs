@@ -18,12 +18,14 @@ use tideline_openapi::change::{
     ChangeKind, Checkpoint, Group, GroupSettings, GroupStart, Stream, StreamSettings,
 };
 use tideline_openapi::time::DurationText;
+use tideline_webhooks::{Backoff, WebhookSender, WebhookSettings};
 
 use crate::error::{ChangesError, Result};
+use crate::hooks::{HookState, StoredHook, failed_rows};
 use crate::position::{PARTITIONS_MAX, Partition, Position};
 
 /// Owner of the state rows.
-const OWNER: &str = "changes";
+pub(crate) const OWNER: &str = "changes";
 /// Maximum number of streams.
 pub const STREAMS_MAX: usize = 100;
 /// Maximum number of consumer groups of a stream.
@@ -32,12 +34,16 @@ pub const GROUPS_MAX: usize = 100;
 pub const TABLES_MAX: usize = 100;
 
 /// Settings of change streams.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ChangeSettings {
     /// Time for which changes are kept for a stream that does not set one.
     pub retention: Duration,
     /// Maximum bytes of the journal that are kept only for change streams.
     pub bytes_max: u64,
+    /// Hosts, networks and limits of webhooks; without hosts they are off.
+    pub webhooks: WebhookSettings,
+    /// Delays between the attempts of a delivery.
+    pub backoff: Backoff,
 }
 
 impl Default for ChangeSettings {
@@ -45,6 +51,11 @@ impl Default for ChangeSettings {
         Self {
             retention: Duration::from_secs(24 * 60 * 60),
             bytes_max: 1 << 30,
+            webhooks: WebhookSettings::default(),
+            backoff: Backoff {
+                give_up_after: Duration::from_secs(24 * 60 * 60),
+                ..Backoff::default()
+            },
         }
     }
 }
@@ -55,7 +66,11 @@ pub struct ChangeStreams {
     pub(crate) engine: Arc<Engine>,
     pub(crate) settings: ChangeSettings,
     /// Held while state is stored.
-    writing: Mutex<()>,
+    pub(crate) writing: Mutex<()>,
+    /// Sender of webhooks; `None` if they are off.
+    pub(crate) sender: Option<WebhookSender>,
+    /// Changed when a webhook is created, changed, deleted or can continue.
+    pub(crate) webhooks_changed: tokio::sync::watch::Sender<()>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
     /// Sequences of the newest entries of the journal that hold only the state of streams. A checkpoint before them has no
@@ -71,6 +86,12 @@ pub(crate) struct Counters {
     pub(crate) kept_bytes: AtomicU64,
     /// Number of times that changes were freed although a group holds them.
     pub(crate) overruns: AtomicU64,
+    /// Requests of webhooks that were accepted.
+    pub(crate) deliveries: AtomicU64,
+    /// Requests of webhooks that failed, including those that are repeated.
+    pub(crate) delivery_errors: AtomicU64,
+    /// Deliveries that were given up.
+    pub(crate) deliveries_failed: AtomicU64,
 }
 
 /// State of a stream.
@@ -78,6 +99,7 @@ pub(crate) struct Counters {
 pub(crate) struct StreamState {
     pub(crate) stored: StoredStream,
     pub(crate) groups: BTreeMap<String, GroupState>,
+    pub(crate) webhooks: BTreeMap<String, HookState>,
 }
 
 /// Stored form of a stream.
@@ -110,9 +132,9 @@ pub(crate) struct StoredGroup {
 /// Stored form of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredCheckpoint {
-    cursor: String,
+    pub(crate) cursor: String,
     /// Nanoseconds since 1970-01-01T00:00:00Z.
-    time: i64,
+    pub(crate) time: i64,
 }
 
 impl StoredCheckpoint {
@@ -148,6 +170,14 @@ pub struct ChangeSummary {
     pub gaps: u64,
     /// Number of times since the start that changes were freed although a group holds them.
     pub overruns: u64,
+    /// Number of webhooks.
+    pub webhooks: u64,
+    /// Requests of webhooks that were accepted since the start.
+    pub deliveries: u64,
+    /// Requests of webhooks that failed since the start.
+    pub delivery_errors: u64,
+    /// Deliveries that were given up since the start.
+    pub deliveries_failed: u64,
 }
 
 impl ChangeStreams {
@@ -158,10 +188,19 @@ impl ChangeStreams {
     /// The errors of [`Engine::state_rows`], also for a row that this build cannot read.
     pub fn open(engine: Arc<Engine>, settings: ChangeSettings) -> Result<Self> {
         let state = read_state(&engine)?;
+        let sender = match settings.webhooks.hosts.is_empty() {
+            true => None,
+            false => {
+                let sender = WebhookSender::new(settings.webhooks.clone());
+                Some(sender.map_err(|error| ChangesError::Invalid(format!("webhooks: {error}")))?)
+            }
+        };
         let streams = Self {
             engine,
             settings,
             writing: Mutex::default(),
+            sender,
+            webhooks_changed: tokio::sync::watch::Sender::new(()),
             state: RwLock::new(state),
             counters: Counters::default(),
             own_entries: Mutex::new(SequenceNumber(0)..SequenceNumber(0)),
@@ -214,6 +253,7 @@ impl ChangeStreams {
         let stream = state.entry(name.to_owned()).or_insert_with(|| StreamState {
             stored: stored.clone(),
             groups: BTreeMap::new(),
+            webhooks: BTreeMap::new(),
         });
         stream.stored = stored;
         drop(state);
@@ -267,6 +307,9 @@ impl ChangeStreams {
             .get(name)
             .cloned()
             .ok_or_else(|| no_stream(name))?;
+        for webhook in stream.webhooks.keys() {
+            self.remove_webhook(name, webhook)?;
+        }
         for (group, state) in &stream.groups {
             self.put(group_rows(name, group, state))?;
         }
@@ -423,8 +466,10 @@ impl ChangeStreams {
         let end = self.engine.changes_end();
         let state = self.state.read();
         let groups = || state.values().flat_map(|stream| stream.groups.values());
+        let webhooks = state.values().flat_map(|stream| stream.webhooks.values());
         let positions = groups()
             .flat_map(|group| &group.checkpoints)
+            .chain(webhooks.map(|webhook| &webhook.checkpoint))
             .map(StoredCheckpoint::position);
         let behind = positions.filter(|position| self.is_behind(*position));
         let lag = behind.map(|position| end.0.saturating_sub(position.sequence.0));
@@ -437,6 +482,10 @@ impl ChangeStreams {
             records: count(&self.counters.records),
             gaps: count(&self.counters.gaps),
             overruns: count(&self.counters.overruns),
+            webhooks: state.values().map(|stream| stream.webhooks.len() as u64).sum(),
+            deliveries: count(&self.counters.deliveries),
+            delivery_errors: count(&self.counters.delivery_errors),
+            deliveries_failed: count(&self.counters.deliveries_failed),
         }
     }
 
@@ -492,7 +541,7 @@ impl ChangeStreams {
         })
     }
 
-    fn checkpoint(&self, position: Position) -> StoredCheckpoint {
+    pub(crate) fn checkpoint(&self, position: Position) -> StoredCheckpoint {
         StoredCheckpoint {
             cursor: position.to_string(),
             time: self.engine.now().nanos(),
@@ -527,7 +576,7 @@ impl ChangeStreams {
     }
 
     /// Stores rows. After an error, whose outcome can be unknown, the state is read again.
-    fn put(&self, rows: Vec<StateRow>) -> Result<()> {
+    pub(crate) fn put(&self, rows: Vec<StateRow>) -> Result<()> {
         let before = self.engine.changes_end();
         match self.engine.put_state(OWNER, &rows) {
             Ok(None) => Ok(()),
@@ -563,15 +612,19 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
     let mut state: BTreeMap<String, StreamState> = BTreeMap::new();
     // Names hold no slash, so the parts of a name are unambiguous. Streams are read before groups, and these before
     // checkpoints.
-    for wanted in ["stream", "group", "checkpoint"] {
+    for wanted in ["stream", "group", "checkpoint", "webhook", "delivered"] {
         for found in &rows {
             let parts: Vec<&str> = found.name.split('/').collect();
             let value = found.value.as_deref().unwrap_or_default();
             match (wanted, parts.as_slice()) {
                 ("stream", ["stream", name]) => {
                     let stored = parsed(&found.name, value)?;
-                    let groups = BTreeMap::new();
-                    state.insert((*name).to_owned(), StreamState { stored, groups });
+                    let stream = StreamState {
+                        stored,
+                        groups: BTreeMap::new(),
+                        webhooks: BTreeMap::new(),
+                    };
+                    state.insert((*name).to_owned(), stream);
                 }
                 ("group", ["group", stream, name]) => {
                     let stored: StoredGroup = parsed(&found.name, value)?;
@@ -595,14 +648,34 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
                         *held = stored;
                     }
                 }
+                ("webhook", ["webhook", stream, name]) => {
+                    let stored: StoredHook = parsed(&found.name, value)?;
+                    if let Some(stream) = state.get_mut(*stream) {
+                        stream.webhooks.insert((*name).to_owned(), HookState::new(stored));
+                    }
+                }
+                ("delivered", ["delivered", stream, name]) => {
+                    let stored = parsed(&found.name, value)?;
+                    let webhook = state
+                        .get_mut(*stream)
+                        .and_then(|stream| stream.webhooks.get_mut(*name));
+                    if let Some(webhook) = webhook {
+                        webhook.checkpoint = stored;
+                    }
+                }
                 _ => {}
             }
+        }
+    }
+    for (stream, found) in &mut state {
+        for (name, webhook) in &mut found.webhooks {
+            webhook.failed = failed_rows(engine, stream, name)?.len();
         }
     }
     Ok(state)
 }
 
-fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> Result<T> {
+pub(crate) fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> Result<T> {
     serde_json::from_str(value).map_err(|error| {
         ChangesError::Conflict(format!(
             "the stored state {name:?} of change streams cannot be read: {error}"
@@ -611,7 +684,7 @@ fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> Result<T> {
 }
 
 /// Returns a state row; `None` as the value deletes it.
-fn row<T: Serialize>(name: &[&str], value: Option<&T>) -> StateRow {
+pub(crate) fn row<T: Serialize>(name: &[&str], value: Option<&T>) -> StateRow {
     StateRow {
         name: name.join("/"),
         part: String::new(),
@@ -633,18 +706,18 @@ fn group_rows(stream: &str, name: &str, group: &GroupState) -> Vec<StateRow> {
     rows
 }
 
-fn rfc3339(nanos: i64) -> String {
+pub(crate) fn rfc3339(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }
 
-fn no_stream(name: &str) -> ChangesError {
+pub(crate) fn no_stream(name: &str) -> ChangesError {
     ChangesError::NotFound {
         what: "change stream",
         name: name.to_owned(),
     }
 }
 
-fn over(what: &'static str, limit: usize, actual: usize) -> ChangesError {
+pub(crate) fn over(what: &'static str, limit: usize, actual: usize) -> ChangesError {
     ChangesError::OverLimit {
         what,
         limit: limit as u64,
@@ -653,7 +726,7 @@ fn over(what: &'static str, limit: usize, actual: usize) -> ChangesError {
 }
 
 /// Checks the name of a stream or group: 1 to 64 letters, digits, dots, dashes and underscores.
-fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) {
         true => Ok(()),

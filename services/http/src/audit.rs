@@ -19,7 +19,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
-const CHANGES: [(&str, &str); 38] = [
+const CHANGES: [(&str, &str); 42] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -44,6 +44,13 @@ const CHANGES: [(&str, &str); 38] = [
     ("DELETE", "/v1/changes/{stream}"),
     ("PUT", "/v1/changes/{stream}/groups/{group}"),
     ("DELETE", "/v1/changes/{stream}/groups/{group}"),
+    ("PUT", "/v1/changes/{stream}/webhooks/{webhook}"),
+    ("DELETE", "/v1/changes/{stream}/webhooks/{webhook}"),
+    (
+        "DELETE",
+        "/v1/changes/{stream}/webhooks/{webhook}/failed/{delivery}",
+    ),
+    ("POST", "/v1/changes/{stream}/webhooks/{webhook}/replay"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}/members/{user}"),

@@ -59,7 +59,7 @@ mod watching;
 pub use router::document;
 pub use serve::serve;
 pub use settings::{HttpSettings, Secret, WeakSecret};
-pub use tideline_change_stream::ChangeSettings;
+pub use tideline_change_stream::{Backoff, ChangeSettings, HostPattern, WebhookSettings};
 pub use tideline_connections::{Network, NotANetwork};
 pub use tideline_ingest::protocols::prometheus::{DeltaTemporality, OtlpSettings, TranslationStrategy};
 pub use tideline_prometheus::Settings as PrometheusSettings;

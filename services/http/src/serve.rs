@@ -60,6 +60,11 @@ pub async fn serve(
     let streams = streams.map_err(io::Error::other)?.map_err(io::Error::other)?;
     let app = App::new(engine, scheduler, Arc::new(streams), settings);
     tokio::spawn(keep_changes(app.downgrade()));
+    let webhooks = Arc::downgrade(&app.change_streams);
+    tokio::spawn(tideline_change_stream::delivery::deliver(
+        webhooks,
+        app.change_news.subscribe(),
+    ));
     let router = router(&app);
     let concurrent_requests = app.concurrent_requests.clone();
     tideline_connections::serve(

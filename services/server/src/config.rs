@@ -13,7 +13,7 @@ use std::time::Duration;
 use tideline_backend_fjall::FjallOptions;
 use tideline_engine::HeadBudget;
 use tideline_engine::archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
-use tideline_http::{ChangeSettings, HttpSettings};
+use tideline_http::{ChangeSettings, HostPattern, HttpSettings, WebhookSettings};
 
 mod describe;
 pub(crate) mod keys;
@@ -56,6 +56,8 @@ pub struct Config {
     pub head_bytes_max: Option<u64>,
     /// Bytes of the journal that are kept only for change streams. `None`: a tenth of the disk of the data folder.
     pub changes_bytes_max: Option<u64>,
+    /// Settings of webhooks that are checked when the server starts; the others are in [`Self::http`].
+    pub webhooks: WebhookConfig,
     /// Bytes of memory for the identities of a table. `None`: half of the memory of the control group or machine.
     pub identity_bytes_max: Option<u64>,
     /// Settings of the engine. Those that depend on other keys are set by [`Self::engine_settings`].
@@ -66,6 +68,15 @@ pub struct Config {
     pub scheduler: tideline_scheduler::Settings,
     /// Settings of the HTTP service, except the token, which is [`Self::token`].
     pub http: HttpSettings,
+}
+
+/// Settings of webhooks.
+#[derive(Debug, Clone, Default)]
+pub struct WebhookConfig {
+    /// Names and patterns of allowed hosts.
+    pub hosts: Vec<String>,
+    /// File with further certificates.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Settings of the archive, which stores old points as files.
@@ -123,6 +134,7 @@ impl Default for Config {
             memory_max: None,
             head_bytes_max: None,
             changes_bytes_max: None,
+            webhooks: WebhookConfig::default(),
             identity_bytes_max: None,
             engine: tideline_engine::Settings::new(PathBuf::new()),
             archive: ArchiveConfig::default(),
@@ -204,6 +216,30 @@ impl Config {
             changes,
             ..self.http.clone()
         }
+    }
+
+    /// Returns the settings of webhooks.
+    ///
+    /// # Errors
+    ///
+    /// A description of a host that is no pattern, or of a file that cannot be read.
+    pub fn webhook_settings(&self) -> std::result::Result<WebhookSettings, String> {
+        let hosts = self.webhooks.hosts.iter().map(|host| {
+            let parsed = host.parse::<HostPattern>();
+            parsed.map_err(|error| format!("webhooks.hosts: {host:?}: {error}"))
+        });
+        let extra_roots_pem = match &self.webhooks.ca_file {
+            None => Vec::new(),
+            Some(file) => {
+                let read = std::fs::read(file);
+                read.map_err(|error| format!("webhooks.ca_file: {}: {error}", file.display()))?
+            }
+        };
+        Ok(WebhookSettings {
+            hosts: hosts.collect::<std::result::Result<_, _>>()?,
+            extra_roots_pem,
+            ..self.http.changes.webhooks.clone()
+        })
     }
 
     /// Returns true if other machines can connect to the listen address.

@@ -29,6 +29,12 @@ pub enum ServerError {
         /// Reason of the failure.
         reason: String,
     },
+    /// The settings of webhooks are invalid.
+    #[error("cannot set up webhooks: {reason}")]
+    Webhooks {
+        /// Reason of the failure.
+        reason: String,
+    },
     /// The threads of the server could not be started.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),

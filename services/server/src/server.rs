@@ -153,6 +153,8 @@ impl Server {
             .spawn(move || Engine::warm(&ahead))
             .map_err(ServerError::Threads)?;
         let mut http = config.http_settings();
+        let webhooks = config.webhook_settings();
+        http.changes.webhooks = webhooks.map_err(|reason| ServerError::Webhooks { reason })?;
         http.connections_max =
             descriptors::connections_max(http.connections_max, files_max, config.backend.open_files_max);
         let (begun, has_begun) = mpsc::channel();

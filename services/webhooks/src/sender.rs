@@ -5,6 +5,7 @@
 //! of the environment, store no cookies and decompress nothing.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,12 @@ pub struct WebhookSender {
     /// Client of `http` targets; only if a network is listed.
     plain: Option<Client>,
     requests: Semaphore,
+}
+
+impl fmt::Debug for WebhookSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookSender").finish_non_exhaustive()
+    }
 }
 
 impl WebhookSender {

@@ -141,6 +141,26 @@ fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
         "change_overruns",
         "Times that changes were freed although a consumer group had not confirmed them",
         summary.overruns as f64,
+    )?;
+    figures.gauge(
+        "webhooks",
+        "Webhooks of all change streams",
+        summary.webhooks as f64,
+    )?;
+    figures.counter(
+        "webhook_requests",
+        "Requests of webhooks that were accepted",
+        summary.deliveries as f64,
+    )?;
+    figures.counter(
+        "webhook_errors",
+        "Requests of webhooks that failed, including those that are repeated",
+        summary.delivery_errors as f64,
+    )?;
+    figures.counter(
+        "webhook_failed",
+        "Deliveries of webhooks that were given up",
+        summary.deliveries_failed as f64,
     )
 }
 

@@ -3,6 +3,8 @@
 //! A stream is read with a cursor, by whoever keeps it, or through a consumer group, whose checkpoints the server keeps. A
 //! read can wait for a first record.
 
+mod webhooks;
+
 use std::time::Duration;
 
 use axum::Json;
@@ -43,6 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(put_group, get_group, delete_group))
         .routes(routes!(group_records))
         .routes(routes!(confirm))
+        .merge(webhooks::router())
 }
 
 /// Path parameter of routes for a stream.

@@ -32,5 +32,6 @@ mod shares;
 mod statistics;
 mod transfers;
 mod watches;
+mod webhooks;
 mod writing;
 mod wrong_clock;

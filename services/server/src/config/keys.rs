@@ -264,6 +264,35 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalBytes64(&mut config.changes_bytes_max),
     ),
     Key::new(
+        "webhooks.hosts",
+        "Names of the hosts to which webhooks may send, such as `hooks.example.com, *.example.com`. Not set:\n\
+         webhooks are off.",
+        |config| Slot::Names(&mut config.webhooks.hosts),
+    ),
+    Key::new(
+        "webhooks.networks",
+        "Networks that are not public and that webhooks may reach, such as `10.1.0.0/16`. Without them, only\n\
+         public addresses are connected to.",
+        |config| Slot::Networks(&mut config.http.changes.webhooks.networks),
+    ),
+    Key::new(
+        "webhooks.timeout",
+        "Longest time for a request of a webhook, with its connection and response.",
+        |config| Slot::Duration(&mut config.http.changes.webhooks.timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "webhooks.give_up_after",
+        "Time after the first attempt at which a delivery is given up and kept for a replay.",
+        |config| Slot::Duration(&mut config.http.changes.backoff.give_up_after),
+    )
+    .within(0, 30 * 24 * HOUR_MILLIS),
+    Key::new(
+        "webhooks.ca_file",
+        "File with certificates (PEM) of authorities that webhooks trust in addition to those of the system.",
+        |config| Slot::OptionalPath(&mut config.webhooks.ca_file),
+    ),
+    Key::new(
         "http.turn_timeout",
         "Longest time that a request waits for a permit to run before it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),

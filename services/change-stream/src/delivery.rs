@@ -1,0 +1,219 @@
+//! Delivery of webhooks: one task per webhook, which sends one request at a time.
+//!
+//! A supervisor starts a task for each webhook, and starts again what ended. Requests that fail are repeated with growing,
+//! random delays. Reads and writes of the database run on blocking threads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tideline_openapi::change::FailedDelivery;
+use tideline_webhooks::SendError;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+
+use crate::error::{ChangesError, Result};
+use crate::hooks::{Due, Step, is_final};
+use crate::streams::ChangeStreams;
+
+/// Pause after an error of the database.
+const ERROR_PAUSE: Duration = Duration::from_secs(5);
+/// Longest time between two looks at the webhooks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Delivers the webhooks of all streams until they are dropped. `news` changes after each commit.
+pub async fn deliver(streams: Weak<ChangeStreams>, news: watch::Receiver<()>) {
+    let Some(mut changed) = streams
+        .upgrade()
+        .map(|streams| streams.webhooks_changed.subscribe())
+    else {
+        return;
+    };
+    let mut tasks: HashMap<(String, String), JoinHandle<()>> = HashMap::new();
+    loop {
+        changed.mark_unchanged();
+        {
+            let Some(streams) = streams.upgrade() else {
+                break;
+            };
+            tasks.retain(|_, task| !task.is_finished());
+            for webhook in streams.all_webhooks() {
+                let begin = || {
+                    let (stream, name) = webhook.clone();
+                    let task = Task {
+                        streams: Arc::downgrade(&streams),
+                        stream,
+                        name,
+                    };
+                    tokio::spawn(task.run(news.clone()))
+                };
+                tasks.entry(webhook.clone()).or_insert_with(begin);
+            }
+        }
+        tokio::select! {
+            ended = changed.changed() => if ended.is_err() { break },
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+    }
+    tasks.values().for_each(JoinHandle::abort);
+}
+
+/// Sends failed deliveries again, once each. Returns the number of accepted ones, and those that failed again.
+///
+/// # Errors
+///
+/// The errors of the look-up of the deliveries, and of the removal of an accepted one.
+pub async fn replay(
+    streams: &Arc<ChangeStreams>,
+    stream: &str,
+    name: &str,
+    ids: Option<Vec<String>>,
+) -> Result<(usize, Vec<FailedDelivery>)> {
+    let names = (stream.to_owned(), name.to_owned());
+    let due = blocking(streams, move |streams| {
+        streams.deliveries_to_replay(&names.0, &names.1, ids.as_deref())
+    });
+    let (mut delivered, mut failed) = (0, Vec::new());
+    for due in due.await? {
+        match streams.send(&due).await {
+            Ok(()) => {
+                let names = (stream.to_owned(), name.to_owned());
+                blocking(streams, move |streams| streams.replayed(&names.0, &names.1, &due)).await?;
+                delivered += 1;
+            }
+            Err(error) => failed.push(due.failure(&error, streams.engine.now().to_rfc3339())),
+        }
+    }
+    Ok((delivered, failed))
+}
+
+/// Task of one webhook.
+struct Task {
+    streams: Weak<ChangeStreams>,
+    stream: String,
+    name: String,
+}
+
+impl Task {
+    async fn run(self, mut news: watch::Receiver<()>) {
+        let Some(mut changed) = self
+            .streams
+            .upgrade()
+            .map(|streams| streams.webhooks_changed.subscribe())
+        else {
+            return;
+        };
+        loop {
+            news.mark_unchanged();
+            changed.mark_unchanged();
+            let Some(streams) = self.streams.upgrade() else {
+                return;
+            };
+            let names = (self.stream.clone(), self.name.clone());
+            let step = blocking(&streams, move |streams| {
+                streams.next_step(&names.0, &names.1, None)
+            })
+            .await;
+            match step {
+                Ok(Step::End) => return,
+                Ok(Step::Continue) => {}
+                Ok(Step::Send(due)) => {
+                    if let Err(error) = self.deliver(streams, *due, &mut changed).await {
+                        self.pause(&error).await;
+                    }
+                }
+                Ok(Step::Wait) => {
+                    drop(streams);
+                    tokio::select! {
+                        ended = news.changed() => if ended.is_err() { return },
+                        ended = changed.changed() => if ended.is_err() { return },
+                    }
+                }
+                Err(error) => self.pause(&error).await,
+            }
+        }
+    }
+
+    /// Sends a delivery until it is accepted, given up, or the webhook changes.
+    async fn deliver(
+        &self,
+        streams: Arc<ChangeStreams>,
+        due: Due,
+        changed: &mut watch::Receiver<()>,
+    ) -> Result<()> {
+        let due = Arc::new(due);
+        let began = Instant::now();
+        let mut attempts = 0;
+        loop {
+            let sent = streams.send(&due).await;
+            attempts += 1;
+            let (names, sent_due) = ((self.stream.clone(), self.name.clone()), Arc::clone(&due));
+            let Err(error) = sent else {
+                return blocking(&streams, move |streams| {
+                    streams.delivered(&names.0, &names.1, &sent_due)
+                })
+                .await;
+            };
+            streams.note_attempt(&self.stream, &self.name, &error);
+            match self.delay(&streams, &error, attempts, began) {
+                Some(delay) => tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    // The next step reads the settings of the webhook again.
+                    _ = changed.changed() => return Ok(()),
+                },
+                None => {
+                    tracing::warn!(
+                        stream = self.stream,
+                        webhook = self.name,
+                        attempts,
+                        error = error.message,
+                        "a delivery was given up"
+                    );
+                    let give_up = move |streams: &ChangeStreams| {
+                        streams.give_up(&names.0, &names.1, &sent_due, attempts, &error)
+                    };
+                    return blocking(&streams, give_up).await;
+                }
+            }
+        }
+    }
+
+    fn delay(
+        &self,
+        streams: &ChangeStreams,
+        error: &SendError,
+        attempts: u32,
+        began: Instant,
+    ) -> Option<Duration> {
+        if is_final(error) {
+            return None;
+        }
+        let mut random = [0; 8];
+        // Without random numbers the delays have no jitter.
+        let _ = getrandom::getrandom(&mut random);
+        let backoff = &streams.settings.backoff;
+        backoff.next_delay(
+            attempts,
+            began.elapsed(),
+            error.retry_after,
+            u64::from_le_bytes(random),
+        )
+    }
+
+    async fn pause(&self, error: &ChangesError) {
+        tracing::warn!(%error, stream = self.stream, webhook = self.name, "a webhook pauses after an error");
+        tokio::time::sleep(ERROR_PAUSE).await;
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    streams: &Arc<ChangeStreams>,
+    call: impl FnOnce(&ChangeStreams) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let streams = Arc::clone(streams);
+    match spawn_blocking(move || call(&streams)).await {
+        Ok(result) => result,
+        Err(panicked) => Err(ChangesError::Conflict(format!("internal error: {panicked}"))),
+    }
+}

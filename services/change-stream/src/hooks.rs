@@ -1,0 +1,566 @@
+//! Webhooks: deliveries of a stream to an address that a user has named.
+//!
+//! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good, or
+//! that failed for too long, moves to the list of failed deliveries in the same write that moves the checkpoint, so it is
+//! neither lost nor sent twice by a crash in between. While that list is full, the webhook stops.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tideline_engine::Engine;
+use tideline_engine::state_table::StateRow;
+use tideline_openapi::change::{FailedDelivery, GroupStart, Webhook, WebhookSettings, WebhookState as State};
+use tideline_webhooks::{Delivery, SendError, SendErrorKind, Target, WebhookSecret};
+
+use crate::error::{ChangesError, Result};
+use crate::position::{Partition, Position};
+use crate::read::{Page, ReadLimits};
+use crate::streams::{
+    ChangeStreams, OWNER, StoredCheckpoint, check_name, no_stream, over, parsed, rfc3339, row,
+};
+
+/// Maximum number of webhooks of a stream.
+const WEBHOOKS_MAX: usize = 16;
+/// Maximum number of records of a request.
+const BATCH_MAX: usize = 1_000;
+/// Bytes of records after which a request gets no further record.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+/// Number of failed deliveries of a webhook at which it stops.
+const FAILED_MAX: usize = 100;
+
+/// State of a webhook.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HookState {
+    pub(crate) stored: StoredHook,
+    pub(crate) checkpoint: StoredCheckpoint,
+    /// Number of failed deliveries in the list.
+    pub(crate) failed: usize,
+    /// Error of the last request; `None` after a success.
+    error: Option<String>,
+}
+
+/// Stored form of a webhook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredHook {
+    url: String,
+    secret: String,
+    batch: usize,
+    pub(crate) hold: bool,
+    start: StoredCheckpoint,
+}
+
+/// Stored form of a failed delivery.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct StoredFailure {
+    #[serde(flatten)]
+    failure: FailedDelivery,
+    body: String,
+}
+
+/// Delivery that is due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    target: Target,
+    secret: WebhookSecret,
+    id: String,
+    body: Bytes,
+    records: usize,
+    /// Position after its records.
+    next: Position,
+}
+
+/// Next step of a webhook.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Send a delivery.
+    Send(Box<Due>),
+    /// Read on: there was no record yet.
+    Continue,
+    /// Wait for changes of the journal, or of the webhook.
+    Wait,
+    /// The webhook was deleted.
+    End,
+}
+
+impl HookState {
+    pub(crate) fn new(stored: StoredHook) -> Self {
+        Self {
+            checkpoint: stored.start.clone(),
+            stored,
+            failed: 0,
+            error: None,
+        }
+    }
+}
+
+impl ChangeStreams {
+    /// Creates a webhook, or changes its settings. Its checkpoint stays.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::Forbidden`] if webhooks are off or the address is not allowed, [`ChangesError::Invalid`] for an
+    /// invalid name, secret or cursor, [`ChangesError::OverLimit`] for too many webhooks or records,
+    /// [`ChangesError::NotFound`] if the stream does not exist, and the errors of [`Engine::put_state`].
+    pub fn put_webhook(&self, stream: &str, name: &str, settings: &WebhookSettings) -> Result<Webhook> {
+        check_name("webhook", name)?;
+        let limits = self.sender()?.settings();
+        Target::parse(&settings.url, limits)
+            .map_err(|error| ChangesError::Forbidden(format!("url: {error}")))?;
+        if !(1..=BATCH_MAX).contains(&settings.batch) {
+            return Err(over("number of records of a request", BATCH_MAX, settings.batch));
+        }
+        if let Some(secret) = &settings.secret {
+            WebhookSecret::parse(secret)
+                .map_err(|error| ChangesError::Invalid(format!("secret: {error}")))?;
+        }
+        let _writing = self.writing.lock();
+        let found = self
+            .state
+            .read()
+            .get(stream)
+            .cloned()
+            .ok_or_else(|| no_stream(stream))?;
+        let known = found.webhooks.get(name);
+        if known.is_none() && found.webhooks.len() >= WEBHOOKS_MAX {
+            return Err(over(
+                "number of webhooks of a stream",
+                WEBHOOKS_MAX,
+                found.webhooks.len() + 1,
+            ));
+        }
+        let secret = settings
+            .secret
+            .clone()
+            .or_else(|| known.map(|known| known.stored.secret.clone()));
+        let secret = secret.ok_or_else(|| ChangesError::Invalid("a new webhook needs a `secret`".into()))?;
+        let start = match (known, &settings.from) {
+            (Some(known), _) => known.stored.start.clone(),
+            (None, GroupStart::End) => self.checkpoint(Position::before(self.engine.changes_end())),
+            (None, GroupStart::Oldest) => self.checkpoint(found.from()),
+            (None, GroupStart::Cursor(cursor)) => self.checkpoint(self.check_reached(cursor.parse()?)?),
+        };
+        let stored = StoredHook {
+            url: settings.url.clone(),
+            secret,
+            batch: settings.batch,
+            hold: settings.hold,
+            start,
+        };
+        self.put(vec![row(&["webhook", stream, name], Some(&stored))])?;
+        {
+            let mut state = self.state.write();
+            let found = state.get_mut(stream).ok_or_else(|| no_stream(stream))?;
+            let webhook = found.webhooks.entry(name.to_owned());
+            let webhook = webhook.or_insert_with(|| HookState::new(stored.clone()));
+            webhook.stored = stored;
+        }
+        self.webhooks_changed.send_modify(|()| {});
+        self.webhook(stream, name)
+    }
+
+    /// Returns a webhook.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist.
+    pub fn webhook(&self, stream: &str, name: &str) -> Result<Webhook> {
+        Ok(self.view_of_webhook(name, &self.hook(stream, name)?))
+    }
+
+    /// Returns the webhooks of a stream by name.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream does not exist.
+    pub fn webhooks(&self, stream: &str) -> Result<Vec<Webhook>> {
+        let found = self
+            .state
+            .read()
+            .get(stream)
+            .cloned()
+            .ok_or_else(|| no_stream(stream))?;
+        let webhooks = found.webhooks.iter();
+        Ok(webhooks
+            .map(|(name, webhook)| self.view_of_webhook(name, webhook))
+            .collect())
+    }
+
+    /// Deletes a webhook with its failed deliveries.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of [`Engine::put_state`].
+    pub fn delete_webhook(&self, stream: &str, name: &str) -> Result<()> {
+        let _writing = self.writing.lock();
+        self.hook(stream, name)?;
+        self.remove_webhook(stream, name)?;
+        self.webhooks_changed.send_modify(|()| {});
+        Ok(())
+    }
+
+    /// Removes the rows of a webhook. The caller holds the lock of changes.
+    pub(crate) fn remove_webhook(&self, stream: &str, name: &str) -> Result<()> {
+        let mut failed = failed_rows(&self.engine, stream, name)?;
+        failed.iter_mut().for_each(|row| row.value = None);
+        self.engine.put_state(&failed_owner(stream, name), &failed)?;
+        self.put(vec![
+            row::<()>(&["webhook", stream, name], None),
+            row::<()>(&["delivered", stream, name], None),
+        ])?;
+        if let Some(found) = self.state.write().get_mut(stream) {
+            found.webhooks.remove(name);
+        }
+        Ok(())
+    }
+
+    /// Returns the failed deliveries of a webhook, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of [`Engine::state_rows`].
+    pub fn failed_deliveries(&self, stream: &str, name: &str) -> Result<Vec<FailedDelivery>> {
+        self.hook(stream, name)?;
+        let rows = failed_rows(&self.engine, stream, name)?;
+        rows.iter().map(|row| Ok(failure_of(row)?.failure)).collect()
+    }
+
+    /// Removes a failed delivery without sending it.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream, the webhook or the delivery does not exist, and the errors of
+    /// [`Engine::put_state`].
+    pub fn discard_delivery(&self, stream: &str, name: &str, id: &str) -> Result<()> {
+        let _writing = self.writing.lock();
+        let rows = failed_rows(&self.engine, stream, name)?;
+        let mut found = rows
+            .into_iter()
+            .find(|row| row.name == id)
+            .ok_or_else(|| no_delivery(id))?;
+        found.value = None;
+        self.engine.put_state(&failed_owner(stream, name), &[found])?;
+        self.change_hook(stream, name, |webhook| {
+            webhook.failed = webhook.failed.saturating_sub(1)
+        });
+        self.webhooks_changed.send_modify(|()| {});
+        Ok(())
+    }
+
+    /// Returns failed deliveries that can be sent again; all without `ids`.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream, the webhook or a delivery does not exist, [`ChangesError::Forbidden`] if
+    /// the address is not allowed, and the errors of [`Engine::state_rows`].
+    pub(crate) fn deliveries_to_replay(
+        &self,
+        stream: &str,
+        name: &str,
+        ids: Option<&[String]>,
+    ) -> Result<Vec<Due>> {
+        let webhook = self.hook(stream, name)?;
+        let (target, secret) = self.receiver(&webhook)?;
+        let rows = failed_rows(&self.engine, stream, name)?;
+        if let Some(missing) =
+            ids.and_then(|ids| ids.iter().find(|id| rows.iter().all(|row| row.name != **id)))
+        {
+            return Err(no_delivery(missing));
+        }
+        let wanted = rows
+            .iter()
+            .filter(|row| ids.is_none_or(|ids| ids.contains(&row.name)));
+        let due = wanted.map(|row| {
+            let stored = failure_of(row)?;
+            Ok(Due {
+                target: target.clone(),
+                secret: secret.clone(),
+                id: stored.failure.id,
+                body: stored.body.into(),
+                records: stored.failure.records,
+                next: Position::before(self.engine.changes_end()),
+            })
+        });
+        due.collect()
+    }
+
+    /// Moves a webhook to a cursor, so that changes are delivered again, or left out.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, [`ChangesError::Invalid`] for a cursor after
+    /// the newest change, and the errors of [`Engine::put_state`].
+    pub fn rewind_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
+        let position = self.check_reached(position)?;
+        let _writing = self.writing.lock();
+        self.hook(stream, name)?;
+        self.move_webhook(stream, name, position)?;
+        self.webhooks_changed.send_modify(|()| {});
+        Ok(())
+    }
+
+    /// Returns the next step of a webhook.
+    pub(crate) fn next_step(&self, stream: &str, name: &str, from: Option<Position>) -> Result<Step> {
+        let Ok(webhook) = self.hook(stream, name) else {
+            return Ok(Step::End);
+        };
+        if webhook.failed >= FAILED_MAX {
+            return Ok(Step::Wait);
+        }
+        let Ok((target, secret)) = self.receiver(&webhook) else {
+            return Ok(Step::Wait);
+        };
+        let from = from.unwrap_or_else(|| webhook.checkpoint.position());
+        let limits = ReadLimits {
+            records: webhook.stored.batch,
+            bytes: BATCH_BYTES_MAX,
+        };
+        let page = self.read(stream, Some(from), Partition::new(0, 1)?, limits, &|| false)?;
+        if page.records.is_empty() {
+            // Positions without records are stored now and then, so that a restart does not read them all again.
+            let passed = page
+                .next
+                .sequence
+                .0
+                .saturating_sub(webhook.checkpoint.position().sequence.0);
+            if page.has_more {
+                let _writing = self.writing.lock();
+                self.move_webhook(stream, name, page.next)?;
+                return Ok(Step::Continue);
+            }
+            if passed >= QUIET_ENTRIES {
+                let _writing = self.writing.lock();
+                self.move_webhook(stream, name, page.next)?;
+            }
+            return Ok(Step::Wait);
+        }
+        let Page { records, next, .. } = page;
+        let count = records.len();
+        let body = format!(
+            "{{\"stream\":{},\"webhook\":{},\"records\":[{}],\"next\":\"{next}\"}}",
+            serde_json::Value::from(stream),
+            serde_json::Value::from(name),
+            records.join(",")
+        );
+        Ok(Step::Send(Box::new(Due {
+            target,
+            secret,
+            id: format!("{from}_{next}"),
+            body: body.into(),
+            records: count,
+            next,
+        })))
+    }
+
+    /// Sends a delivery once.
+    pub(crate) async fn send(&self, due: &Due) -> std::result::Result<(), SendError> {
+        let Some(sender) = &self.sender else {
+            // A webhook without a sender has no step that sends.
+            return Ok(());
+        };
+        let delivery = Delivery {
+            id: &due.id,
+            timestamp_seconds: self.engine.clock().now().nanos() / 1_000_000_000,
+            content_type: "application/json",
+            body: due.body.clone(),
+        };
+        let sent = sender.send(&due.target, &due.secret, delivery).await;
+        let counter = match sent {
+            Ok(()) => &self.counters.deliveries,
+            Err(_) => &self.counters.delivery_errors,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        sent
+    }
+
+    /// Records a success: moves the checkpoint behind the delivery.
+    pub(crate) fn delivered(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
+        let _writing = self.writing.lock();
+        if self.hook(stream, name).is_err() {
+            return Ok(());
+        }
+        self.change_hook(stream, name, |webhook| webhook.error = None);
+        self.move_webhook(stream, name, due.next)
+    }
+
+    /// Records the error of an attempt that is repeated.
+    pub(crate) fn note_attempt(&self, stream: &str, name: &str, error: &SendError) {
+        self.change_hook(stream, name, |webhook| {
+            webhook.error = Some(error.message.clone())
+        });
+    }
+
+    /// Moves a delivery to the list of failed ones, and the checkpoint behind it.
+    pub(crate) fn give_up(
+        &self,
+        stream: &str,
+        name: &str,
+        due: &Due,
+        attempts: u32,
+        error: &SendError,
+    ) -> Result<()> {
+        let _writing = self.writing.lock();
+        if self.hook(stream, name).is_err() {
+            return Ok(());
+        }
+        let failure = StoredFailure {
+            failure: FailedDelivery {
+                id: due.id.clone(),
+                records: due.records,
+                attempts,
+                error: error.message.clone(),
+                time: rfc3339(self.engine.now().nanos()),
+            },
+            body: String::from_utf8_lossy(&due.body).into_owned(),
+        };
+        // The list has an owner of its own, so that a start needs not read the bodies of all webhooks at once. It is
+        // written first: after a crash in between, the delivery is sent once more.
+        let mut failed = row(&[&due.id], Some(&failure));
+        failed.name.clone_from(&due.id);
+        self.engine.put_state(&failed_owner(stream, name), &[failed])?;
+        self.counters.deliveries_failed.fetch_add(1, Ordering::Relaxed);
+        let count = failed_rows(&self.engine, stream, name)?.len();
+        self.change_hook(stream, name, |webhook| {
+            webhook.failed = count;
+            webhook.error = Some(error.message.clone());
+        });
+        self.move_webhook(stream, name, due.next)
+    }
+
+    /// Removes a failed delivery that was sent again.
+    pub(crate) fn replayed(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
+        match self.discard_delivery(stream, name, &due.id) {
+            Err(ChangesError::NotFound { .. }) => Ok(()),
+            discarded => discarded,
+        }
+    }
+
+    /// Returns the names of all webhooks: stream and webhook.
+    pub(crate) fn all_webhooks(&self) -> Vec<(String, String)> {
+        let state = self.state.read();
+        let names = state.iter().flat_map(|(stream, found)| {
+            found
+                .webhooks
+                .keys()
+                .map(move |name| (stream.clone(), name.clone()))
+        });
+        names.collect()
+    }
+
+    fn sender(&self) -> Result<&tideline_webhooks::WebhookSender> {
+        self.sender.as_ref().ok_or_else(|| {
+            ChangesError::Forbidden(
+                "webhooks are off; the operator allows hosts with the setting webhooks.hosts".to_owned(),
+            )
+        })
+    }
+
+    fn receiver(&self, webhook: &HookState) -> Result<(Target, WebhookSecret)> {
+        let limits = self.sender()?.settings();
+        let target = Target::parse(&webhook.stored.url, limits);
+        let target = target.map_err(|error| ChangesError::Forbidden(format!("url: {error}")))?;
+        let secret = WebhookSecret::parse(&webhook.stored.secret);
+        Ok((
+            target,
+            secret.map_err(|error| ChangesError::Invalid(format!("secret: {error}")))?,
+        ))
+    }
+
+    fn hook(&self, stream: &str, name: &str) -> Result<HookState> {
+        let state = self.state.read();
+        let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
+        found
+            .webhooks
+            .get(name)
+            .cloned()
+            .ok_or_else(|| ChangesError::NotFound {
+                what: "webhook",
+                name: name.to_owned(),
+            })
+    }
+
+    fn change_hook(&self, stream: &str, name: &str, change: impl FnOnce(&mut HookState)) {
+        let mut state = self.state.write();
+        let webhook = state
+            .get_mut(stream)
+            .and_then(|found| found.webhooks.get_mut(name));
+        if let Some(webhook) = webhook {
+            change(webhook);
+        }
+    }
+
+    /// Stores a checkpoint. The caller holds the lock of changes.
+    fn move_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
+        let checkpoint = self.checkpoint(position);
+        self.put(vec![row(&["delivered", stream, name], Some(&checkpoint))])?;
+        self.change_hook(stream, name, |webhook| webhook.checkpoint = checkpoint);
+        Ok(())
+    }
+
+    fn view_of_webhook(&self, name: &str, webhook: &HookState) -> Webhook {
+        let receiver = self.receiver(webhook);
+        let state = match &receiver {
+            Err(_) => State::Refused,
+            Ok(_) if webhook.failed >= FAILED_MAX => State::Stopped,
+            Ok(_) if webhook.error.is_some() => State::Retrying,
+            Ok(_) => State::Active,
+        };
+        Webhook {
+            name: name.to_owned(),
+            url: receiver
+                .as_ref()
+                .map_or_else(|_| String::new(), |(target, _)| target.to_string()),
+            batch: webhook.stored.batch,
+            hold: webhook.stored.hold,
+            state,
+            cursor: webhook.checkpoint.cursor.clone(),
+            time: rfc3339(webhook.checkpoint.time),
+            failed: webhook.failed,
+            error: receiver
+                .err()
+                .map(|error| error.to_string())
+                .or_else(|| webhook.error.clone()),
+        }
+    }
+}
+
+impl Due {
+    /// Returns the failed delivery in a response.
+    pub(crate) fn failure(&self, error: &SendError, time: String) -> FailedDelivery {
+        FailedDelivery {
+            id: self.id.clone(),
+            records: self.records,
+            attempts: 1,
+            error: error.message.clone(),
+            time,
+        }
+    }
+}
+
+/// Returns true if an error ends a delivery at once.
+pub(crate) fn is_final(error: &SendError) -> bool {
+    !error.retryable || matches!(error.kind, SendErrorKind::Gone)
+}
+
+/// Number of journal entries without a record of a webhook after which its checkpoint moves.
+const QUIET_ENTRIES: u64 = 10_000;
+
+fn failed_owner(stream: &str, name: &str) -> String {
+    format!("{OWNER}/failed/{stream}/{name}")
+}
+
+/// Returns the rows of the failed deliveries of a webhook.
+pub(crate) fn failed_rows(engine: &Engine, stream: &str, name: &str) -> Result<Vec<StateRow>> {
+    Ok(engine.state_rows(&failed_owner(stream, name))?)
+}
+
+fn failure_of(row: &StateRow) -> Result<StoredFailure> {
+    parsed(&row.name, row.value.as_deref().unwrap_or_default())
+}
+
+fn no_delivery(id: &str) -> ChangesError {
+    ChangesError::NotFound {
+        what: "failed delivery",
+        name: id.to_owned(),
+    }
+}

@@ -1,0 +1,213 @@
+//! `/v1/changes/{stream}/webhooks`: addresses that get the changes of a stream.
+//!
+//! The server sends the changes in order, signed, and repeats what fails. What it gives up is kept for a replay.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_change_stream::{Position, delivery};
+use tideline_openapi::change::{
+    FailedDeliveries, ReplayReport, ReplayWebhook, WebhookDetail, WebhookList, WebhookSettings,
+};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{StreamPath, change, with_streams};
+use crate::app::App;
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::Failures;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(put, get, delete))
+        .routes(routes!(list_failed))
+        .routes(routes!(discard))
+        .routes(routes!(replay))
+}
+
+/// Path parameters of routes for a webhook.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct WebhookPath {
+    /// Name of the stream
+    #[param(example = "orders")]
+    stream: String,
+    /// Name of the webhook: 1 to 64 letters, digits, dots, dashes and underscores
+    #[param(example = "shop")]
+    webhook: String,
+}
+
+/// Path parameters of routes for a failed delivery.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct DeliveryPath {
+    /// Name of the stream
+    #[param(example = "orders")]
+    stream: String,
+    /// Name of the webhook
+    #[param(example = "shop")]
+    webhook: String,
+    /// Id of the delivery
+    #[param(example = "0-1a2b-0_0-1a2c-0")]
+    delivery: String,
+}
+
+/// List the webhooks of a stream
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/webhooks", tag = "changes", operation_id = "list_webhooks",
+    params(StreamPath),
+    responses((status = 200, description = "All webhooks with their state", body = WebhookList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(StreamPath { stream }): Path<StreamPath>,
+) -> Result<Json<WebhookList>> {
+    let webhooks = with_streams(&app, move |streams| streams.webhooks(&stream)).await?;
+    Ok(Json(WebhookList {
+        webhooks,
+        request_id: id.into(),
+    }))
+}
+
+/// Create a webhook, or change its settings
+///
+/// Each request to the address is a `POST` of a JSON object with `records`, as in a page of changes, signed as defined by
+/// Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`). Every status of 2xx accepts it. Other
+/// requests are sent only after it was accepted or given up. A receiver can get records again, so it compares their
+/// cursors.
+#[utoipa::path(
+    put, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "put_webhook",
+    params(WebhookPath), request_body = WebhookSettings,
+    responses((status = 200, description = "The webhook", body = WebhookDetail), Failures)
+)]
+async fn put(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    JsonBody(settings): JsonBody<WebhookSettings>,
+) -> Result<Json<WebhookDetail>> {
+    let webhook = change(&app, move |streams| {
+        streams.put_webhook(&stream, &webhook, &settings)
+    })
+    .await?;
+    Ok(Json(WebhookDetail {
+        webhook,
+        request_id: id.into(),
+    }))
+}
+
+/// Describe a webhook
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "get_webhook",
+    params(WebhookPath),
+    responses((status = 200, description = "The webhook with its state", body = WebhookDetail), Failures)
+)]
+async fn get(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+) -> Result<Json<WebhookDetail>> {
+    let webhook = with_streams(&app, move |streams| streams.webhook(&stream, &webhook)).await?;
+    Ok(Json(WebhookDetail {
+        webhook,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete a webhook with its failed deliveries
+#[utoipa::path(
+    delete, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "delete_webhook",
+    params(WebhookPath),
+    responses((status = 204, description = "The webhook does not exist any more"), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+) -> Result<StatusCode> {
+    change(&app, move |streams| streams.delete_webhook(&stream, &webhook)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the failed deliveries of a webhook
+#[utoipa::path(
+    get, path = "/v1/changes/{stream}/webhooks/{webhook}/failed", tag = "changes",
+    operation_id = "list_failed_deliveries",
+    params(WebhookPath),
+    responses((status = 200, description = "Deliveries that were given up", body = FailedDeliveries), Failures)
+)]
+async fn list_failed(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+) -> Result<Json<FailedDeliveries>> {
+    let failed = with_streams(&app, move |streams| streams.failed_deliveries(&stream, &webhook)).await?;
+    Ok(Json(FailedDeliveries {
+        failed,
+        request_id: id.into(),
+    }))
+}
+
+/// Discard a failed delivery
+#[utoipa::path(
+    delete, path = "/v1/changes/{stream}/webhooks/{webhook}/failed/{delivery}", tag = "changes",
+    operation_id = "discard_delivery",
+    params(DeliveryPath),
+    responses((status = 204, description = "The delivery is not kept any more"), Failures)
+)]
+async fn discard(
+    State(app): State<App>,
+    Path(DeliveryPath {
+        stream,
+        webhook,
+        delivery,
+    }): Path<DeliveryPath>,
+) -> Result<StatusCode> {
+    change(&app, move |streams| {
+        streams.discard_delivery(&stream, &webhook, &delivery)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Send failed deliveries again, or deliver changes from a cursor on again
+///
+/// Failed deliveries are sent once each, while the request waits. With a cursor, the webhook continues from there.
+#[utoipa::path(
+    post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",
+    params(WebhookPath), request_body = ReplayWebhook,
+    responses((status = 200, description = "What was sent", body = ReplayReport), Failures)
+)]
+async fn replay(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    JsonBody(request): JsonBody<ReplayWebhook>,
+) -> Result<Json<ReplayReport>> {
+    let report = |delivered, failed| {
+        Json(ReplayReport {
+            delivered,
+            failed,
+            request_id: id.into(),
+        })
+    };
+    if let Some(cursor) = &request.cursor {
+        if request.ids.is_some() {
+            return Err(Failure::invalid("give either `ids` or `cursor`"));
+        }
+        let position: Position = cursor.parse()?;
+        change(&app, move |streams| {
+            streams.rewind_webhook(&stream, &webhook, position)
+        })
+        .await?;
+        return Ok(report(0, Vec::new()));
+    }
+    let _permit = app.requested_jobs.take(current_client()).await?;
+    let (delivered, failed) = delivery::replay(&app.change_streams, &stream, &webhook, request.ids).await?;
+    Ok(report(delivered, failed))
+}

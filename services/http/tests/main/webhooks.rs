@@ -1,0 +1,251 @@
+//! Webhooks: deliveries in order, over restarts, repeated and given up; replays; refused addresses.
+//!
+//! The receivers are real HTTP servers on loopback, which the settings allow as a listed network.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tideline_http::{ChangeSettings, HttpSettings, WebhookSettings};
+
+use crate::client::{Response, Server};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const HOOK: &str = "/v1/changes/all/webhooks/shop";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Request that a receiver got.
+struct Received {
+    id: String,
+    has_signature: bool,
+    body: Value,
+}
+
+/// Starts a receiver that answers with these statuses, then with 200. It ends after `count` requests.
+fn receiver(statuses: &'static [u16], count: usize) -> (u16, Receiver<Received>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (sender, received) = channel();
+    std::thread::spawn(move || {
+        for number in 0..count {
+            let Ok((mut stream, _)) = listener.accept() else {
+                return;
+            };
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") {
+                if stream.read_exact(&mut byte).is_err() {
+                    return;
+                }
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).expect("ASCII").to_ascii_lowercase();
+            let header = |name: &str| {
+                let line = head
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+                line.unwrap_or_default().to_owned()
+            };
+            let mut body = vec![0; header("content-length").parse().expect("a length")];
+            stream.read_exact(&mut body).expect("a body");
+            let status = statuses.get(number).copied().unwrap_or(200);
+            let response =
+                format!("HTTP/1.1 {status} status\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(response.as_bytes()).expect("a response");
+            let received = Received {
+                id: header("webhook-id"),
+                has_signature: header("webhook-signature").starts_with("v1,"),
+                body: serde_json::from_slice(&body).expect("JSON"),
+            };
+            if sender.send(received).is_err() {
+                return;
+            }
+        }
+    });
+    (port, received)
+}
+
+fn settings() -> HttpSettings {
+    HttpSettings {
+        changes: ChangeSettings {
+            webhooks: WebhookSettings {
+                hosts: vec!["127.0.0.1".parse().expect("a host")],
+                networks: vec!["127.0.0.1/32".parse().expect("a network")],
+                ..WebhookSettings::default()
+            },
+            ..ChangeSettings::default()
+        },
+        ..HttpSettings::default()
+    }
+}
+
+fn put(server: &Server, path: &str, body: &Value) -> Response {
+    server.json("PUT", path, &body.to_string())
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Response {
+    server.json("POST", path, &body.to_string())
+}
+
+fn start() -> Server {
+    let server = Server::with(settings());
+    let wide = json!({"key": [{"name": "id", "type": "string"}]});
+    post(
+        &server,
+        "/v1/tables",
+        &json!({"name": "orders", "model": "wide", "wide": wide}),
+    )
+    .expect(201);
+    put(&server, "/v1/changes/all", &json!({})).expect(200);
+    server
+}
+
+fn create_hook(server: &Server, port: u16, batch: usize) {
+    let hook = json!({"url": format!("http://127.0.0.1:{port}/in"), "secret": SECRET, "batch": batch});
+    put(server, HOOK, &hook).expect(200);
+}
+
+fn write_row(server: &Server, id: &str) {
+    let row = json!({"rows": [{"op": "put", "key": {"id": id}, "columns": {"n": 1}}]});
+    post(server, "/v1/tables/orders/rows", &row).expect(200);
+}
+
+fn ids(received: &Received) -> Vec<&str> {
+    let records = received.body["records"].as_array().expect("a list").iter();
+    records
+        .map(|record| record["key"]["id"].as_str().expect("an id"))
+        .collect()
+}
+
+/// Waits until a member of the webhook has a value.
+fn await_state(server: &Server, member: &str, value: &Value) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let hook = server.get(HOOK).expect(200);
+        if hook[member] == *value {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{hook}");
+    }
+}
+
+#[test]
+fn deliveries_are_signed_in_order_and_continue_after_a_restart() {
+    let mut server = start();
+    let (port, received) = receiver(&[], 3);
+    create_hook(&server, port, 100);
+    write_row(&server, "a");
+    let first = received.recv_timeout(PATIENCE).expect("a delivery");
+    assert_eq!((ids(&first), first.has_signature), (vec!["a"], true));
+    assert_eq!(
+        (&first.body["stream"], &first.body["webhook"]),
+        (&json!("all"), &json!("shop"))
+    );
+    await_state(&server, "cursor", &first.body["next"]);
+    let hook = server.get(HOOK).expect(200);
+    assert_eq!((&hook["state"], &hook["failed"]), (&json!("active"), &json!(0)));
+    assert!(
+        !hook.to_string().contains("whsec") && !hook.to_string().contains("/in"),
+        "{hook}"
+    );
+    server.wait_stopped();
+
+    let server = Server::on(Arc::clone(&server.disk), settings());
+    write_row(&server, "b");
+    let second = received.recv_timeout(PATIENCE).expect("a delivery");
+    assert_eq!(ids(&second), ["b"]);
+    write_row(&server, "c");
+    assert_eq!(ids(&received.recv_timeout(PATIENCE).expect("a delivery")), ["c"]);
+}
+
+#[test]
+fn what_fails_for_a_while_is_repeated_before_anything_else() {
+    let server = start();
+    let (port, received) = receiver(&[503], 3);
+    create_hook(&server, port, 1);
+    write_row(&server, "a");
+    write_row(&server, "b");
+    let deliveries: Vec<Received> = (0..3)
+        .map(|_| received.recv_timeout(PATIENCE).expect("a delivery"))
+        .collect();
+    let order: Vec<Vec<&str>> = deliveries.iter().map(ids).collect();
+    assert_eq!(order, [["a"], ["a"], ["b"]]);
+    assert_eq!(deliveries[0].id, deliveries[1].id);
+    assert_ne!(deliveries[1].id, deliveries[2].id);
+}
+
+#[test]
+fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
+    let server = start();
+    let (port, received) = receiver(&[400, 400], 4);
+    create_hook(&server, port, 1);
+    for id in ["a", "b", "c"] {
+        write_row(&server, id);
+    }
+    let order: Vec<String> = (0..3)
+        .map(|_| ids(&received.recv_timeout(PATIENCE).expect("a delivery"))[0].to_owned())
+        .collect();
+    assert_eq!(order, ["a", "b", "c"], "the others follow");
+    await_state(&server, "failed", &json!(2));
+    let failed = server.get(&format!("{HOOK}/failed")).expect(200);
+    let failed = failed["failed"].as_array().expect("a list").clone();
+    assert!(
+        failed[0]["error"].as_str().expect("a text").contains("400"),
+        "{failed:?}"
+    );
+
+    let id = failed[0]["id"].as_str().expect("an id");
+    let replayed = post(&server, &format!("{HOOK}/replay"), &json!({"ids": [id]})).expect(200);
+    assert_eq!(replayed["delivered"], 1);
+    assert_eq!(ids(&received.recv_timeout(PATIENCE).expect("a delivery")), ["a"]);
+    let id = failed[1]["id"].as_str().expect("an id");
+    let discard = server.json("DELETE", &format!("{HOOK}/failed/{id}"), "");
+    assert_eq!(discard.status, 204);
+    await_state(&server, "failed", &json!(0));
+    let again = post(&server, &format!("{HOOK}/replay"), &json!({"ids": [id]}));
+    assert_eq!(again.expect(404)["code"], "not_found");
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tideline_webhook_failed_total 2"), "{metrics}");
+}
+
+#[test]
+fn addresses_that_are_not_allowed_are_refused() {
+    let server = start();
+    for (url, said) in [
+        ("http://localhost:1/", "host"),
+        ("https://example.com/", "example.com"),
+        ("ftp://127.0.0.1/", "http"),
+        ("https://user@127.0.0.1/", "user"),
+    ] {
+        let refused = put(&server, HOOK, &json!({"url": url, "secret": SECRET})).expect(403);
+        let message = refused["message"].as_str().expect("a message");
+        assert!(message.contains(said), "{url}: {message}");
+    }
+    let short = json!({"url": "http://127.0.0.1:9/", "secret": "short"});
+    assert_eq!(put(&server, HOOK, &short).expect(400)["code"], "invalid");
+    let missing = json!({"url": "http://127.0.0.1:9/"});
+    assert_eq!(put(&server, HOOK, &missing).expect(400)["code"], "invalid");
+    let many = json!({"url": "http://127.0.0.1:9/", "secret": SECRET, "batch": 1001});
+    assert_eq!(put(&server, HOOK, &many).expect(400)["code"], "over_limit");
+
+    // Webhooks are off until the operator allows hosts.
+    let off = Server::start();
+    put(&off, "/v1/changes/all", &json!({})).expect(200);
+    let refused = put(
+        &off,
+        HOOK,
+        &json!({"url": "https://example.com/", "secret": SECRET}),
+    )
+    .expect(403);
+    assert!(
+        refused["message"]
+            .as_str()
+            .expect("a message")
+            .contains("webhooks.hosts"),
+        "{refused}"
+    );
+}
