@@ -4,6 +4,7 @@ mod ages;
 mod blobs;
 mod client;
 mod columnar;
+mod cut_values;
 mod deletes;
 mod details;
 mod document;
